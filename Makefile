@@ -1,0 +1,66 @@
+# Everything here sets up what it needs itself: a virtual environment, the package, and for the tests tshark and
+# mosquitto from Debian's packages when they are missing and can be installed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := captures/v5-publish-properties/capture.pcapng
+
+.PHONY: demo test check lint types layers unit generate bench fuzz clean venv dev tools
+
+demo: venv
+	@$(BIN)/mqttscope inspect $(DEMO)
+
+venv: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml .ci/make_venv.sh
+	@sh .ci/make_venv.sh $(PYTHON) $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+dev: $(VENV)/.installed-dev
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@$(BIN)/python .ci/install_group.py dev
+	@touch $@
+
+tools:
+	@sh .ci/install_tools.sh
+
+## All tests, with tshark and mosquitto.
+test: dev tools
+	$(MAKE) --no-print-directory lint types layers generated
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
+
+## The quick part: style, types, layers, generated files, unit tests.
+check: dev lint types layers generated unit
+
+lint:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types:
+	$(BIN)/mypy
+
+layers:
+	$(BIN)/lint-imports
+
+generated:
+	$(BIN)/python -m mqttscope.dev.generate --check
+
+unit:
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not tshark and not broker"
+
+## Write the generated files: completions, command reference.
+generate: dev
+	$(BIN)/python -m mqttscope.dev.generate
+
+bench: dev tools
+	$(BIN)/python -m tests.bench
+
+fuzz: dev
+	$(BIN)/python .ci/install_group.py fuzz
+	$(BIN)/python -m tests.fuzz
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

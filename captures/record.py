@@ -1,0 +1,111 @@
+"""Record the captures of this folder from real clients and a real mosquitto on loopback.
+
+Usage: `python captures/record.py [NAME...]` with the names of scenarios, all of them without; `--list` shows them.
+Capturing needs root (or the capability cap_net_raw for dumpcap). Run `derive.py` afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import rig as rigs
+import scenarios_basic
+import scenarios_reasons
+import scenarios_transport
+import scenarios_v5
+from about import About, Expected, folder
+from mqttbytes import TYPES
+from scenario import SCENARIOS, Scenario
+
+MODULES = (scenarios_basic, scenarios_v5, scenarios_reasons, scenarios_transport)
+"""Importing them registers their scenarios."""
+
+
+def record(scenario: Scenario) -> str:
+    """Record one scenario into its folder; returns a line about it."""
+    with rigs.rig(scenario.config, scenario.port, scenario.host) as rig:
+        if scenario.prepare:
+            scenario.prepare(rig)
+        rig.start_broker()
+        raw = rig.folder / "raw.pcapng"
+        with rigs.recording(rig, raw):
+            scenario.run(rig)
+        target = folder(scenario.name)
+        frames = rigs.tidy(raw, target / "capture.pcapng")
+        about = describe(scenario, rig, target / "capture.pcapng", frames)
+        (target / "about.toml").write_text(about.text())
+    size = (target / "capture.pcapng").stat().st_size
+    return f"{scenario.name}: {frames} frames, {size} bytes, {dict(about.expect.packets)}"
+
+
+def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> About:
+    """The `about.toml` of a recording: counted by tshark, or by the clients where tshark cannot."""
+    if scenario.transport == "tcp":
+        packets = rigs.count_packets(capture, rig.port)
+    elif scenario.transport == "websocket":
+        packets = {kind: rig.logged[kind] for kind in TYPES if rig.logged[kind]}
+    else:
+        packets = {}
+    versions = scenario.versions
+    if versions is None:
+        versions = rigs.versions(capture, rig.port)
+    tools = [rigs.version("mosquitto")]
+    if "paho-mqtt" in scenario.clients:
+        tools.append(f"paho-mqtt {metadata.version('paho-mqtt')}")
+    tools += [rigs.version(name) for name in scenario.clients if name.startswith("mosquitto_")]
+    tools.append(rigs.version("dumpcap"))
+    return About(
+        title=scenario.title,
+        shows=scenario.shows,
+        origin="recorded",
+        tool=", ".join(tools),
+        recorded=datetime.now(UTC).date().isoformat(),
+        notes=scenario.notes,
+        expect=Expected(
+            connections=rigs.count_connections(capture),
+            frames=frames,
+            versions=versions,
+            packets=packets,
+            malformed=scenario.malformed,
+            transport=scenario.transport,
+            ports=[rig.port],
+            topics=scenario.topics,
+        ),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the script; exit 1 when a recording failed, 2 for unknown names and missing programs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios to record (all when none is given)")
+    parser.add_argument("--list", action="store_true", help="show the scenarios and stop")
+    options = parser.parse_args(arguments)
+    if options.list:
+        for name, scenario in SCENARIOS.items():
+            sys.stdout.write(f"{name}: {scenario.title}\n")
+        return 0
+    unknown = [name for name in options.names if name not in SCENARIOS]
+    if unknown:
+        parser.error(f"no such scenario: {', '.join(unknown)} (--list shows them)")
+    missing = rigs.missing_tools()
+    if missing:
+        parser.error(missing)
+    failed = False
+    for name in options.names or SCENARIOS:
+        try:
+            rigs.note(record(SCENARIOS[name]))
+        except (OSError, RuntimeError, queue.Empty, subprocess.SubprocessError) as error:
+            failed = True
+            rigs.note(f"{name}: not recorded: {error!r}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""What a recorded scenario is and where the scripts register themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rig import Rig
+
+Run = Callable[[Rig], None]
+
+
+@dataclass(slots=True)
+class Scenario:
+    """One recording: the text for `about.toml`, the broker it needs, and the conversation."""
+
+    name: str
+    title: str
+    shows: str
+    run: Run
+    config: str = ""
+    """Lines for mosquitto.conf behind `listener`; `{folder}` is the temporary folder, `{spare}` a free port."""
+    prepare: Run | None = None
+    """Writes files that the configuration names."""
+    port: int = 1883
+    host: str = "127.0.0.1"
+    transport: str = "tcp"
+    versions: list[str] | None = None
+    """Where tshark cannot tell them."""
+    clients: tuple[str, ...] = ("paho-mqtt",)
+    malformed: int = 0
+    topics: list[str] | None = None
+    notes: str = ""
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(
+    name: str,
+    title: str,
+    shows: str,
+    *,
+    config: str = "",
+    prepare: Run | None = None,
+    port: int = 1883,
+    host: str = "127.0.0.1",
+    transport: str = "tcp",
+    versions: list[str] | None = None,
+    clients: tuple[str, ...] = ("paho-mqtt",),
+    malformed: int = 0,
+    topics: list[str] | None = None,
+    notes: str = "",
+) -> Callable[[Run], Run]:
+    """Register a function as a scenario; the arguments are the fields of `Scenario`."""
+
+    def register(run: Run) -> Run:
+        SCENARIOS[name] = Scenario(
+            name=name,
+            title=title,
+            shows=shows,
+            run=run,
+            config=config,
+            prepare=prepare,
+            port=port,
+            host=host,
+            transport=transport,
+            versions=versions,
+            clients=clients,
+            malformed=malformed,
+            topics=topics,
+            notes=notes,
+        )
+        return run
+
+    return register

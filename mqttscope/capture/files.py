@@ -1,0 +1,225 @@
+"""Opening captures: files, standard input, globs and directories, several of them in time order.
+
+What is wrong with a source is a :class:`CaptureError` among the frames; nothing here raises on what it finds on disk.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+import sys
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from typing import BinaryIO
+
+from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource, is_compressed
+from mqttscope.capture.pcap import FRAME_LIMIT, PCAP_MAGICS, read_pcap
+from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+
+STDIN = "-"
+"""The source that stands for standard input."""
+
+_Item = Frame | CaptureNotice
+_SNIFF_SIZE = 1 << 12
+_PEEK_SIZE = 1 << 16
+_FOREIGN = (
+    (b"snoop\0\0\0", "a snoop file"),
+    (b"GMBU", "a Microsoft Network Monitor file"),
+    (b"RTSS", "a Microsoft Network Monitor 1 file"),
+    (b"btsnoop\0", "a Bluetooth snoop file"),
+    (b"TRSNIFF data    \x1a", "a Sniffer file"),
+    (b"iptrace ", "an AIX iptrace file"),
+    (b"\xab\x01\x00\x1c", "an Ixia lcap file"),
+    (b"\xac\x01\x00\x1c", "an Ixia lcap file"),
+    (b"\x02\x21\x4c\x18", "an lz4 file of the legacy format"),
+    (b"BZh", "a bzip2 file"),
+    (b"\xfd7zXZ\0", "an xz file"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
+)
+_LONGEST_FOREIGN = max(len(magic) for magic, _ in _FOREIGN)
+
+
+def open_capture(
+    sources: Sequence[str | os.PathLike[str]],
+    *,
+    stdin: BinaryIO | None = None,
+    chunk_size: int = CHUNK_SIZE,
+    frame_limit: int = FRAME_LIMIT,
+) -> Iterator[_Item]:
+    """Frames and notices of all ``sources``, capture after capture.
+
+    A source is a file, ``-`` for standard input (``stdin``, by default the process's own), a directory (all captures
+    directly in it, told by their content) or, when no such path exists, a glob pattern (``**`` descends).  Several
+    captures are read in the order of their first frames; those without any frame come first.  Frames of different
+    captures are never mixed: ``Frame.capture`` is the path as given or expanded, and each capture numbers from 1.
+
+    A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
+    ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
+    """
+    captures = list(_expand(sources, stdin, chunk_size, frame_limit))
+    if len(captures) > 1:
+        for capture in captures:
+            capture.peek()
+        captures.sort(key=lambda capture: capture.first_ns)
+    for capture in captures:
+        yield from capture.read(chunk_size)
+
+
+def read_capture(
+    file: BinaryIO, capture: str, *, chunk_size: int = CHUNK_SIZE, frame_limit: int = FRAME_LIMIT
+) -> Iterator[_Item]:
+    """Frames and notices of one capture that is open already; ``file`` need not be seekable and stays open.
+
+    ``capture``: name for the frames.  Errors and limits as for :func:`open_capture`.
+    """
+    source = ByteSource(file, chunk_size=chunk_size)
+    head = source.fill(b"", 4)
+    if head[:4] in PCAP_MAGICS:
+        return read_pcap(source, head, capture, frame_limit=frame_limit)
+    if head[:4] == PCAPNG_MAGIC:
+        return read_pcapng(source, head, capture, frame_limit=frame_limit)
+    head = source.fill(head, _LONGEST_FOREIGN)
+    return iter((CaptureError(capture, source.fault or _foreign(head), 0, 0),))
+
+
+def _foreign(head: bytes) -> str:
+    """Why a file that begins with ``head`` is not read."""
+    if not head:
+        return "is empty"
+    start = f"(starts with {head[:4].hex(' ')})"
+    for magic, name in _FOREIGN:
+        if head.startswith(magic):
+            return f"is {name}, which is not read {start}; convert it to pcap or pcapng"
+    if is_compressed(head):
+        return f"is compressed more than once {start}"
+    return f"is not a capture file {start}; pcap and pcapng are read, plain or compressed with gzip, zstd or lz4"
+
+
+@dataclass(slots=True)
+class _Capture:
+    """One capture to be read."""
+
+    name: str
+    frame_limit: int
+    items: Iterable[_Item] | None = None
+    """What it gives, when it cannot be opened a second time."""
+    first_ns: float = float("-inf")
+    """Time of the first frame, once known."""
+
+    def peek(self) -> None:
+        """Read up to the first frame."""
+        if self.items is None and _is_regular(self.name):
+            with closing(self._read_file(_PEEK_SIZE)) as peeked:
+                self.first_ns = next((item.timestamp_ns for item in peeked if isinstance(item, Frame)), self.first_ns)
+            return
+        items: Iterator[_Item] = iter(self.read(CHUNK_SIZE))
+        seen: list[_Item] = []
+        for item in items:
+            seen.append(item)
+            if isinstance(item, Frame):
+                self.first_ns = item.timestamp_ns
+                break
+        self.items = chain(seen, items)
+
+    def read(self, chunk_size: int) -> Iterable[_Item]:
+        return self._read_file(chunk_size) if self.items is None else self.items
+
+    def _read_file(self, chunk_size: int) -> Generator[_Item, None, None]:
+        try:
+            file = open(self.name, "rb", buffering=0)  # noqa: SIM115 (closed below; only opening is tried here)
+        except (OSError, ValueError) as error:
+            yield CaptureError(self.name, _why_not_opened(error))
+            return
+        with file:
+            yield from read_capture(file, self.name, chunk_size=chunk_size, frame_limit=self.frame_limit)
+
+
+def _expand(
+    sources: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None, chunk_size: int, frame_limit: int
+) -> Iterator[_Capture]:
+    """The captures that ``sources`` stand for.  What a glob or a directory finds again is not read again."""
+    named = {os.fspath(source) for source in sources}
+    stdin_taken = False
+    for source in sources:
+        path = os.fspath(source)
+        if path == STDIN:
+            items = (
+                iter((CaptureError(STDIN, "is standard input and was named before"),))
+                if stdin_taken
+                else _read_stdin(stdin, chunk_size, frame_limit)
+            )
+            stdin_taken = True
+            yield _Capture(STDIN, frame_limit, items)
+            continue
+        found: list[str] | CaptureError
+        if os.path.isdir(path):
+            found = _captures_in(path)
+        elif not os.path.lexists(path) and glob.has_magic(path):
+            found = _matches(path)
+        else:
+            yield _Capture(path, frame_limit)
+            continue
+        if isinstance(found, CaptureError):
+            yield _Capture(path, frame_limit, iter((found,)))
+            continue
+        fresh = [name for name in found if name not in named]
+        named.update(fresh)
+        for name in fresh:
+            yield _Capture(name, frame_limit)
+
+
+def _read_stdin(stdin: BinaryIO | None, chunk_size: int, frame_limit: int) -> Iterator[_Item]:
+    if stdin is None:
+        if sys.stdin is None:
+            yield CaptureError(STDIN, "cannot be opened: standard input is closed")
+            return
+        stdin = sys.stdin.buffer
+    yield from read_capture(stdin, STDIN, chunk_size=chunk_size, frame_limit=frame_limit)
+
+
+def _captures_in(directory: str) -> list[str] | CaptureError:
+    """Paths of the captures directly in a directory, by name."""
+    try:
+        paths = [os.path.join(directory, name) for name in sorted(os.listdir(directory))]
+    except OSError as error:
+        return CaptureError(directory, _why_not_opened(error))
+    return [path for path in paths if _looks_like_capture(path)] or CaptureError(
+        directory, "is a directory without captures"
+    )
+
+
+def _matches(pattern: str) -> list[str] | CaptureError:
+    """Paths of the files that a glob pattern finds, by name."""
+    paths = sorted(path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))
+    return paths or CaptureError(pattern, "matches no file")
+
+
+def _looks_like_capture(path: str) -> bool:
+    """Whether a regular file begins like a capture; one that cannot be read counts, so that reading it says why."""
+    if not _is_regular(path):
+        return False
+    try:
+        with open(path, "rb", buffering=0) as file:
+            head = ByteSource(file, chunk_size=_SNIFF_SIZE).fill(b"", 4)
+    except OSError:
+        return True
+    return head[:4] in PCAP_MAGICS or head[:4] == PCAPNG_MAGIC
+
+
+def _is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _why_not_opened(error: OSError | ValueError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "does not exist"
+    reason = error.strerror if isinstance(error, OSError) else None
+    return f"cannot be opened: {reason or error}"

@@ -1,0 +1,97 @@
+"""Reading pcap: microseconds and nanoseconds, both byte orders, and Kuznetzov's modified format.
+
+Format: draft-ietf-opsawg-pcap.  The version is not judged: every writer since 1998 says 2.4, and files that say
+something else have the same layout.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from mqttscope.capture.compressed import ByteSource
+from mqttscope.net.frame import CaptureError, Frame
+
+FRAME_LIMIT = 64 << 20
+"""A frame said to be longer than this is damage, whatever the snap length of the file."""
+STANDARD_SNAP_LENGTH = 262_144
+"""The longest frame that libpcap writes; files that say less, or 0, still hold frames up to this length."""
+LINK_TYPE_MASK = 0xFFFF
+"""The upper bits of the link type field hold the length of a frame check sequence, or nothing."""
+
+_FILE_HEADER_SIZE = 24
+# magic -> byte order, nanoseconds per unit of the fraction, layout of a record header
+_LAYOUTS = {
+    b"\xd4\xc3\xb2\xa1": ("<", 1000, "IIII"),
+    b"\xa1\xb2\xc3\xd4": (">", 1000, "IIII"),
+    b"\x4d\x3c\xb2\xa1": ("<", 1, "IIII"),
+    b"\xa1\xb2\x3c\x4d": (">", 1, "IIII"),
+    b"\x34\xcd\xb2\xa1": ("<", 1000, "IIII8x"),
+    b"\xa1\xb2\xcd\x34": (">", 1000, "IIII8x"),
+}
+PCAP_MAGICS = frozenset(_LAYOUTS)
+"""The first four bytes of the pcap files that are read."""
+
+
+def read_pcap(
+    source: ByteSource, buffer: bytes, capture: str, *, frame_limit: int = FRAME_LIMIT
+) -> Iterator[Frame | CaptureError]:
+    """The frames of a pcap file, then one :class:`CaptureError` when it is damaged or ends inside a record.
+
+    ``source``: where the file goes on after ``buffer``, the bytes read so far, which begin with a magic of
+    :data:`PCAP_MAGICS`.  ``capture``: name for the frames.  ``frame_limit``: longest frame believed, in bytes.
+    """
+    buffer = buffer if len(buffer) >= _FILE_HEADER_SIZE else source.fill(buffer, _FILE_HEADER_SIZE)
+    if len(buffer) < _FILE_HEADER_SIZE:
+        message = f"ends inside the file header ({len(buffer)} of {_FILE_HEADER_SIZE} bytes are there)"
+        yield CaptureError(capture, source.fault or message, 0, 0)
+        return
+    order, scale, layout = _LAYOUTS[buffer[:4]]
+    snap_length, network = struct.unpack_from(order + "II", buffer, 16)
+    link_type = network & LINK_TYPE_MASK
+    limit = min(max(snap_length, STANDARD_SNAP_LENGTH), frame_limit)
+    record = struct.Struct(order + layout)
+    unpack, header_size = record.unpack_from, record.size
+    base, position, end = 0, _FILE_HEADER_SIZE, len(buffer)
+    number = 0
+    while True:
+        start = position + header_size
+        if start > end:
+            buffer = source.fill(buffer[position:], header_size)
+            base, position, start, end = base + position, 0, header_size, len(buffer)
+            if start > end:
+                break
+        seconds, fraction, captured_length, original_length = unpack(buffer, position)
+        stop = start + captured_length
+        if stop > end:
+            if captured_length > limit:
+                break
+            buffer = source.fill(buffer[position:], header_size + captured_length)
+            base, position, start, end = base + position, 0, header_size, len(buffer)
+            stop = start + captured_length
+            if stop > end:
+                break
+        elif captured_length > limit:
+            break
+        number += 1
+        yield Frame(
+            number,
+            seconds * 1_000_000_000 + fraction * scale,
+            link_type,
+            buffer[start:stop],
+            original_length,
+            capture,
+        )
+        position = stop
+    have = end - position
+    if start <= end and captured_length > limit:
+        yield CaptureError(
+            capture,
+            f"is damaged: a frame claims {captured_length} bytes, more than the {limit} that are possible",
+            base + position,
+            number,
+        )
+    elif have or source.fault:
+        wanted = header_size if start > end else header_size + captured_length
+        message = f"ends inside a frame record ({have} of {wanted} bytes are there)"
+        yield CaptureError(capture, source.fault or message, base + position, number)

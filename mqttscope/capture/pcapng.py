@@ -1,0 +1,324 @@
+"""Reading pcapng: many sections, byte orders and interfaces, all kinds of packet blocks, drops and secrets.
+
+Format: draft-ietf-opsawg-pcapng.  Blocks that are not needed are stepped over.  Section lengths are not used: the block
+lengths say the same and are there also when the section length is not.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Literal
+
+from mqttscope.capture.compressed import ByteSource
+from mqttscope.capture.pcap import FRAME_LIMIT
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
+
+PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
+"""The first four bytes of a pcapng file, the same in both byte orders."""
+BLOCK_OVERHEAD = 1 << 20
+"""What a block may be longer than the longest frame: its fields and options."""
+TIMESTAMP_LIMIT = 1 << 63
+"""Times are signed 64-bit nanoseconds (1677 to 2262); those beyond are moved to the nearer end and reported."""
+
+_SECTION_HEADER = 0x0A0D0D0A
+_INTERFACE_DESCRIPTION = 1
+_OBSOLETE_PACKET = 2
+_SIMPLE_PACKET = 3
+_INTERFACE_STATISTICS = 5
+_ENHANCED_PACKET = 6
+_DECRYPTION_SECRETS = 10
+
+_OPTION_DROP_COUNT = 4  # of an Enhanced Packet Block
+_OPTION_RECEIVED = 4  # this and the next two of an Interface Statistics Block
+_OPTION_INTERFACE_DROPS = 5
+_OPTION_SYSTEM_DROPS = 7
+_OPTION_TIME_RESOLUTION = 9  # this and the next of an Interface Description Block
+_OPTION_TIME_OFFSET = 14
+_DROPS_UNKNOWN = 0xFFFF
+
+_BYTE_ORDERS: dict[str, Literal["little", "big"]] = {"<": "little", ">": "big"}
+
+_ENHANCED_HEADER_SIZE = 28
+_ENHANCED_OVERHEAD = 32
+_SMALLEST_BLOCK = 12
+
+
+class _DamagedBlockError(Exception):
+    """A block contradicts itself; the text says how."""
+
+
+@dataclass(slots=True)
+class _Interface:
+    """What an Interface Description Block says, and what was lost on the interface."""
+
+    link_type: int
+    snap_length: int
+    multiplier: int
+    divisor: int
+    offset_ns: int
+    received: int = 0
+    """As told by Interface Statistics Blocks; counts up from the start of the capture, like ``dropped``."""
+    dropped: int = 0
+    dropped_between: int = 0
+    """Sum of the drops that the packet blocks carry."""
+
+    def time(self, ticks: int) -> int:
+        """Nanoseconds since the epoch; what is finer than a nanosecond is cut off."""
+        return ticks * self.multiplier // self.divisor + self.offset_ns
+
+
+@dataclass(slots=True)
+class _Section:
+    order: str
+    interfaces: list[_Interface] = field(default_factory=list)
+
+    def interface(self, index: int) -> _Interface:
+        if index >= len(self.interfaces):
+            raise _DamagedBlockError(f"a block refers to interface {index}, {len(self.interfaces)} are described")
+        return self.interfaces[index]
+
+
+def read_pcapng(
+    source: ByteSource, buffer: bytes, capture: str, *, frame_limit: int = FRAME_LIMIT
+) -> Iterator[Frame | CaptureNotice]:
+    """The frames and notices of a pcapng file, then one :class:`CaptureError` when it is damaged or incomplete.
+
+    ``source``: where the file goes on after ``buffer``, the bytes read so far, which begin with :data:`PCAPNG_MAGIC`.
+    ``capture``: name for the frames.  ``frame_limit``: longest frame believed, in bytes.
+
+    Frames of Simple Packet Blocks have no time and take that of the frame before them, or 0.  Drops that the packet
+    blocks carry are summed up per interface and told at the end of the section.
+    """
+    section = _Section("<")
+    interfaces = section.interfaces
+    unpack = struct.Struct("<IIIIIII").unpack_from
+    base, position, end = 0, 0, len(buffer)
+    number, timestamp, beyond = 0, 0, 0
+    message: str | None = None
+    try:
+        while True:
+            if position + _ENHANCED_HEADER_SIZE > end:
+                buffer = source.fill(buffer[position:], _ENHANCED_HEADER_SIZE)
+                base, position, end = base + position, 0, len(buffer)
+            if position + _ENHANCED_HEADER_SIZE <= end:
+                kind, length, interface_id, high, low, captured, original = unpack(buffer, position)
+                stop = position + length
+                # Everything but an ordinary, whole, consistent Enhanced Packet Block takes the way below.
+                if (
+                    kind == _ENHANCED_PACKET
+                    and stop <= end
+                    and interface_id < len(interfaces)
+                    and captured + _ENHANCED_OVERHEAD <= length
+                    and not length & 3
+                    and captured <= frame_limit
+                    and buffer[stop - 4 : stop] == buffer[position + 4 : position + 8]
+                ):
+                    interface = interfaces[interface_id]
+                    start = position + _ENHANCED_HEADER_SIZE
+                    data_end = start + captured
+                    if captured + 35 < length:
+                        options = buffer[data_end + (-captured & 3) : stop - 4]
+                        interface.dropped_between += _integers(options, section.order).get(_OPTION_DROP_COUNT, 0)
+                    timestamp = (high << 32 | low) * interface.multiplier // interface.divisor + interface.offset_ns
+                    if not -TIMESTAMP_LIMIT <= timestamp < TIMESTAMP_LIMIT:
+                        timestamp, is_beyond = _far_time(high << 32 | low, interface)
+                        beyond += is_beyond
+                    number += 1
+                    yield Frame(number, timestamp, interface.link_type, buffer[start:data_end], original, capture)
+                    position = stop
+                    continue
+            if end - position < _SMALLEST_BLOCK:
+                if position < end:
+                    message = f"ends inside a block header ({end - position} of {_SMALLEST_BLOCK} bytes are there)"
+                message = source.fault or message
+                break
+            kind, length, order = _block_header(buffer[position : position + _SMALLEST_BLOCK], section.order)
+            size = length + (-length & 3)  # files of old writers leave the padding out of the length
+            if size > frame_limit + BLOCK_OVERHEAD:
+                raise _DamagedBlockError(f"a block claims {length} bytes")
+            if size > end - position:
+                buffer = source.fill(buffer[position:], size)
+                base, position, end = base + position, 0, len(buffer)
+                if size > end:
+                    message = source.fault or f"ends inside a block ({end} of {size} bytes are there)"
+                    break
+                continue  # whole now: perhaps an ordinary packet block
+            trailer = int.from_bytes(buffer[position + size - 4 : position + size], _BYTE_ORDERS[order])
+            if trailer not in (length, size):
+                raise _DamagedBlockError(f"a block has the lengths {length} in front and {trailer} behind")
+            body = buffer[position + 8 : position + size - 4]
+            if kind == _SECTION_HEADER:
+                _check_section_header(body, order)
+                yield from _unreported_drops(section, capture)
+                section = _Section(order)
+                interfaces = section.interfaces
+                unpack = struct.Struct(order + "IIIIIII").unpack_from
+            elif kind == _INTERFACE_DESCRIPTION:
+                interfaces.append(_interface(body, order))
+            elif kind in _PACKET_BLOCKS:
+                interface, ticks, data, original = _PACKET_BLOCKS[kind](body, section)
+                if len(data) > frame_limit:
+                    raise _DamagedBlockError(f"a frame claims {len(data)} bytes, more than the {frame_limit} possible")
+                if ticks is not None:
+                    timestamp = interface.time(ticks)
+                    if not -TIMESTAMP_LIMIT <= timestamp < TIMESTAMP_LIMIT:
+                        timestamp, is_beyond = _far_time(ticks, interface)
+                        beyond += is_beyond
+                number += 1
+                yield Frame(number, timestamp, interface.link_type, data, original, capture)
+            elif kind == _INTERFACE_STATISTICS:
+                yield from _statistics(body, section, capture)
+            elif kind == _DECRYPTION_SECRETS:
+                yield _secrets(body, order, capture)
+            position += size
+    except _DamagedBlockError as error:
+        message = f"is damaged: {error}"
+    yield from _unreported_drops(section, capture)
+    if beyond:
+        times = f"has {beyond} frame(s) with a time outside the years 1677 to 2262"
+        message = f"{message}; {times}" if message else times
+    if message:
+        yield CaptureError(capture, message, base + position, number)
+
+
+def _far_time(ticks: int, interface: _Interface) -> tuple[int, bool]:
+    """The time that such ticks probably mean, and whether it is still out of bounds."""
+    # PcapPlusPlus and others write times before 1970 as negative numbers, which the unsigned field cannot say.
+    if ticks >= 1 << 63:
+        timestamp = interface.time(ticks - (1 << 64))
+        if -TIMESTAMP_LIMIT <= timestamp < TIMESTAMP_LIMIT:
+            return timestamp, False
+    return (TIMESTAMP_LIMIT - 1 if interface.time(ticks) > 0 else -TIMESTAMP_LIMIT), True
+
+
+def _block_header(header: bytes, order: str) -> tuple[int, int, str]:
+    """Block type, total length and byte order of a block; a section header brings its own byte order."""
+    if header[:4] == PCAPNG_MAGIC:
+        if header[8:12] == b"\x4d\x3c\x2b\x1a":
+            order = "<"
+        elif header[8:12] == b"\x1a\x2b\x3c\x4d":
+            order = ">"
+        else:
+            raise _DamagedBlockError(f"a section has the byte order mark {header[8:12].hex(' ')}")
+    kind, length = struct.unpack_from(order + "II", header)
+    if length < _SMALLEST_BLOCK:
+        raise _DamagedBlockError(f"a block claims {length} bytes, {_SMALLEST_BLOCK} are the least")
+    return kind, length, order
+
+
+def _fields(layout: str, body: bytes, what: str) -> tuple[int, ...]:
+    """The fixed fields of a block body."""
+    if len(body) < struct.calcsize(layout):
+        raise _DamagedBlockError(f"the body of {what} has only {len(body)} bytes")
+    return struct.unpack_from(layout, body)
+
+
+def _options(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    position, end = 0, len(data)
+    while position + 4 <= end:
+        code, length = struct.unpack_from(order + "HH", data, position)
+        if not code:
+            return
+        start = position + 4
+        if start + length > end:
+            raise _DamagedBlockError(f"option {code} claims {length} bytes, {end - start} are there")
+        yield code, data[start : start + length]
+        position = start + length + (-length & 3)
+
+
+def _integers(data: bytes, order: str) -> dict[int, int]:
+    """The 64-bit options of a block; of equal ones the last."""
+    byte_order = _BYTE_ORDERS[order]
+    return {code: int.from_bytes(value, byte_order) for code, value in _options(data, order) if len(value) == 8}
+
+
+def _check_section_header(body: bytes, order: str) -> None:
+    _, major, minor = _fields(order + "IHH", body, "a section header")
+    if major != 1:
+        raise _DamagedBlockError(f"a section has version {major}.{minor}, known is 1")
+
+
+def _interface(body: bytes, order: str) -> _Interface:
+    link_type, snap_length = _fields(order + "HxxI", body, "an interface description")
+    unit, offset = 1_000_000, 0
+    for code, value in _options(body[8:], order):
+        if code == _OPTION_TIME_RESOLUTION and len(value) == 1:
+            exponent = value[0] & 0x7F
+            unit = 2**exponent if value[0] & 0x80 else 10**exponent
+        elif code == _OPTION_TIME_OFFSET and len(value) == 8:
+            offset = int.from_bytes(value, _BYTE_ORDERS[order], signed=True)
+    common = gcd(1_000_000_000, unit)
+    return _Interface(link_type, snap_length, 1_000_000_000 // common, unit // common, offset * 1_000_000_000)
+
+
+_Parts = tuple[_Interface, int | None, bytes, int]
+"""What a packet block gives: the interface, ticks of its clock, captured bytes, length on the wire."""
+
+
+def _enhanced_packet(body: bytes, section: _Section) -> _Parts:
+    index, high, low, captured, original = _fields(section.order + "IIIII", body, "a packet block")
+    interface = section.interface(index)
+    data, options = _captured(body, 20, captured)
+    interface.dropped_between += _integers(options, section.order).get(_OPTION_DROP_COUNT, 0)
+    return interface, high << 32 | low, data, original
+
+
+def _obsolete_packet(body: bytes, section: _Section) -> _Parts:
+    index, drops, high, low, captured, original = _fields(section.order + "HHIIII", body, "a packet block")
+    interface = section.interface(index)
+    if drops != _DROPS_UNKNOWN:
+        interface.dropped_between += drops
+    return interface, high << 32 | low, _captured(body, 20, captured)[0], original
+
+
+def _simple_packet(body: bytes, section: _Section) -> _Parts:
+    (original,) = _fields(section.order + "I", body, "a packet block")
+    interface = section.interface(0)
+    captured = min(original, interface.snap_length or original)
+    return interface, None, _captured(body, 4, captured)[0], original
+
+
+def _captured(body: bytes, start: int, captured: int) -> tuple[bytes, bytes]:
+    """The captured bytes and, behind their padding, the options."""
+    stop = start + captured
+    if stop > len(body):
+        raise _DamagedBlockError(f"a frame claims {captured} bytes, its block has {len(body) - start}")
+    return body[start:stop], body[stop + (-captured & 3) :]
+
+
+_PACKET_BLOCKS: dict[int, Callable[[bytes, _Section], _Parts]] = {
+    _OBSOLETE_PACKET: _obsolete_packet,
+    _SIMPLE_PACKET: _simple_packet,
+    _ENHANCED_PACKET: _enhanced_packet,
+}
+
+
+def _statistics(body: bytes, section: _Section, capture: str) -> Iterator[CaptureDrops]:
+    """What was lost since the statistics before, so that notices add up; nothing when nothing was."""
+    index, _, _ = _fields(section.order + "III", body, "interface statistics")
+    interface = section.interface(index)
+    counters = _integers(body[12:], section.order)
+    dropped = counters.get(_OPTION_INTERFACE_DROPS, 0) + counters.get(_OPTION_SYSTEM_DROPS, 0)
+    received = counters.get(_OPTION_RECEIVED)
+    if dropped > interface.dropped:
+        since = None if received is None else max(0, received - interface.received)
+        yield CaptureDrops(capture, index, since, dropped - interface.dropped)
+        interface.dropped = dropped
+        interface.received = received or interface.received
+
+
+def _unreported_drops(section: _Section, capture: str) -> Iterator[CaptureDrops]:
+    """Drops that packet blocks carry, as far as no statistics told them already."""
+    for index, interface in enumerate(section.interfaces):
+        if interface.dropped_between > interface.dropped:
+            yield CaptureDrops(capture, index, None, interface.dropped_between - interface.dropped)
+
+
+def _secrets(body: bytes, order: str, capture: str) -> CaptureSecrets:
+    secrets_type, length = _fields(order + "II", body, "a secrets block")
+    if 8 + length > len(body):
+        raise _DamagedBlockError(f"secrets claim {length} bytes, their block has {len(body) - 8}")
+    return CaptureSecrets(capture, secrets_type, body[8 : 8 + length])

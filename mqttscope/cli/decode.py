@@ -1,0 +1,201 @@
+"""``mqttscope decode``: decode bytes given in hexadecimal, from a log or a bug report."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from mqttscope.cli.options import Version, colour_option
+
+if TYPE_CHECKING:
+    from mqttscope.mqtt.constants import ProtocolVersion
+    from mqttscope.mqtt.stream import StreamItem
+
+_NOISE = re.compile(r"0x|\\x|[\s:,;|_-]", re.IGNORECASE)
+_NOT_HEX = re.compile(r"[^0-9a-f]", re.IGNORECASE)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mqttscope decode 32 07 00 03 61 2f 62 00 0a --from client
+  grep -o 'rx: .*' device.log | cut -c5- | mqttscope decode - --mqtt-version 5.0 --format jsonl
+"""
+)
+@click.argument("hexadecimal", nargs=-1, metavar="[HEX... | -]")
+@click.option("--mqtt-version", type=Version(), default="auto", help="Version of packets other than CONNECT.")
+@click.option("--from", "sender", type=click.Choice(("client", "server")), help="Who sent the bytes.")
+@click.option("--format", "format_", type=click.Choice(("text", "jsonl")), default="text", show_default=True)
+@click.option("--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, help="Bytes of a payload.")
+@click.option("--show-secrets", is_flag=True, help="Show passwords.")
+@colour_option
+def command(
+    hexadecimal: tuple[str, ...],
+    mqtt_version: ProtocolVersion | None,
+    sender: str | None,
+    format_: str,
+    payload_limit: int,
+    show_secrets: bool,
+    colour: bool | None,
+) -> int:
+    """Decode bytes given in hexadecimal: one sequence as arguments, or with - one on each line of input.
+
+    A sequence may hold several packets.  White space, colons, commas, 0x and \\x are passed over.  Exit code 1 when a
+    packet is malformed, 3 when a line is not hexadecimal.
+    """
+    from mqttscope.cli.output import Output, make_view, warn
+
+    if not hexadecimal:
+        raise click.UsageError("Give bytes in hexadecimal, or - to read lines of them from standard input.")
+    from_input = hexadecimal == ("-",)
+    sink = Output(immediate=from_input and sys.stdout.isatty())
+    view = make_view(
+        colour=colour,
+        time_format="relative",
+        payload="auto",
+        payload_limit=payload_limit,
+        show_secrets=show_secrets,
+    )
+    code = EXIT_CLEAN
+    unreadable = False
+    try:
+        for line, given in _sequences(hexadecimal) if not from_input else _lines():
+            raw, problem = to_bytes(given)
+            if problem is not None:
+                if not from_input:
+                    raise click.UsageError(problem)
+                unreadable = True
+                warn(f"line {line}: {problem}")
+                if format_ == "jsonl":
+                    sink.write(_json_error(line, problem))
+                continue
+            decoder = Sequence(line if from_input else None, mqtt_version, sender)
+            if format_ == "jsonl":
+                for shown in decoder.json(raw, payload_limit, show_secrets=show_secrets):
+                    sink.write(shown)
+            else:
+                from mqttscope.report.tree import Tree
+
+                if from_input:
+                    sink.write(f"line {line}\n".encode())
+                tree = Tree(sink, view)
+                for event in decoder.events(raw):
+                    tree.feed(event)
+                tree.close()
+            if decoder.malformed:
+                code = EXIT_FINDINGS
+    finally:
+        sink.flush()
+    return EXIT_UNREADABLE if unreadable else code
+
+
+def _sequences(given: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    yield 1, " ".join(given)
+
+
+def _lines() -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        yield number, line.decode("utf-8", "replace")
+
+
+def to_bytes(given: str) -> tuple[bytes, str | None]:
+    """Bytes of a hexadecimal text, or what is wrong with it."""
+    digits = _NOISE.sub("", given)
+    wrong = _NOT_HEX.search(digits)
+    if wrong is not None:
+        return b"", f"{wrong[0]!r} is not a hexadecimal digit"
+    if len(digits) % 2:
+        return b"", f"an odd number of hexadecimal digits ({len(digits)})"
+    return bytes.fromhex(digits), None
+
+
+def _json_error(line: int, problem: str) -> bytes:
+    from mqttscope.report.jsonl import SCHEMA, dumps
+
+    return dumps({"schema": SCHEMA, "event": "capture_error", "line": line, "message": problem}) + b"\n"
+
+
+class Sequence:
+    """One sequence of bytes: a stream of its own, with a connection state of its own."""
+
+    def __init__(self, line: int | None, version: ProtocolVersion | None, sender: str | None) -> None:
+        from mqttscope.mqtt.constants import Direction
+        from mqttscope.mqtt.stream import PacketStream
+        from mqttscope.session.connection import Connection
+
+        self.line = line
+        self.sender = sender
+        self.malformed = 0
+        self.direction = Direction.SERVER_TO_CLIENT if sender == "server" else Direction.CLIENT_TO_SERVER
+        self.stream = PacketStream()
+        self.connection = Connection(0, "client", "server", "-", 1, 0, roles_known=sender is not None)
+        self.stream.version_source = ""
+        if version is not None:
+            self.stream.version, self.stream.version_source = version, "given"
+            self.connection.assume_version(version, "given", known=True)
+
+    def items(self, raw: bytes) -> list[StreamItem]:
+        """What the bytes hold."""
+        items = self.stream.feed(raw)
+        items += self.stream.close()
+        if not self.connection.version_known:
+            source = self.stream.version_source
+            self.connection.assume_version(self.stream.version, source or "none", known=source == "CONNECT")
+        return items
+
+    def events(self, raw: bytes) -> Iterator[Any]:
+        """Events as a capture would give them, at time zero."""
+        from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
+        from mqttscope.mqtt.declare import ControlPacket, Malformed
+        from mqttscope.mqtt.packets import Publish
+
+        connection, direction = self.connection, self.direction
+        number = 0
+        for item in self.items(raw):
+            if isinstance(item, ControlPacket):
+                connection.identify(item)
+                topic = connection.resolve_topic(item, direction) if isinstance(item, Publish) else None
+                yield PacketEvent(connection, direction, number, 1, 0, "-", item, topic)
+                connection.apply(item, direction, number, 1, 0)
+                number += 1
+            elif isinstance(item, Malformed):
+                self.malformed += 1
+                made = item.packet
+                if made is not None and item.complete:
+                    connection.identify(made)
+                yield MalformedEvent(connection, direction, number, 1, 0, "-", item, getattr(made, "topic_name", None))
+                number += 1
+            else:
+                self.malformed += 1
+                yield UnparsedEvent(connection, direction, 1, 0, "-", item)
+
+    def json(self, raw: bytes, limit: int, *, show_secrets: bool) -> Iterable[bytes]:
+        """JSON Lines of the events, without what only a capture has."""
+        import orjson
+
+        from mqttscope.report.jsonl import JsonLines, dumps
+
+        lines: list[bytes] = []
+
+        class Lines:
+            def write(self, data: bytes) -> None:
+                lines.append(data)
+
+        reporter = JsonLines(Lines(), payload_limit=limit, show_secrets=show_secrets)
+        for event in self.events(raw):
+            reporter.feed(event)
+            for line in lines:
+                shown = orjson.loads(line)
+                for name in ("capture", "frame", "timestamp", "timestamp_ns", "connection", "client", "server"):
+                    shown.pop(name, None)
+                if self.sender is None:
+                    shown["direction"] = None
+                if self.line is not None:
+                    shown = {"schema": shown.pop("schema"), "event": shown.pop("event"), "line": self.line, **shown}
+                yield dumps(shown) + b"\n"
+            lines.clear()

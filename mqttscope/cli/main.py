@@ -1,0 +1,83 @@
+"""The command group and what holds for every command: lazy loading, exit codes, quiet ends."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import sys
+
+import click
+
+from mqttscope import __version__
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "inspect": ("mqttscope.cli.inspect", "Show the MQTT packets of captures."),
+    "decode": ("mqttscope.cli.decode", "Decode bytes given in hexadecimal."),
+    "stats": ("mqttscope.cli.stats", "Count and measure the traffic of captures."),
+}
+"""Command name -> module that holds it as ``command``, and its line in the overview."""
+
+EXIT_CLEAN = 0
+EXIT_FINDINGS = 1
+EXIT_USAGE = 2
+EXIT_UNREADABLE = 3
+EXIT_INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when the command is used; the overview needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the overview."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, loaded now."""
+        row = COMMANDS.get(cmd_name)
+        if row is None:
+            return None
+        found = importlib.import_module(row[0]).command
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 clean, 1 findings, 2 usage, 3 input unreadable or truncated (results so far are printed).",
+)
+@click.version_option(__version__, "-V", "--version", message="mqttscope %(version)s")
+def group() -> None:
+    """See, check and replay MQTT traffic as it really crossed the wire."""
+
+
+def main() -> None:
+    """Run the group; ends quietly on a broken pipe and on Ctrl-C."""
+    # Millions of small objects die young and in order: collecting cycles often only costs time.
+    gc.set_threshold(200_000, 20, 50)
+    gc.freeze()
+    try:
+        code = group.main(standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        code = EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except BrokenPipeError:
+        code = EXIT_CLEAN
+        _silence_stdout()
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
+
+
+def _silence_stdout() -> None:
+    # Python flushes stdout once more at exit; with the reader gone that would print an error.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,78 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
+from mqttscope.mqtt.constants import ProtocolVersion
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Port(click.ParamType):
+    """``1884`` or ``8080:ws``."""
+
+    name = "port[:mqtt|ws|tls]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, str]:
+        """Read a port and what is spoken there."""
+        if isinstance(value, tuple):
+            return value
+        number, _, protocol = str(value).partition(":")
+        protocol = {"": MQTT, "websocket": WEBSOCKET, "mqtts": TLS}.get(protocol, protocol)
+        if not number.isascii() or not number.isdigit() or not 0 < int(number) < 65_536:
+            self.fail(f"{number!r} is not a port (1 to 65535)", param, ctx)
+        if protocol not in (MQTT, WEBSOCKET, TLS):
+            self.fail(f"{protocol!r} is not one of mqtt, ws, tls", param, ctx)
+        return int(number), protocol
+
+
+class Version(click.ParamType):
+    """``auto``, ``3.1``, ``3.1.1`` or ``5.0``."""
+
+    name = "auto|3.1|3.1.1|5.0"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> ProtocolVersion | None:
+        """Read a version; ``auto`` is None."""
+        if value is None or isinstance(value, ProtocolVersion) or value == "auto":
+            return value if isinstance(value, ProtocolVersion) else None
+        try:
+            return ProtocolVersion.from_text(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def dissection(command: F) -> F:
+    """Options of every command that reads captures: ``--port``, ``--mqtt-version``, ``--filter``, ``--connection``."""
+    for decorate in reversed(
+        (
+            click.option("--filter", "-f", "expression", metavar="EXPR", help="Only what matches (docs/filters.md)."),
+            click.option("--connection", type=click.IntRange(0), multiple=True, help="Only this connection number."),
+            click.option(
+                "--port", "ports", type=Port(), multiple=True, help="MQTT is spoken here, as 1884, 8080:ws or 8883:tls."
+            ),
+            click.option(
+                "--mqtt-version", type=Version(), default="auto", help="Version where no CONNECT was captured."
+            ),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def make_options(ports: tuple[tuple[int, str], ...], mqtt_version: ProtocolVersion | None) -> Options:
+    """Dissection options from the command line."""
+    return Options(ports=dict(ports), version=mqtt_version)
+
+
+def colour_option(command: F) -> F:
+    """``--color/--no-color``."""
+    return click.option(
+        "--color/--no-color", "colour", default=None, help="Colour, whatever the output is. [default: on a terminal]"
+    )(command)

@@ -1,0 +1,1 @@
+"""For those who work on mqttscope; not part of the installed package."""

@@ -1,0 +1,88 @@
+"""Write the files that repeat what the code says: shell completions and the command reference.
+
+``python -m mqttscope.dev.generate`` writes them, ``--check`` fails when one of them is not fresh.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from click.shell_completion import FishComplete, ZshComplete
+from click.shell_completion import BashComplete as _BashComplete
+
+from mqttscope.cli.main import COMMANDS, group
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_WIDTH = 100
+
+
+class BashComplete(_BashComplete):
+    """click's completion for bash, without asking the bash of this machine for its version."""
+
+    @staticmethod
+    def _check_version() -> None:
+        return
+
+
+def completions() -> dict[Path, str]:
+    """Completion scripts by path."""
+    shells = {"mqttscope.bash": BashComplete, "_mqttscope": ZshComplete, "mqttscope.fish": FishComplete}
+    return {
+        ROOT / "completions" / name: shell(group, {}, "mqttscope", "_MQTTSCOPE_COMPLETE").source().strip() + "\n"
+        for name, shell in shells.items()
+    }
+
+
+def help_text(name: str | None = None) -> str:
+    """``--help`` of a command, or of the program."""
+    context = click.Context(group, info_name="mqttscope", max_content_width=_WIDTH, terminal_width=_WIDTH)
+    if name is None:
+        return group.get_help(context)
+    command = group.get_command(context, name)
+    assert command is not None
+    inner = click.Context(
+        command, info_name=name, parent=context, max_content_width=_WIDTH, terminal_width=_WIDTH
+    )
+    return command.get_help(inner)
+
+
+def reference() -> str:
+    """The command reference, docs/cli.md."""
+    parts = [
+        "# Commands",
+        "",
+        "Generated from the commands with `make generate`.",
+        "",
+        "```text",
+        help_text(),
+        "```",
+        "",
+    ]
+    for name in COMMANDS:
+        parts += [f"## {name}", "", "```text", help_text(name), "```", ""]
+    return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines()) + "\n"
+
+
+def generated() -> dict[Path, str]:
+    """All generated files by path."""
+    return {**completions(), ROOT / "docs" / "cli.md": reference()}
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check; returns 1 when something is not fresh."""
+    stale = [path for path, text in generated().items() if not path.is_file() or path.read_text("utf-8") != text]
+    if arguments == ["--check"]:
+        for path in stale:
+            sys.stderr.write(f"{path.relative_to(ROOT)} is not fresh: run make generate\n")
+        return 1 if stale else 0
+    for path in stale:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(generated()[path], "utf-8")
+        sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

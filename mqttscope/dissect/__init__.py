@@ -1,0 +1,11 @@
+"""The composition: frames to MQTT events.  The only place that joins net, mqtt and session.
+
+There are two entrances because a data pipeline re-enters in the middle: `dissect` takes frames, `dissect_segments` TCP
+segments.  Both are plain generators; an event is yielded *before* its packet is applied to the connection's state, so
+that who reads the events sees the state a receiver had when the packet came.
+"""
+
+from mqttscope.dissect.dissector import Dissector, dissect, dissect_segments, segments
+from mqttscope.dissect.options import Options
+
+__all__ = ["Dissector", "Options", "dissect", "dissect_segments", "segments"]

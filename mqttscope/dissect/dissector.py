@@ -1,0 +1,453 @@
+"""From segments to events: routes the streams of each flow through its dialogue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from mqttscope.dissect.dialogue import NOTHING, UNDECIDED, Dialogue
+from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
+from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
+from mqttscope.net.flows import FlowTable
+from mqttscope.net.fragments import FragmentTable
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
+from mqttscope.net.headers import segment as segment_of
+from mqttscope.net.segment import Fragment, NotSegment, Segment, endpoints
+from mqttscope.net.websocket import MessageData, MessageGap, Problem, Upgrade
+from mqttscope.session.connection import Connection
+
+C2S = Direction.CLIENT_TO_SERVER
+S2C = Direction.SERVER_TO_CLIENT
+
+
+class Dissector:
+    """All flows of one run.  Feed it segments, then close it."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        self.options = options or Options()
+        self.flows = FlowTable()
+        self.connections = 0
+        """Connections reported so far; the next one gets this number."""
+        self.packets = 0
+        """Packets reported so far, malformed ones included."""
+        self.overlaps = 0
+        """Places where bytes came again with other content."""
+        self.other_flows = 0
+        """Flows that do not speak MQTT."""
+
+    def feed(self, segment: Segment) -> Iterator[Event]:
+        """Events of one more segment."""
+        for event in self.flows.feed(segment):
+            yield from self.handle(event)
+
+    def close(self) -> Iterator[Event]:
+        """Events of the end of the capture."""
+        for event in self.flows.close():
+            yield from self.handle(event)
+
+    def handle(self, event: FlowEvent) -> Iterator[Event]:
+        """Events that one thing which happened to a flow brings."""
+        if type(event) is StreamData:
+            dialogue = event.flow.context
+            if type(dialogue) is Dialogue:
+                if dialogue.phase == MQTT:
+                    yield from self._data(dialogue, event)
+                elif dialogue.phase != NOTHING:
+                    yield from self._other_data(dialogue, event)
+            return
+        if isinstance(event, FlowOpened):
+            event.flow.context = Dialogue(event.flow)
+            return
+        dialogue = event.flow.context
+        if not isinstance(dialogue, Dialogue):
+            return
+        if isinstance(event, StreamGap):
+            yield from self._gap(dialogue, event)
+        elif isinstance(event, StreamClosed):
+            yield from self._end_of_stream(dialogue, event)
+        elif isinstance(event, StreamOverlap):
+            self.overlaps += 1
+        elif isinstance(event, FlowClosed):
+            yield from self._end_of_flow(dialogue, event)
+
+    def _data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
+        from_client = event.from_initiator is dialogue.client_is_initiator
+        stream = dialogue.client_stream if from_client else dialogue.server_stream
+        return self.items(dialogue, from_client, stream.feed(event.data), event)
+
+    def items(
+        self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: StreamData | StreamGap | StreamClosed | FlowClosed
+    ) -> Iterator[Event]:
+        """Events of what one direction's stream gave; each is applied when its reader comes back for the next."""
+        if not items:
+            return
+        connection = dialogue.connection
+        assert connection is not None
+        direction = C2S if from_client else S2C
+        if not connection.version_known:
+            self._learn_version(dialogue, connection, from_client)
+        frame, timestamp_ns, capture = at.frame, at.timestamp_ns, at.capture
+        for item in items:
+            if isinstance(item, ControlPacket):
+                number = self.packets
+                self.packets = number + 1
+                kind = item.packet_type
+                topic = None
+                if kind == 3:
+                    topic = connection.resolve_topic(item, direction)  # type: ignore[arg-type]
+                elif kind <= 2:
+                    connection.identify(item)
+                    self._share_version(dialogue, connection)
+                yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic)
+                connection.apply(item, direction, number, frame, timestamp_ns)
+            elif isinstance(item, Malformed):
+                yield from self._malformed(dialogue, connection, direction, item, at)
+            else:
+                connection.side(direction).gapped = True
+                yield UnparsedEvent(connection, direction, frame, timestamp_ns, capture, item)
+
+    def _malformed(
+        self,
+        dialogue: Dialogue,
+        connection: Connection,
+        direction: Direction,
+        item: Malformed,
+        at: StreamData | StreamGap | StreamClosed | FlowClosed,
+    ) -> Iterator[Event]:
+        number = self.packets
+        self.packets = number + 1
+        topic = None
+        made = item.packet
+        if made is not None and item.complete:
+            connection.identify(made)
+            self._share_version(dialogue, connection)
+            if isinstance(made, Publish):
+                topic = connection.resolve_topic(made, direction)
+        yield MalformedEvent(connection, direction, number, at.frame, at.timestamp_ns, at.capture, item, topic)
+        if made is not None and item.complete:
+            # The fault was in a value, so the peer may well have taken the packet: its answer will name it.
+            connection.apply(made, direction, number, at.frame, at.timestamp_ns)
+
+    def _learn_version(self, dialogue: Dialogue, connection: Connection, from_client: bool) -> None:
+        """Take over what the streams found out about the version of a connection without CONNECT."""
+        stream = dialogue.client_stream if from_client else dialogue.server_stream
+        if stream.version_source and stream.version_source != connection.version_evidence:
+            if stream.version_source != "CONNECT":
+                connection.assume_version(stream.version, stream.version_source)
+            for other in (dialogue.client_stream, dialogue.server_stream):
+                other.version, other.version_source = stream.version, stream.version_source
+
+    def _share_version(self, dialogue: Dialogue, connection: Connection) -> None:
+        if connection.version_known:
+            for stream in (dialogue.client_stream, dialogue.server_stream):
+                stream.version, stream.version_source = connection.version, "CONNECT"
+
+    def _other_data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
+        if dialogue.phase == UNDECIDED:
+            if dialogue.take(event, self.options):
+                yield from self._begin(dialogue)
+        elif dialogue.phase == WEBSOCKET:
+            yield from self._websocket(dialogue, event)
+        elif dialogue.phase == TLS:
+            yield from self._tls(dialogue, event)
+
+    def _begin(self, dialogue: Dialogue) -> Iterator[Event]:
+        """The dialogue was decided: report the connection and go through what had to wait."""
+        waiting, dialogue.waiting, dialogue.waiting_bytes = dialogue.waiting, [], 0
+        if dialogue.phase == NOTHING:
+            self._ignore(dialogue)
+            return
+        if dialogue.phase == MQTT:
+            yield self._open(dialogue, "tcp")
+        for event in waiting:
+            if dialogue.phase == NOTHING:
+                return
+            if isinstance(event, StreamGap):
+                yield from self._gap(dialogue, event)
+            elif dialogue.phase == MQTT:
+                yield from self._data(dialogue, event)
+            else:
+                yield from self._other_data(dialogue, event)
+
+    def _ignore(self, dialogue: Dialogue) -> None:
+        dialogue.phase = NOTHING
+        dialogue.flow.context = None
+        self.other_flows += 1
+
+    def _open(self, dialogue: Dialogue, transport: str) -> ConnectionOpened:
+        """Make the connection of a dialogue and its report."""
+        flow = dialogue.flow
+        initiator, responder = endpoints(flow.key)
+        client, server = (initiator, responder) if dialogue.client_is_initiator else (responder, initiator)
+        connection = Connection(
+            self.connections,
+            client,
+            server,
+            flow.capture,
+            flow.first_frame,
+            flow.opened_ns,
+            transport,
+            flow.syn_seen or flow.syn_ack_seen,
+            dialogue.roles_known,
+            dialogue.roles_evidence,
+        )
+        self.connections += 1
+        dialogue.connection = connection
+        limit, version = self.options.max_packet_bytes, self.options.version
+        for stream in (dialogue.client_stream, dialogue.server_stream):
+            stream.max_packet_bytes = limit
+            stream.version_source = ""
+            if version is not None:
+                stream.version, stream.version_source = version, "given"
+            if dialogue.joined:
+                stream.lose_framing()
+        if version is not None:
+            connection.assume_version(version, "given", known=True)
+        dialogue.announced = True
+        return ConnectionOpened(connection, flow.first_frame, flow.opened_ns, flow.capture)
+
+    def _websocket(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
+        assert dialogue.web is not None
+        from_client = event.from_initiator is dialogue.client_is_initiator
+        yield from self._unwrapped(dialogue, dialogue.web.feed(from_client, event.data), event)
+
+    def _unwrapped(
+        self, dialogue: Dialogue, found: Iterable[object], at: StreamData | StreamGap | StreamClosed
+    ) -> Iterator[Event]:
+        """Events of what a WebSocket gave."""
+        for one in found:
+            if isinstance(one, Upgrade):
+                if not one.accepted or not _speaks_mqtt(one):
+                    self._ignore(dialogue)
+                    return
+                opened = self._open(dialogue, "websocket")
+                opened.connection.details.update(
+                    path=one.request_path, host=one.host, subprotocol=one.subprotocol, extensions=one.extensions
+                )
+                yield opened
+                continue
+            if dialogue.connection is None:
+                if not isinstance(one, MessageData):
+                    continue
+                yield self._open(dialogue, "websocket")
+            connection = dialogue.connection
+            assert connection is not None
+            if isinstance(one, Problem):
+                problems = connection.details.setdefault("problems", [])
+                if isinstance(problems, list) and len(problems) < _MAX_PROBLEMS:
+                    problems.append({"from_client": one.from_client, "reason": one.reason, "detail": one.detail})
+            elif isinstance(one, MessageData):
+                stream = dialogue.client_stream if one.from_client else dialogue.server_stream
+                yield from self.items(dialogue, one.from_client, stream.feed(one.data), at)
+            elif isinstance(one, MessageGap):
+                stream = dialogue.client_stream if one.from_client else dialogue.server_stream
+                yield from self.items(dialogue, one.from_client, stream.gap(one.length), at)
+
+    def _tls(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
+        """TLS is listed, not read: the connection is reported once the hello says whether it concerns us."""
+        assert dialogue.tls is not None
+        from_client = event.from_initiator is dialogue.client_is_initiator
+        dialogue.tls.feed(from_client, event.data)
+        if dialogue.connection is not None:
+            return
+        if self._tls_concerns(dialogue):
+            yield self._open(dialogue, "tls")
+            self._tls_details(dialogue)
+        elif dialogue.tls.hello_seen or not from_client:
+            self._ignore(dialogue)
+
+    def _tls_concerns(self, dialogue: Dialogue) -> bool:
+        assert dialogue.tls is not None
+        named = dialogue.tls.summary().get("alpn_offered") or []
+        if any("mqtt" in str(one).lower() for one in named):
+            return True
+        first, second = endpoints(dialogue.flow.key)
+        protocol, _ = self.options.protocol_of(int(first.rpartition(":")[2]), int(second.rpartition(":")[2]))
+        return protocol is not None and (dialogue.tls.hello_seen or dialogue.joined)
+
+    def _tls_details(self, dialogue: Dialogue) -> None:
+        if dialogue.tls is not None and dialogue.connection is not None:
+            dialogue.connection.details = dict(dialogue.tls.summary())
+
+    def _gap(self, dialogue: Dialogue, event: StreamGap) -> Iterator[Event]:
+        if dialogue.phase == UNDECIDED:
+            if dialogue.take(event, self.options):
+                yield from self._begin(dialogue)
+            return
+        from_client = event.from_initiator is dialogue.client_is_initiator
+        connection = dialogue.connection
+        if connection is not None:
+            connection.gaps += 1
+            connection.gap_bytes += event.length
+            direction = C2S if from_client else S2C
+            connection.side(direction).gapped = True
+            yield GapEvent(
+                connection, direction, event.frame, event.timestamp_ns, event.capture, event.length, event.reason
+            )
+        if dialogue.phase == MQTT:
+            stream = dialogue.client_stream if from_client else dialogue.server_stream
+            yield from self.items(dialogue, from_client, stream.gap(event.length), event)
+        elif dialogue.web is not None:
+            yield from self._unwrapped(dialogue, dialogue.web.gap(from_client, event.length), event)
+        elif dialogue.tls is not None:
+            dialogue.tls.gap(from_client, event.length)
+
+    def _end_of_stream(self, dialogue: Dialogue, event: StreamClosed) -> Iterator[Event]:
+        if dialogue.phase == UNDECIDED:
+            if not event.from_initiator or event.how == "reset":
+                return
+            dialogue.give_up(self.options)
+            yield from self._begin(dialogue)
+        connection = dialogue.connection
+        from_client = event.from_initiator is dialogue.client_is_initiator
+        if connection is None:
+            return
+        if connection.closed_by is None:
+            connection.closed_by = "client" if from_client else "server"
+            connection.closed_how = event.how
+        if dialogue.web is not None:
+            yield from self._unwrapped(dialogue, dialogue.web.close(from_client), event)
+        stream = dialogue.client_stream if from_client else dialogue.server_stream
+        yield from self._last_items(dialogue, from_client, stream, event.how, event)
+
+    def _last_items(
+        self, dialogue: Dialogue, from_client: bool, stream: PacketStream, how: str, at: StreamClosed | FlowClosed
+    ) -> Iterator[Event]:
+        """What a stream still held.  Only a sender that closes in good order inside a packet is to blame for it."""
+        items = stream.close()
+        if how != "fin":
+            items = [_cut_off(one, how) for one in items]
+        return self.items(dialogue, from_client, items, at)
+
+    def _end_of_flow(self, dialogue: Dialogue, event: FlowClosed) -> Iterator[Event]:
+        if dialogue.phase == UNDECIDED:
+            dialogue.give_up(self.options)
+            yield from self._begin(dialogue)
+        connection = dialogue.connection
+        event.flow.context = None
+        if connection is None or dialogue.phase == NOTHING:
+            return
+        for from_client in (True, False):
+            stream = dialogue.client_stream if from_client else dialogue.server_stream
+            yield from self._last_items(dialogue, from_client, stream, event.how, event)
+        if dialogue.tls is not None:
+            self._tls_details(dialogue)
+        if connection.closed_how is None or event.how not in ("fin", "reset"):
+            connection.closed_how = connection.closed_how or event.how
+        yield ConnectionClosed(connection, event.frame, event.timestamp_ns, event.capture)
+
+
+_MAX_PROBLEMS = 100
+"""WebSocket problems that are kept of one connection."""
+
+
+def _speaks_mqtt(upgrade: Upgrade) -> bool:
+    names = [upgrade.subprotocol] if upgrade.subprotocol else list(upgrade.subprotocols_offered)
+    return any(name.lower().startswith("mqtt") for name in names) or "mqtt" in upgrade.request_path.lower()
+
+
+def _cut_off(item: StreamItem, how: str) -> StreamItem:
+    if isinstance(item, Malformed) and item.reason is MalformedReason.TRUNCATED:
+        return Unparsed(how, len(item.raw), item.raw, 0, item.packet_type)
+    return item
+
+
+def segments(
+    frames: Iterable[Frame | CaptureNotice], skipped: Counter[str] | None = None
+) -> Iterator[Segment | CaptureNotice]:
+    """Frames to segments; notices pass through.
+
+    IP fragments are put together.  Frames without TCP are counted by reason in ``skipped``; a link type that cannot
+    be read is a `CaptureError` once per capture.
+    """
+    fragments = FragmentTable()
+    counted: Counter[str] = skipped if skipped is not None else Counter()
+    told: set[tuple[str, str]] = set()
+    for frame in frames:
+        if type(frame) is not Frame:
+            yield frame  # type: ignore[misc]
+            continue
+        found = segment_of(frame)
+        if type(found) is Segment:
+            yield found
+            continue
+        whole = fragments.feed(found) if isinstance(found, Fragment) else found
+        if isinstance(whole, Segment):
+            yield whole
+        elif isinstance(whole, NotSegment):
+            counted[whole.reason] += 1
+            if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in told:
+                told.add((frame.capture, whole.detail))
+                yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
+
+
+def dissect_segments(
+    source: Iterable[Segment | CaptureNotice], options: Options | None = None, dissector: Dissector | None = None
+) -> Iterator[Event]:
+    """Events of TCP segments in capture order; capture notices among them pass through.
+
+    Whole packets that arrive in order on a connection already known are most of all traffic: they are handled right
+    here, everything else by the dissector's methods.
+    """
+    running = dissector or Dissector(options)
+    feed, handle = running.flows.feed, running.handle
+    for segment in source:
+        if type(segment) is not Segment:
+            yield segment  # type: ignore[misc]
+            continue
+        for event in feed(segment):
+            dialogue = event.flow.context
+            if type(event) is not StreamData or type(dialogue) is not Dialogue or dialogue.phase is not MQTT:
+                yield from handle(event)
+                continue
+            from_client = event.from_initiator is dialogue.client_is_initiator
+            items = (dialogue.client_stream if from_client else dialogue.server_stream).feed(event.data)
+            if not items:
+                continue
+            connection = dialogue.connection
+            assert connection is not None
+            if not connection.version_known:
+                yield from running.items(dialogue, from_client, items, event)
+                continue
+            direction = C2S if from_client else S2C
+            frame, timestamp_ns, capture = event.frame, event.timestamp_ns, event.capture
+            for item in items:
+                kind = item.packet_type
+                if kind == 3 and type(item) is Publish:
+                    topic = item.topic_name or connection.resolve_topic(item, direction)
+                elif kind is None or kind <= 2 or not isinstance(item, ControlPacket):
+                    yield from running.items(dialogue, from_client, [item], event)
+                    continue
+                else:
+                    topic = None
+                number = running.packets
+                running.packets = number + 1
+                yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic)
+                connection.apply(item, direction, number, frame, timestamp_ns)
+    yield from running.close()
+
+
+def dissect(
+    frames: Iterable[Frame | CaptureNotice],
+    options: Options | None = None,
+    dissector: Dissector | None = None,
+    skipped: Counter[str] | None = None,
+) -> Iterator[Event]:
+    """Events of captured frames in capture order."""
+    return dissect_segments(segments(frames, skipped), options, dissector)
+
+
+__all__ = ["CaptureDrops", "CaptureSecrets", "Dissector", "PacketType", "dissect", "dissect_segments", "segments"]

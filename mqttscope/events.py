@@ -1,0 +1,112 @@
+"""What dissecting a capture yields, in capture order: the one vocabulary of reports, rules, filters and pipelines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mqttscope.mqtt.constants import Direction, type_name
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.stream import Unparsed
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets
+from mqttscope.session.connection import Connection
+
+
+@dataclass(slots=True)
+class PacketEvent:
+    """One MQTT Control Packet.  While it is handled, ``connection`` is in the state before the packet."""
+
+    connection: Connection
+    direction: Direction
+    number: int
+    """Counted from 0 over all packets of the run, malformed ones included."""
+    frame: int
+    """The frame that completed the packet."""
+    timestamp_ns: int
+    capture: str
+    packet: ControlPacket
+    topic: str | None
+    """Resolved topic of a PUBLISH; ``None`` for other packets and where an alias cannot be resolved."""
+
+    @property
+    def type(self) -> str:
+        """Name of the packet type: ``publish``."""
+        return self.packet.packet_type.name.lower()
+
+
+@dataclass(slots=True)
+class MalformedEvent:
+    """One packet that breaks the layout."""
+
+    connection: Connection
+    direction: Direction
+    number: int
+    frame: int
+    timestamp_ns: int
+    capture: str
+    malformed: Malformed
+    topic: str | None
+
+    @property
+    def type(self) -> str | None:
+        """Name of the packet type, ``None`` where not even that is known."""
+        kind = self.malformed.packet_type
+        return None if kind is None else type_name(kind)
+
+
+@dataclass(slots=True)
+class GapEvent:
+    """Bytes that the capture does not have."""
+
+    connection: Connection
+    direction: Direction
+    frame: int
+    timestamp_ns: int
+    capture: str
+    length: int
+    reason: str
+    """As in ``net.events.StreamGap``."""
+
+
+@dataclass(slots=True)
+class UnparsedEvent:
+    """Bytes that belong to no packet that could be read."""
+
+    connection: Connection
+    direction: Direction
+    frame: int
+    timestamp_ns: int
+    capture: str
+    unparsed: Unparsed
+
+
+@dataclass(slots=True)
+class ConnectionOpened:
+    """A connection was recognised; for MQTT inside TLS it is listed only."""
+
+    connection: Connection
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
+class ConnectionClosed:
+    """A connection ended, or the capture did."""
+
+    connection: Connection
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
+Event = (
+    PacketEvent
+    | MalformedEvent
+    | GapEvent
+    | UnparsedEvent
+    | ConnectionOpened
+    | ConnectionClosed
+    | CaptureError
+    | CaptureDrops
+    | CaptureSecrets
+)

@@ -1,0 +1,270 @@
+"""From tokens to the tree of a filter expression.
+
+::
+
+    either     = both { ("or" | "||") both }
+    both       = term { ("and" | "&&") term }
+    term       = ("not" | "!") term | "(" either ")" | "exists" field | field [ comparison ]
+    comparison = ("==" | "!=" | "<" | "<=" | ">" | ">=") value
+               | [ "not" ] ("matches" | "contains" | "startswith" | "endswith" | "like" | "~") value
+               | [ "not" ] "in" ( "{" item { "," item } "}" | item )
+    item       = value [ ".." value ]
+    field      = word { "." word } [ "[" string "]" ]
+    value      = string | number, size, duration, time, version, address | word
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from mqttscope.filter.errors import FilterError
+from mqttscope.filter.lexer import Token, tokenize
+
+MAX_NESTING = 64
+"""How deep parentheses and negations may be nested."""
+
+SYMBOLS = ("==", "!=", "<", "<=", ">", ">=", "~")
+WORD_OPERATORS = ("in", "matches", "contains", "startswith", "endswith", "like")
+RESERVED = frozenset({"and", "or", "not", "exists", "true", "false", *WORD_OPERATORS})
+"""Words that cannot be field names."""
+
+
+@dataclass(slots=True)
+class Item:
+    """A value, or a range of values with both ends."""
+
+    low: Token
+    high: Token | None = None
+
+
+@dataclass(slots=True)
+class FieldName:
+    """A field as written."""
+
+    name: str
+    position: int
+    length: int
+    key: Token | None = None
+    """What stands in brackets behind the name."""
+
+
+@dataclass(slots=True)
+class Bare:
+    """A field that stands alone."""
+
+    field: FieldName
+
+
+@dataclass(slots=True)
+class Exists:
+    """A field that is asked to be there."""
+
+    field: FieldName
+
+
+@dataclass(slots=True)
+class Comparison:
+    """A field compared with values."""
+
+    field: FieldName
+    operator: str
+    """``==``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``matches``, ``contains``, ``startswith``, ``endswith``, ``like``."""
+    negated: bool
+    sign: Token
+    """The operator as written."""
+    items: list[Item]
+
+
+@dataclass(slots=True)
+class Not:
+    """The opposite of an expression."""
+
+    part: Node
+
+
+@dataclass(slots=True)
+class All:
+    """Expressions joined by ``and``."""
+
+    parts: list[Node]
+
+
+@dataclass(slots=True)
+class Some:
+    """Expressions joined by ``or``."""
+
+    parts: list[Node]
+
+
+Node = Bare | Exists | Comparison | Not | All | Some
+
+
+def parse(expression: str) -> Node:
+    """The tree of an expression; FilterError when it has none."""
+    return _Parser(expression).run()
+
+
+class _Parser:
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self.tokens = tokenize(expression)
+        self.at = 0
+        self.depth = 0
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.at]
+
+    def error(self, message: str, token: Token, hint: str = "") -> FilterError:
+        return FilterError(message, token.position, len(token.text), expression=self.expression, hint=hint)
+
+    def take(self, *keywords: str) -> Token | None:
+        token = self.token
+        if token.keyword in keywords:
+            self.at += 1
+            return token
+        return None
+
+    def run(self) -> Node:
+        if self.token.kind == "end":
+            raise self.error("the expression is empty", self.token, "for example: type == publish")
+        tree = self.either()
+        if self.token.kind != "end":
+            raise self.unexpected()
+        return tree
+
+    def unexpected(self) -> FilterError:
+        token = self.token
+        if token.keyword == ")":
+            return self.error("this ) closes nothing", token)
+        before = self.tokens[self.at - 1]
+        if token.kind == "word" and before.kind == "word" and before.keyword not in RESERVED:
+            close = get_close_matches(token.keyword, WORD_OPERATORS, 1)
+            hint = f"did you mean '{close[0]}'?" if close else ""
+            return self.error(f"expected an operator, 'and' or 'or' here, not '{token.text}'", token, hint)
+        if token.keyword in SYMBOLS or token.keyword in WORD_OPERATORS:
+            hint = "one field is compared with one value; join comparisons with 'and'"
+            return self.error(f"'{token.text}' has no field on its left", token, hint)
+        return self.error(f"expected 'and' or 'or' here, not {shown(token)}", token)
+
+    def either(self) -> Node:
+        parts = [self.both()]
+        while self.take("or", "||"):
+            parts.append(self.both())
+        return parts[0] if len(parts) == 1 else Some(parts)
+
+    def both(self) -> Node:
+        parts = [self.term()]
+        while self.take("and", "&&"):
+            parts.append(self.term())
+        return parts[0] if len(parts) == 1 else All(parts)
+
+    def term(self) -> Node:
+        token = self.token
+        if token.keyword in ("not", "!", "("):
+            self.at += 1
+            self.depth += 1
+            if self.depth > MAX_NESTING:
+                raise self.error(f"more than {MAX_NESTING} levels of parentheses and negations", token)
+            if token.keyword == "(":
+                part = self.either()
+                if not self.take(")"):
+                    if self.token.kind == "end":
+                        raise self.error("this ( is never closed", token)
+                    raise self.unexpected()
+            else:
+                part = Not(self.term())
+            self.depth -= 1
+            return part
+        if self.take("exists"):
+            opened = self.take("(")
+            name = self.field("behind 'exists'")
+            if opened and not self.take(")"):
+                raise self.error("this ( is never closed", opened)
+            return Exists(name)
+        return self.comparison(self.field("here"))
+
+    def field(self, where: str) -> FieldName:
+        token = self.token
+        if token.kind == "end":
+            raise self.error(f"expected a field name {where}, but the expression ends", token)
+        if token.kind != "word" or token.keyword in RESERVED:
+            hint = "the field stands on the left: qos == 1" if token.kind in ("string", "atom") else ""
+            raise self.error(f"expected a field name {where}, not {shown(token)}", token, hint)
+        self.at += 1
+        name = FieldName(token.text, token.position, len(token.text))
+        if self.take("["):
+            key = self.token
+            if key.kind != "string":
+                raise self.error("expected a quoted name in the brackets", key, 'for example: user_property["k"]')
+            self.at += 1
+            closing = self.take("]")
+            if closing is None:
+                raise self.error("expected ] here", self.token)
+            name.key, name.length = key, closing.position + 1 - token.position
+        return name
+
+    def comparison(self, name: FieldName) -> Node:
+        negated = False
+        sign = self.token
+        if sign.keyword == "not" and self.tokens[self.at + 1].keyword in WORD_OPERATORS:
+            self.at += 1
+            negated, sign = True, self.token
+        operator = sign.keyword
+        if operator not in SYMBOLS and operator not in WORD_OPERATORS:
+            return Bare(name)
+        self.at += 1
+        if operator == "in":
+            return Comparison(name, "in", negated, sign, self.members(sign))
+        if operator == "!=":
+            operator, negated = "==", True
+        elif operator == "~":
+            operator = "like"
+        value = self.value(sign)
+        if self.token.keyword == "..":
+            raise self.error("a range needs 'in'", self.token, f"{name.name} in {value.text}..…")
+        return Comparison(name, operator, negated, sign, [Item(value)])
+
+    def members(self, sign: Token) -> list[Item]:
+        opened = self.take("{")
+        if opened is None:
+            if self.token.keyword in ("(", "["):
+                raise self.error("a set is written in braces", self.token, "for example: qos in {1, 2}")
+            return [self.item(sign)]
+        if self.take("}"):
+            raise self.error("this set is empty: nothing is in it", opened)
+        items = [self.item(opened)]
+        while self.take(","):
+            items.append(self.item(opened))
+        if not self.take("}"):
+            if self.token.kind == "end":
+                raise self.error("this { is never closed", opened)
+            raise self.error(f"expected , or }} here, not {shown(self.token)}", self.token)
+        return items
+
+    def item(self, before: Token) -> Item:
+        low = self.value(before)
+        dots = self.take("..")
+        return Item(low, self.value(dots) if dots else None)
+
+    def value(self, before: Token) -> Token:
+        token = self.token
+        if token.kind == "end":
+            raise self.error(f"expected a value behind '{before.text}', but the expression ends", token)
+        if token.kind not in ("string", "atom", "word"):
+            hint = "sets and ranges need 'in'" if token.keyword == "{" else ""
+            if token.text == "=":
+                hint = "equality is =="
+            raise self.error(f"expected a value behind '{before.text}', not {shown(token)}", token, hint)
+        if token.keyword in RESERVED and token.keyword not in ("true", "false"):
+            raise self.error(f"expected a value behind '{before.text}', not {shown(token)}", token)
+        self.at += 1
+        return token
+
+
+def shown(token: Token) -> str:
+    """A token as messages show it."""
+    if token.kind == "end":
+        return "the end"
+    return token.text if token.kind == "string" else f"'{token.text}'"

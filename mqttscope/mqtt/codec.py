@@ -1,0 +1,278 @@
+"""The entrance for single packets: `decode`, `trace`, `encode`.
+
+`decode` never raises on input: what is not well formed comes back as a `Malformed` value with every field that could
+be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion, type_name
+from mqttscope.mqtt.declare import (
+    PACKETS,
+    ControlPacket,
+    FaultReport,
+    Malformed,
+    Span,
+    encode_body,
+    flags_fault,
+    frame_packet,
+    plan,
+    qos_fault,
+)
+from mqttscope.mqtt.examine import Examination
+from mqttscope.mqtt.wire import Fault
+
+DECODERS: tuple[tuple[Callable[[bytes, int], ControlPacket] | None, ...], ...] = tuple(
+    tuple(
+        plan(PACKETS[kind], ProtocolVersion(version))
+        if version >= 3 and kind in PACKETS and (kind != PacketType.AUTH or version == 5)
+        else None
+        for kind in range(16)
+    )
+    for version in range(6)
+)
+"""Decoders by protocol level and packet type."""
+FAST = tuple((None, None, *row[2:]) for row in DECODERS)
+"""The same without CONNECT, which brings a version of its own."""
+
+NEED_MORE = 0
+TOO_LONG = -1
+
+
+def packet_end(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Where the packet that starts at ``position`` has its body and its end.
+
+    Returns ``(body, end of the packet)``; the end may lie behind ``end``.  ``(NEED_MORE, 0)`` when the fixed header is
+    not complete, ``(TOO_LONG, 0)`` when its fourth length byte asks for a fifth (5.0 2.1.4).
+    """
+    at = position + 1
+    if at >= end:
+        return NEED_MORE, 0
+    byte = data[at]
+    if byte < 0x80:
+        at += 1
+        return at, at + byte
+    length = byte & 0x7F
+    for shift in (7, 14, 21):
+        at += 1
+        if at >= end:
+            return NEED_MORE, 0
+        byte = data[at]
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            at += 1
+            return at, at + length
+    return TOO_LONG, 0
+
+
+def connect_version(raw: bytes, body: int) -> ProtocolVersion:
+    """Version of a CONNECT from its protocol level; 3.1.1 where it cannot be read or is unknown."""
+    at = body + 2
+    if len(raw) < at:
+        return ProtocolVersion.V3_1_1
+    at += int.from_bytes(raw[body:at], "big")
+    return packets.version_of_level(raw[at] if at < len(raw) else None)
+
+
+def decode_framed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPacket | Malformed:
+    """Decode one packet whose fixed header was read: ``body`` is where it ends; ``raw`` is exactly the packet."""
+    kind = raw[0] >> 4
+    if kind == 1:
+        version = connect_version(raw, body)
+    decoder = DECODERS[version][kind]
+    if decoder is not None and (raw[body - 1] or body == 2 or version < 5):
+        try:
+            return decoder(raw, body)
+        except Fault:
+            pass
+    return examine(raw, version)
+
+
+def decode(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> ControlPacket | Malformed:
+    """Decode exactly one packet.
+
+    ``version`` is the one spoken on the connection; a CONNECT brings its own.  An incomplete packet is `Malformed` with
+    reason ``truncated``, bytes behind its end with reason ``trailing_bytes``.
+    """
+    raw = bytes(raw)
+    body, end = packet_end(raw, 0, len(raw))
+    if body > 0 and end == len(raw):
+        return decode_framed(raw, body, version)
+    if body > 0 and end < len(raw):
+        return _plain(
+            MalformedReason.TRAILING_BYTES, end, "", f"{len(raw) - end} bytes behind the end of the packet", raw
+        )
+    if body == TOO_LONG:
+        return too_long(raw)
+    return truncated(raw, version)
+
+
+def too_long(raw: bytes) -> Malformed:
+    """The value for a Remaining Length that asks for a fifth byte."""
+    detail = "Remaining Length runs past four bytes"
+    return _plain(MalformedReason.REMAINING_LENGTH_TOO_LONG, 4, "remaining_length", detail, raw)
+
+
+def unbelieved(raw: bytes, version: ProtocolVersion) -> Malformed:
+    """The value for a header whose Remaining Length is not believed; ``raw`` is what belongs to it at most."""
+    kind = raw[0] >> 4
+    if reserved(kind, version):
+        return examine(raw, version)
+    found = truncated(raw, version)
+    nibble, wanted = raw[0] & 15, PACKETS[kind].fixed_flags
+    if kind == PacketType.PUBLISH:
+        fault = qos_fault() if nibble & 6 == 6 else None
+    else:
+        fault = flags_fault(nibble, wanted) if nibble != wanted and version != ProtocolVersion.V3_1 else None
+    if fault is None:
+        detail = "the Remaining Length cannot belong to this packet: framing is lost"
+        fault = Fault(MalformedReason.REMAINING_LENGTH_WRONG, 1, detail, field="remaining_length")
+    found.reason, found.offset, found.field, found.detail = fault.reason, fault.offset, fault.field, fault.detail
+    found.missing = 0
+    found.faults = (FaultReport(found.reason, found.offset, found.field, found.detail),)
+    return found
+
+
+def reserved(kind: int, version: ProtocolVersion) -> bool:
+    """Whether no packet has this type in this version."""
+    return kind == 0 or (kind == PacketType.AUTH and version != ProtocolVersion.V5)
+
+
+def truncated(raw: bytes, version: ProtocolVersion) -> Malformed:
+    """The value for a packet that the input ends in; carries the fields that came before."""
+    body, end = packet_end(raw, 0, len(raw))
+    if body == NEED_MORE:
+        detail = "the input ends inside the fixed header"
+        return _plain(MalformedReason.TRUNCATED, len(raw), "remaining_length", detail, raw)
+    missing = end - len(raw)
+    detail = f"announces {end - body} bytes, {len(raw) - body} of them came"
+    found = _plain(MalformedReason.TRUNCATED, len(raw), "", detail, raw)
+    found.missing = missing
+    kind = PACKETS.get(raw[0] >> 4)
+    if kind is not None and len(raw) > body:
+        if raw[0] >> 4 == 1:
+            version = connect_version(raw, body)
+        walk = Examination(raw, kind, version)
+        found.packet, found.fields_read, _ = walk.run()
+        early = [one for one in walk.faults if one.offset < len(raw) and not _reaches(one, len(raw))]
+        found.faults = (*early, FaultReport(found.reason, found.offset, found.field, found.detail))
+    return found
+
+
+def _reaches(fault: FaultReport, end: int) -> bool:
+    # Whatever lacks bytes at the end of the input lacks them because the packet was cut.
+    return fault.reason in (
+        MalformedReason.FIELD_OVERRUN,
+        MalformedReason.PROPERTY_LENGTH_OVERRUN,
+        MalformedReason.PROPERTY_LENGTH_MISSING,
+        MalformedReason.CONNECT_PAYLOAD_MISMATCH,
+        MalformedReason.TRAILING_BYTES,
+    )
+
+
+def _plain(reason: MalformedReason, offset: int, field: str, detail: str, raw: bytes) -> Malformed:
+    kind = raw[0] >> 4 if raw else None
+    return Malformed(reason, offset, field, detail, raw, kind, faults=(FaultReport(reason, offset, field, detail),))
+
+
+def examine(raw: bytes, version: ProtocolVersion) -> ControlPacket | Malformed:
+    """Decode one framed packet slowly: all faults, all spans.  Returns a packet when there is no fault."""
+    kind = raw[0] >> 4
+    if reserved(kind, version):
+        detail = f"packet type {kind} ({type_name(kind)}) is reserved in MQTT {version.text}"
+        return _plain(MalformedReason.PACKET_TYPE_RESERVED, 0, "packet_type", detail, raw)
+    walk = Examination(raw, PACKETS[kind], version)
+    made, names, complete = walk.run()
+    if not walk.faults:
+        return made
+    faults = sorted((_refine(one, raw, kind, version, names) for one in walk.faults), key=lambda one: one.offset)
+    first = faults[0]
+    return Malformed(
+        first.reason, first.offset, first.field, first.detail, raw, kind, made, names, complete, tuple(faults)
+    )
+
+
+def _refine(fault: FaultReport, raw: bytes, kind: int, version: ProtocolVersion, names: tuple[str, ...]) -> FaultReport:
+    """Name a fault of the packet's length by what it means for this packet type."""
+    short = fault.reason is MalformedReason.FIELD_OVERRUN
+    if not short and fault.reason is not MalformedReason.TRAILING_BYTES:
+        return fault
+    body, end = packet_end(raw, 0, len(raw))
+    if kind == PacketType.CONNECT:
+        if fault.field == "client_identifier" and end - fault.offset < 2:
+            fault.reason = MalformedReason.CLIENT_IDENTIFIER_MISSING
+            fault.detail = "no Client Identifier in the payload"
+        elif not short:
+            fault.reason = MalformedReason.CONNECT_PAYLOAD_MISMATCH
+            fault.detail += ": the payload has more than the connect flags announce"
+        elif fault.field in ("user_name", "password") and fault.offset == end:
+            fault.reason = MalformedReason.CONNECT_PAYLOAD_MISMATCH
+            fault.detail = f"the connect flags announce a {fault.field} but the payload ends before it"
+        return fault
+    limits = packets.FIXED_LENGTHS.get((kind, version))
+    length = end - body
+    if limits is not None and not limits[0] <= length <= limits[1]:
+        wanted = str(limits[0]) if limits[0] == limits[1] else f"at least {limits[0]}"
+        fault.reason = MalformedReason.REMAINING_LENGTH_WRONG
+        fault.detail = f"Remaining Length is {length}, must be {wanted} in MQTT {version.text}"
+        fault.field = "remaining_length"
+        fault.offset = 1
+    return fault
+
+
+def trace(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list[Span]:
+    """Byte span of every field of one packet, in wire order; of a damaged one as far as it can be read."""
+    raw = bytes(raw)
+    if not raw:
+        return []
+    body, _ = packet_end(raw, 0, len(raw))
+    kind = PACKETS.get(raw[0] >> 4)
+    if body <= 0:
+        return [Span("fixed_header", 0, len(raw))]
+    if kind is None or reserved(raw[0] >> 4, version):
+        spans = [Span("packet_type", 0, 1), Span("remaining_length", 1, body)]
+        return [*spans, Span("unparsed", body, len(raw))] if len(raw) > body else spans
+    if raw[0] >> 4 == 1:
+        version = connect_version(raw, body)
+    walk = Examination(raw, kind, version)
+    walk.run()
+    spans = [one for one in walk.spans if one.end <= len(raw)]
+    covered = max((one.end for one in spans), default=0)
+    if covered < len(raw):
+        spans.append(Span("unparsed", covered, len(raw)))
+    return spans
+
+
+def field_span(packet: ControlPacket, path: str, version: ProtocolVersion) -> Span | None:
+    """Span of one field by its path; bits give the byte that holds them, parts of a list their whole."""
+    wanted = packet.byte_of.get(path, path)
+    if wanted in ("dup", "qos", "retain", "header_flags"):
+        return Span(path, 0, 1)
+    hits = [
+        one
+        for one in trace(packet.raw, version)
+        if one.field == wanted or one.field.startswith((wanted + ".", wanted + "["))
+    ]
+    if not hits:
+        return None
+    return Span(path, min(one.start for one in hits), max(one.end for one in hits))
+
+
+def encode(
+    packet: ControlPacket,
+    version: ProtocolVersion = ProtocolVersion.V3_1_1,
+    *,
+    remaining_length: int | None = None,
+) -> bytes:
+    """Encode a packet from its fields, without judging them.
+
+    ``raw`` is not looked at; a CONNECT is encoded in the layout of its own protocol level.  ``remaining_length``
+    replaces the true one.  Values too large for their field are cut to its width.
+    """
+    if isinstance(packet, packets.Connect):
+        version = packet.version
+    nibble, body = encode_body(packet, version)
+    return frame_packet(packet.packet_type, nibble, body, remaining_length)

@@ -1,0 +1,300 @@
+"""The 15 MQTT Control Packets, declared once each (5.0 chapter 3, 3.1.1 chapter 3, 3.1 chapter 3).
+
+Attribute names are the specification's, and the same in JSON, filters and mutation paths.  A field that a packet or a
+version does not have is ``None``; what is empty is empty, what is zero is zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, computed, flag, packet, wire
+from mqttscope.mqtt.parts import (
+    FILTERS,
+    Subscription,
+    Will,
+    properties_of,
+    reason_of,
+    reasons_of,
+    subscriptions_in,
+    will_in,
+)
+from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.wire import BINARY, REST, U8, U16, UTF8, Fault
+
+V3_1, V3_1_1, V5 = ProtocolVersion
+
+
+@packet(PacketType.CONNECT)
+class Connect(ControlPacket):
+    """CONNECT - connection request.  5.0 section 3.1, 3.1.1 section 3.1."""
+
+    protocol_name: str = wire(UTF8, default="MQTT")
+    protocol_level: int = wire(U8, default=4)
+    connect_flags: int | None = wire(U8, compare=False, repr=False, default=None)
+    """The flags byte where it says something else than the other fields do; ``None`` when it follows from them."""
+    clean_start: bool = computed(default=True)
+    """Clean Start of 5.0, CleanSession of 3.1 and 3.1.1."""
+    keep_alive: int = wire(U16, default=0)
+    """Seconds."""
+    properties: Properties | None = wire(properties_of(PacketType.CONNECT), since=V5, default=None)
+    client_identifier: str = wire(UTF8, default="")
+    will: Will | None = wire(will_in, when="connect_flags&0x04", default=None)
+    user_name: str | None = wire(UTF8, when="connect_flags&0x80", tail=V3_1, default=None)
+    password: bytes | None = wire(BINARY, when="connect_flags&0x40", tail=V3_1, default=None)
+
+    byte_of: ClassVar[dict[str, str]] = {
+        "clean_start": "connect_flags",
+        "will.will_qos": "connect_flags",
+        "will.will_retain": "connect_flags",
+    }
+
+    @property
+    def version(self) -> ProtocolVersion:
+        """The version that the protocol level names, or the one whose layout is the best guess."""
+        return version_of_level(self.protocol_level)
+
+    @property
+    def bridge(self) -> bool:
+        """Bit 7 of the protocol level: the mark of bridges between brokers in 3.1 and 3.1.1."""
+        return self.protocol_level in BRIDGE_LEVELS
+
+    def derived_flags(self) -> int:
+        """The flags byte as it follows from the other fields (5.0 3.1.2.3)."""
+        flags = self.clean_start << 1 | (self.user_name is not None) << 7 | (self.password is not None) << 6
+        if self.will is not None:
+            flags |= 4 | (self.will.will_qos & 3) << 3 | self.will.will_retain << 5
+        return flags
+
+    def prepare(self, version: ProtocolVersion) -> dict[str, Any]:
+        """The flags byte, derived unless it was set."""
+        return {"connect_flags": self.derived_flags() if self.connect_flags is None else self.connect_flags}
+
+    def settle(self, version: ProtocolVersion) -> list[Fault]:
+        """Clean Start and the will's bits from the flags byte; faults of name, level and flags."""
+        faults = list(_protocol_faults(self.protocol_name, self.protocol_level))
+        flags = self.connect_flags
+        if flags is None:
+            return faults
+        self.clean_start = bool(flags & 2)
+        if self.will is not None:
+            self.will.will_qos, self.will.will_retain = flags >> 3 & 3, bool(flags & 0x20)
+        if self.derived_flags() == flags:
+            self.connect_flags = None
+        if flags & 0x18 == 0x18:
+            faults.append(_flag_fault(MalformedReason.WILL_QOS_INVALID, "both Will QoS bits are set"))
+        if version != V3_1:
+            if flags & 1:
+                faults.append(_flag_fault(MalformedReason.CONNECT_FLAGS_RESERVED, "reserved bit 0 is set"))
+            if not flags & 4 and flags & 0x38:
+                faults.append(
+                    _flag_fault(
+                        MalformedReason.WILL_FLAGS_WITHOUT_WILL, "Will QoS or Will Retain is set but the Will Flag is 0"
+                    )
+                )
+        return faults
+
+
+def _flag_fault(reason: MalformedReason, detail: str) -> Fault:
+    return Fault(reason, 0, detail, field="connect_flags")
+
+
+BRIDGE_LEVELS = (0x83, 0x84)
+_KNOWN = {("MQIsdp", 3), ("MQTT", 4), ("MQTT", 5), *((name, n) for name in ("MQIsdp", "MQTT") for n in BRIDGE_LEVELS)}
+
+
+def version_of_level(level: int | None) -> ProtocolVersion:
+    """The version of a protocol level; an unknown one is read in the layout of 3.1.1."""
+    if level == 5:
+        return V5
+    return V3_1 if level in (3, 0x83) else V3_1_1
+
+
+def _protocol_faults(name: str, level: int) -> list[Fault]:
+    if (name, level) in _KNOWN or name is None:
+        return []
+    if name not in ("MQTT", "MQIsdp"):
+        detail = f"protocol name is {name!r}, must be 'MQTT' (or 'MQIsdp' for MQTT 3.1)"
+        return [Fault(MalformedReason.PROTOCOL_NAME_INVALID, 0, detail, field="protocol_name")]
+    if level is None:
+        return []
+    detail = f"protocol level {level} with name {name!r} is no known MQTT version"
+    return [Fault(MalformedReason.PROTOCOL_VERSION_UNKNOWN, 0, detail, field="protocol_level")]
+
+
+@packet(PacketType.CONNACK)
+class Connack(ControlPacket):
+    """CONNACK - connect acknowledgement.  5.0 section 3.2, 3.1.1 section 3.2."""
+
+    acknowledge_flags: int | None = wire(U8, compare=False, repr=False, default=None)
+    """Byte 1 where bits 7-1 are set; ``None`` when it follows from ``session_present``."""
+    session_present: bool | None = computed(default=False)
+    """``None`` in 3.1, where the whole byte is reserved (it was kept for a topic compression response)."""
+    reason_code: int = wire(reason_of(PacketType.CONNACK), default=0)
+    """Connect Reason Code of 5.0, Connect Return code of 3.1 and 3.1.1."""
+    properties: Properties | None = wire(properties_of(PacketType.CONNACK), since=V5, default=None)
+
+    byte_of: ClassVar[dict[str, str]] = {"session_present": "acknowledge_flags"}
+
+    def prepare(self, version: ProtocolVersion) -> dict[str, Any]:
+        """Byte 1, derived unless it was set."""
+        flags = int(bool(self.session_present)) if self.acknowledge_flags is None else self.acknowledge_flags
+        return {"acknowledge_flags": flags}
+
+    def settle(self, version: ProtocolVersion) -> list[Fault]:
+        """Session Present from byte 1; a fault when reserved bits are set (3.1.1 and 5.0)."""
+        flags = self.acknowledge_flags
+        if flags is None:
+            self.session_present = None
+            return []
+        if version == V3_1:
+            self.session_present = None
+            self.acknowledge_flags = flags or None
+            return []
+        self.session_present = bool(flags & 1)
+        if flags < 2:
+            self.acknowledge_flags = None
+            return []
+        detail = f"bits 7-1 of the acknowledge flags 0x{flags:02x} are set"
+        return [Fault(MalformedReason.CONNACK_FLAGS_RESERVED, 0, detail, field="acknowledge_flags")]
+
+
+@packet(PacketType.PUBLISH)
+class Publish(ControlPacket):
+    """PUBLISH - publish message.  5.0 section 3.3, 3.1.1 section 3.3."""
+
+    dup: bool = flag(3)
+    qos: int = flag(1, width=2, default=0)
+    retain: bool = flag(0)
+    topic_name: str = wire(UTF8, default="")
+    packet_identifier: int | None = wire(U16, when="qos", default=None)
+    """Message ID of 3.1; only with QoS 1 and 2."""
+    properties: Properties | None = wire(properties_of(PacketType.PUBLISH), since=V5, default=None)
+    payload: bytes = wire(REST, default=b"")
+
+
+@packet(PacketType.PUBACK)
+class Puback(ControlPacket):
+    """PUBACK - QoS 1 acknowledgement.  5.0 section 3.4."""
+
+    packet_identifier: int = wire(U16, default=0)
+    reason_code: int | None = wire(reason_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
+    """``None`` where it was left out, which means 0x00."""
+    properties: Properties | None = wire(properties_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
+
+
+@packet(PacketType.PUBREC)
+class Pubrec(ControlPacket):
+    """PUBREC - QoS 2, part 1: received.  5.0 section 3.5."""
+
+    packet_identifier: int = wire(U16, default=0)
+    reason_code: int | None = wire(reason_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
+    properties: Properties | None = wire(properties_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
+
+
+@packet(PacketType.PUBREL, fixed_flags=2)
+class Pubrel(ControlPacket):
+    """PUBREL - QoS 2, part 2: release.  5.0 section 3.6.  In 3.1 its flags may carry DUP."""
+
+    packet_identifier: int = wire(U16, default=0)
+    reason_code: int | None = wire(reason_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
+    properties: Properties | None = wire(properties_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
+
+
+@packet(PacketType.PUBCOMP)
+class Pubcomp(ControlPacket):
+    """PUBCOMP - QoS 2, part 3: complete.  5.0 section 3.7."""
+
+    packet_identifier: int = wire(U16, default=0)
+    reason_code: int | None = wire(reason_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
+    properties: Properties | None = wire(properties_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
+
+
+@packet(PacketType.SUBSCRIBE, fixed_flags=2)
+class Subscribe(ControlPacket):
+    """SUBSCRIBE - subscribe request.  5.0 section 3.8, 3.1.1 section 3.8.  In 3.1 its flags may carry DUP."""
+
+    packet_identifier: int = wire(U16, default=0)
+    properties: Properties | None = wire(properties_of(PacketType.SUBSCRIBE), since=V5, default=None)
+    subscriptions: list[Subscription] = wire(subscriptions_in, default_factory=list)
+
+
+@packet(PacketType.SUBACK)
+class Suback(ControlPacket):
+    """SUBACK - subscribe acknowledgement.  5.0 section 3.9, 3.1.1 section 3.9."""
+
+    packet_identifier: int = wire(U16, default=0)
+    properties: Properties | None = wire(properties_of(PacketType.SUBACK), since=V5, default=None)
+    reason_codes: list[int] = wire(reasons_of(PacketType.SUBACK), default_factory=list)
+    """One per Topic Filter: granted QoS or failure."""
+
+
+@packet(PacketType.UNSUBSCRIBE, fixed_flags=2)
+class Unsubscribe(ControlPacket):
+    """UNSUBSCRIBE - unsubscribe request.  5.0 section 3.10."""
+
+    packet_identifier: int = wire(U16, default=0)
+    properties: Properties | None = wire(properties_of(PacketType.UNSUBSCRIBE), since=V5, default=None)
+    topic_filters: list[str] = wire(FILTERS, default_factory=list)
+
+
+@packet(PacketType.UNSUBACK)
+class Unsuback(ControlPacket):
+    """UNSUBACK - unsubscribe acknowledgement.  5.0 section 3.11."""
+
+    packet_identifier: int = wire(U16, default=0)
+    properties: Properties | None = wire(properties_of(PacketType.UNSUBACK), since=V5, default=None)
+    reason_codes: list[int] | None = wire(reasons_of(PacketType.UNSUBACK), since=V5, default=None)
+    """One per Topic Filter; ``None`` before 5.0."""
+
+
+@packet(PacketType.PINGREQ)
+class Pingreq(ControlPacket):
+    """PINGREQ - ping request.  5.0 section 3.12."""
+
+
+@packet(PacketType.PINGRESP)
+class Pingresp(ControlPacket):
+    """PINGRESP - ping response.  5.0 section 3.13."""
+
+
+@packet(PacketType.DISCONNECT)
+class Disconnect(ControlPacket):
+    """DISCONNECT - disconnect notification.  5.0 section 3.14; before 5.0 sent by clients only, without a body."""
+
+    reason_code: int | None = wire(reason_of(PacketType.DISCONNECT), since=V5, tail=V5, default=None)
+    """``None`` where it was left out, which means 0x00."""
+    properties: Properties | None = wire(properties_of(PacketType.DISCONNECT), since=V5, tail=V5, default=None)
+
+
+@packet(PacketType.AUTH)
+class Auth(ControlPacket):
+    """AUTH - authentication exchange.  5.0 section 3.15; does not exist before."""
+
+    reason_code: int | None = wire(reason_of(PacketType.AUTH), since=V5, tail=V5, default=None)
+    properties: Properties | None = wire(properties_of(PacketType.AUTH), since=V5, tail=V5, default=None)
+
+
+FIXED_LENGTHS: dict[tuple[int, int], tuple[int, int]] = {
+    **{(kind, version): (0, 0) for kind in (PacketType.PINGREQ, PacketType.PINGRESP) for version in ProtocolVersion},
+    **{
+        (kind, version): (2, 2)
+        for kind in (
+            PacketType.CONNACK,
+            PacketType.PUBACK,
+            PacketType.PUBREC,
+            PacketType.PUBREL,
+            PacketType.PUBCOMP,
+            PacketType.UNSUBACK,
+        )
+        for version in (V3_1, V3_1_1)
+    },
+    (PacketType.DISCONNECT, V3_1): (0, 0),
+    (PacketType.DISCONNECT, V3_1_1): (0, 0),
+    **{
+        (kind, V5): (2, 1 << 28)
+        for kind in (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP, PacketType.CONNACK)
+    },
+}
+"""Lowest and highest Remaining Length by packet type and version, where the specification fixes them."""

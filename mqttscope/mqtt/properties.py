@@ -1,0 +1,264 @@
+"""The 27 properties of MQTT 5.0 (section 2.2.2): identifiers, types, where each is allowed, reading and writing.
+
+A property block keeps order and repetition: it is a tuple of ``(identifier, value)``.  Attributes read it by the name
+of the specification: ``properties.topic_alias`` is the first value or ``None``, ``user_property`` and
+``subscription_identifier`` are always lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mqttscope.mqtt import wire
+from mqttscope.mqtt.constants import MalformedReason, PacketType
+from mqttscope.mqtt.wire import Fault, Wire
+
+if TYPE_CHECKING:
+    from mqttscope.mqtt.examine import Examination
+
+WILL = 0
+"""Stands for the Will Properties where a packet type is asked for; type 0 itself never has properties."""
+
+_C, _CA, _P = PacketType.CONNECT, PacketType.CONNACK, PacketType.PUBLISH
+_ACKS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
+_S, _SA, _U, _UA = PacketType.SUBSCRIBE, PacketType.SUBACK, PacketType.UNSUBSCRIBE, PacketType.UNSUBACK
+_D, _A = PacketType.DISCONNECT, PacketType.AUTH
+
+
+@dataclass(slots=True)
+class Property:
+    """One row of table 2-4."""
+
+    identifier: int
+    name: str
+    wire: Wire[Any]
+    packets: tuple[int, ...]
+    """Packet types that may carry it; ``WILL`` for the Will Properties."""
+
+
+PROPERTIES: tuple[Property, ...] = (
+    Property(0x01, "payload_format_indicator", wire.U8, (_P, WILL)),
+    Property(0x02, "message_expiry_interval", wire.U32, (_P, WILL)),
+    Property(0x03, "content_type", wire.UTF8, (_P, WILL)),
+    Property(0x08, "response_topic", wire.UTF8, (_P, WILL)),
+    Property(0x09, "correlation_data", wire.BINARY, (_P, WILL)),
+    Property(0x0B, "subscription_identifier", wire.VARIABLE_BYTE_INTEGER, (_P, _S)),
+    Property(0x11, "session_expiry_interval", wire.U32, (_C, _CA, _D)),
+    Property(0x12, "assigned_client_identifier", wire.UTF8, (_CA,)),
+    Property(0x13, "server_keep_alive", wire.U16, (_CA,)),
+    Property(0x15, "authentication_method", wire.UTF8, (_C, _CA, _A)),
+    Property(0x16, "authentication_data", wire.BINARY, (_C, _CA, _A)),
+    Property(0x17, "request_problem_information", wire.U8, (_C,)),
+    Property(0x18, "will_delay_interval", wire.U32, (WILL,)),
+    Property(0x19, "request_response_information", wire.U8, (_C,)),
+    Property(0x1A, "response_information", wire.UTF8, (_CA,)),
+    Property(0x1C, "server_reference", wire.UTF8, (_CA, _D)),
+    Property(0x1F, "reason_string", wire.UTF8, (_CA, *_ACKS, _SA, _UA, _D, _A)),
+    Property(0x21, "receive_maximum", wire.U16, (_C, _CA)),
+    Property(0x22, "topic_alias_maximum", wire.U16, (_C, _CA)),
+    Property(0x23, "topic_alias", wire.U16, (_P,)),
+    Property(0x24, "maximum_qos", wire.U8, (_CA,)),
+    Property(0x25, "retain_available", wire.U8, (_CA,)),
+    Property(0x26, "user_property", wire.UTF8_PAIR, (_C, _CA, _P, WILL, *_ACKS, _S, _SA, _U, _UA, _D, _A)),
+    Property(0x27, "maximum_packet_size", wire.U32, (_C, _CA)),
+    Property(0x28, "wildcard_subscription_available", wire.U8, (_CA,)),
+    Property(0x29, "subscription_identifier_available", wire.U8, (_CA,)),
+    Property(0x2A, "shared_subscription_available", wire.U8, (_CA,)),
+)
+"""Table 2-4 of MQTT 5.0."""
+
+BY_IDENTIFIER: dict[int, Property] = {row.identifier: row for row in PROPERTIES}
+BY_NAME: dict[str, Property] = {row.name: row for row in PROPERTIES}
+LISTS = frozenset({"user_property", "subscription_identifier"})
+"""Properties that are lists everywhere, since the specification lets them repeat."""
+
+
+def property_name(identifier: int) -> str:
+    """Name of a property, ``unknown_0x7e`` for an identifier outside the table."""
+    row = BY_IDENTIFIER.get(identifier)
+    return row.name if row else f"unknown_0x{identifier:02x}"
+
+
+class Properties:
+    """A property block: order, repetition and unknown identifiers survive.
+
+    Built from keywords (``Properties(topic_alias=1, user_property=[("k", "v")])``), or exactly with ``of``.
+    """
+
+    __slots__ = ("items",)
+
+    items: tuple[tuple[int, Any], ...]
+    """``(identifier, value)`` in the order of the wire.  Values are int, str, bytes or a pair of str; for an unknown
+    identifier the bytes from behind it to the end of the block."""
+
+    def __init__(self, **values: Any) -> None:
+        items: list[tuple[int, Any]] = []
+        for name, value in values.items():
+            row = BY_NAME.get(name)
+            if row is None:
+                raise TypeError(f"MQTT has no property {name!r}")
+            if name in LISTS and isinstance(value, list):
+                items.extend((row.identifier, tuple(one) if isinstance(one, list) else one) for one in value)
+            else:
+                items.append((row.identifier, value))
+        self.items = tuple(items)
+
+    @classmethod
+    def of(cls, items: Iterable[tuple[int, Any]]) -> Properties:
+        """A block of exactly these ``(identifier, value)`` pairs."""
+        block = cls.__new__(cls)
+        block.items = tuple(items)
+        return block
+
+    def first(self, identifier: int) -> Any:
+        """First value of a property, ``None`` when it is absent."""
+        for number, value in self.items:
+            if number == identifier:
+                return value
+        return None
+
+    def all(self, identifier: int) -> list[Any]:
+        """All values of a property in order."""
+        return [value for number, value in self.items if number == identifier]
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Properties) and self.items == other.items
+
+    def __hash__(self) -> int:
+        return hash(self.items)
+
+    def __bool__(self) -> bool:
+        return bool(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        return f"Properties.of({[(property_name(number), value) for number, value in self.items]})"
+
+
+def _accessor(row: Property) -> property:
+    number = row.identifier
+    if row.name in LISTS:
+        return property(lambda self: self.all(number), doc=f"{row.name}: all values, in order")
+    return property(lambda self: self.first(number), doc=f"{row.name}: the first value, or None")
+
+
+for _row in PROPERTIES:
+    setattr(Properties, _row.name, _accessor(_row))
+
+EMPTY = Properties()
+
+Reader = Callable[[bytes, int, int], tuple[Properties, int]]
+
+
+def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
+    """The function that reads the property block of a packet type (or of ``WILL``).
+
+    With an `Examination` it records the span of every property and goes on behind faults; without one the first fault
+    is raised.
+    """
+    reads: list[Callable[[bytes, int, int], tuple[Any, int]] | None] = [None] * 128
+    for row in PROPERTIES:
+        if owner in row.packets:
+            reads[row.identifier] = row.wire.read
+
+    def read(buffer: bytes, position: int, end: int, examine: Examination | None = None) -> tuple[Properties, int]:
+        if position >= end:
+            raise Fault(
+                MalformedReason.PROPERTY_LENGTH_MISSING,
+                position,
+                "the packet ends where the Property Length should be",
+                value=None,
+                resume=position,
+            )
+        if examine is not None:
+            return _examine(buffer, position, end, owner, examine)
+        stop = buffer[position] + 1 + position
+        at = position + 1
+        if stop - at >= 128:
+            length, at = wire.read_variable_byte_integer(buffer, position, end)
+            stop = at + length
+        if stop == at:
+            return EMPTY, at
+        if stop > end:
+            raise _too_long(position, stop - at, end - at)
+        items: list[tuple[int, Any]] = []
+        while at < stop:
+            number = buffer[at]
+            get = reads[number] if number < 128 else None
+            if get is None:
+                raise Fault(MalformedReason.PROPERTY_UNKNOWN, at, "")  # the examination finds out what it really is
+            value, at = get(buffer, at + 1, stop)
+            items.append((number, value))
+        block = Properties.__new__(Properties)
+        block.items = tuple(items)
+        return block, at
+
+    return read
+
+
+def _too_long(position: int, length: int, left: int) -> Fault:
+    return Fault(
+        MalformedReason.PROPERTY_LENGTH_OVERRUN, position, f"Property Length is {length}, {left} bytes are left"
+    )
+
+
+def _examine(buffer: bytes, position: int, end: int, owner: int, examine: Examination) -> tuple[Properties, int]:
+    """Read a block with spans; behind a fault inside the block reading goes on at its end."""
+    length, at = examine.tolerate(wire.read_variable_byte_integer, buffer, position, end, "property_length")
+    stop = at + length
+    if stop > end:
+        raise _too_long(position, length, end - at)
+    items: list[tuple[int, Any]] = []
+    while at < stop:
+        start = at
+        number, at = examine.tolerate(
+            wire.read_variable_byte_integer, buffer, at, stop, "property_identifier", span=False
+        )
+        name = property_name(number)
+        row = BY_IDENTIFIER.get(number)
+        if row is None:
+            detail = f"property identifier 0x{number:02x} is not in table 2-4"
+            examine.fault(Fault(MalformedReason.PROPERTY_UNKNOWN, start, detail), name)
+            items.append((number, buffer[at:stop]))
+            examine.span(name, start, stop)
+            return Properties.of(items), stop
+        if owner not in row.packets:
+            where = "the Will Properties" if owner == WILL else PacketType(owner).name
+            examine.fault(Fault(MalformedReason.PROPERTY_NOT_ALLOWED, start, f"{name} is not allowed in {where}"), name)
+        try:
+            value, at = examine.tolerate(row.wire.read, buffer, at, stop, name, span=False)
+        except Fault as error:
+            error.field = error.field or name
+            if error.reason is MalformedReason.FIELD_OVERRUN:
+                error.reason = MalformedReason.PROPERTY_LENGTH_OVERRUN
+                error.detail = f"{name} crosses the end of the property block: {error.detail}"
+            error.value, error.resume = Properties.of(items), stop
+            examine.span(name, start, stop)
+            raise
+        items.append((number, value))
+        examine.span(name, start, at)
+    return Properties.of(items), at
+
+
+def write_properties(block: Properties | None) -> bytes:
+    """A property block with its length; ``None`` writes an empty one."""
+    if block is None:
+        return b"\0"
+    body = b"".join(_write_one(number, value) for number, value in block.items)
+    return wire.write_variable_byte_integer(len(body)) + body
+
+
+def _write_one(number: int, value: Any) -> bytes:
+    row = BY_IDENTIFIER.get(number)
+    head = wire.write_variable_byte_integer(number)
+    if row is None or isinstance(value, bytes) != (row.wire is wire.BINARY):
+        return head + bytes(value)  # unknown identifiers, and values a caller wants written as they are
+    return head + row.wire.write(value)

@@ -1,0 +1,184 @@
+"""Finding packets where framing is unknown: behind a gap, behind a broken length, in the middle of a connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mqttscope.mqtt.codec import NEED_MORE, TOO_LONG, decode, decode_framed, packet_end
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import FIXED_LENGTHS, Publish
+
+
+MAX_BELIEVED = {PacketType.CONNECT: 65_536, PacketType.PUBLISH: 65_536}
+"""Longest packet by type that a search waits for; what is longer is no place to begin at."""
+MAX_BELIEVED_OTHER = 4096
+"""The same for all other types."""
+
+_STARTS = re.compile(rb"[\x10\x20\x30-\x35\x38-\x3d\x40\x50\x62\x70\x82\x90\xa2\xb0\xc0\xd0\xe0\xf0]")
+"""First bytes that the table of fixed header flags allows."""
+_NAMES = (b"\0\x04MQ", b"\0\x06MQ")
+_TAKEN = 0
+_REFUSED = -1
+
+
+def find_packets(
+    data: bytes, start: int, versions: Sequence[ProtocolVersion], *, final: bool = False, alone: bool = True
+) -> tuple[int, int]:
+    """First position at or behind ``start`` where plausible packets begin: ``(position, needed)``.
+
+    ``needed`` is 0 when packets begin at ``position``; otherwise none begins before it, and ``data`` must be
+    ``needed`` bytes long before another look can tell more.  Two sensible packets in a row are taken; when the data
+    are ``final`` also a single one that ends with them, unless ``alone`` forbids it.  The answer depends on the bytes
+    alone: a position is passed only when no further bytes could make it one.
+    """
+    end = len(data)
+    match = _STARTS.search(data, start)
+    while match is not None:
+        position = match.start()
+        needed = 0
+        for version in versions:
+            verdict = _judge(data, position, end, version, final=final, alone=alone)
+            if verdict == _TAKEN:
+                return position, 0
+            if verdict != _REFUSED:
+                needed = min(needed, verdict) if needed else verdict
+        if needed:
+            return position, needed
+        match = _STARTS.search(data, position + 1)
+    return end, end + 1
+
+
+def _judge(data: bytes, at: int, end: int, version: ProtocolVersion, *, final: bool, alone: bool) -> int:
+    """Whether packets begin here: ``_TAKEN``, ``_REFUSED``, or the length of data that it takes to know more."""
+    for second in (False, True):
+        if at >= end:
+            if final:
+                return _TAKEN if alone else _REFUSED
+            return end + 1
+        if not plausible_header(data, at, end, version):
+            return _REFUSED
+        body, stop = packet_end(data, at, end)
+        if body == NEED_MORE:
+            return _REFUSED if final else end + 1
+        kind = data[at] >> 4
+        if kind == PacketType.CONNECT and not any(one.startswith(data[body : body + 4]) for one in _NAMES):
+            return _REFUSED
+        if kind == PacketType.PUBLISH:
+            verdict = _topic(data, body, end)
+            if verdict == _REFUSED or (verdict != _TAKEN and final):
+                return _REFUSED
+            if verdict != _TAKEN or (second and data[body : body + 2] != b"\0\0"):
+                return verdict
+        if stop - at > MAX_BELIEVED.get(kind, MAX_BELIEVED_OTHER):
+            return _REFUSED
+        if stop > end:
+            return _REFUSED if final else stop
+        item = decode_framed(data[at:stop], body - at, version)
+        if not isinstance(item, ControlPacket) or not _sensible(item):
+            return _REFUSED
+        at = stop
+    return _TAKEN
+
+
+def _topic(data: bytes, body: int, end: int) -> int:
+    """What the topic of a PUBLISH says of it, before its payload is there."""
+    text = body + 2
+    if text > end:
+        return text
+    after = text + (data[body] << 8 | data[body + 1])
+    if after > end:
+        return after
+    try:
+        topic = data[text:after].decode()
+    except UnicodeDecodeError:
+        return _REFUSED
+    return _TAKEN if _good_topic(topic) or not topic else _REFUSED
+
+
+def count_packets(data: bytes, versions: Sequence[ProtocolVersion]) -> int:
+    """How many sensible packets in a row ``data`` begins with, in the version that fits best; the last may be cut."""
+    best = 0
+    for version in versions:
+        good = position = 0
+        while position < len(data) and plausible_header(data, position, len(data), version):
+            body, stop = packet_end(data, position, len(data))
+            if body <= 0 or stop > len(data):
+                break
+            item = decode_framed(data[position:stop], body - position, version)
+            if not isinstance(item, ControlPacket) or not _sensible(item):
+                good = 0
+                break
+            good += 1
+            position = stop
+        best = max(best, good)
+    return best
+
+
+def _sensible(item: ControlPacket) -> bool:
+    """Whether a packet that decodes also says something: chance hits are mostly empty or odd."""
+    if isinstance(item, Publish):
+        topic = item.topic_name
+        if not topic:
+            return item.properties is not None and item.properties.topic_alias is not None
+        return _good_topic(topic) and item.packet_identifier != 0
+    return getattr(item, "packet_identifier", 1) != 0
+
+
+def _good_topic(topic: str) -> bool:
+    return topic.isprintable() and "#" not in topic and "+" not in topic
+
+
+_FLAGS = {0: (), 6: (2,), 8: (2,), 10: (2,)}
+
+
+def plausible_header(data: bytes, position: int, end: int, version: ProtocolVersion) -> bool:
+    """Whether a fixed header of this version may start here, by type, flags and length alone."""
+    first = data[position]
+    kind, flags = first >> 4, first & 15
+    if kind == 0 or (kind == 15 and version != ProtocolVersion.V5):
+        return False
+    if kind == 3:
+        if flags & 6 == 6:
+            return False
+    elif flags not in _FLAGS.get(kind, (0,)):
+        return False
+    body, stop = packet_end(data, position, end)
+    if body == TOO_LONG:
+        return False
+    if body == NEED_MORE:
+        return True
+    length = stop - body
+    low, high = FIXED_LENGTHS.get((kind, version), (0, 1 << 28))
+    if not low <= length <= high:
+        return False
+    if kind in (3, 8, 10) and length < 3:
+        return False
+    if kind == 3 and body + 2 <= end:
+        return (data[body] << 8 | data[body + 1]) + 2 <= length
+    return True
+
+
+def evidence(raw: bytes) -> tuple[ProtocolVersion, str] | None:
+    """Version that one packet of a connection without CONNECT speaks, and what says so; ``None`` if it fits both.
+
+    3.1 cannot be told from 3.1.1 without a CONNECT: 3.1.1 stands for both.
+    """
+    kind = PacketType(raw[0] >> 4) if raw[0] >> 4 else None
+    if kind is None or kind in (PacketType.PINGREQ, PacketType.PINGRESP):
+        return None
+    name = kind.name
+    five = decode(raw, ProtocolVersion.V5)
+    three = decode(raw, ProtocolVersion.V3_1_1)
+    if isinstance(five, ControlPacket):
+        if not isinstance(three, ControlPacket):
+            return ProtocolVersion.V5, f"a {name} that is well formed in 5.0 only"
+        if isinstance(five, Publish) and five.properties is not None:
+            if five.properties:
+                return ProtocolVersion.V5, "a PUBLISH with well-formed properties"
+            return ProtocolVersion.V5, "a PUBLISH with an empty property block"
+        return None
+    if isinstance(three, ControlPacket):
+        return ProtocolVersion.V3_1_1, f"a {name} that is well formed in 3.1.1 only"
+    return None

@@ -1,0 +1,236 @@
+"""The data types of MQTT (5.0 section 1.5, 3.1.1 section 1.5): reading and writing.
+
+A reader takes ``(buffer, position, end)`` and returns ``(value, next position)``; ``end`` is where the packet or the
+property block ends.  It raises `Fault` when the bytes do not fit.  A fault that leaves the reader knowing where the
+next field starts carries the value and that position, so that an examination of the whole packet can go on; nothing
+outside this package ever sees the exception, ``codec.decode`` turns it into a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from mqttscope.mqtt.constants import MalformedReason
+
+T = TypeVar("T")
+
+MAX_VARIABLE_BYTE_INTEGER = 268_435_455
+"""Largest value of a Variable Byte Integer (5.0 1.5.5), and so the largest Remaining Length."""
+
+
+class Fault(Exception):  # noqa: N818 - it never leaves the package as an error
+    """Internal: a reader met bytes that break the layout."""
+
+    def __init__(
+        self,
+        reason: MalformedReason,
+        offset: int,
+        detail: str,
+        *,
+        value: Any = None,
+        resume: int | None = None,
+        field: str = "",
+    ) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.offset = offset
+        self.detail = detail
+        self.value = value
+        self.resume = resume
+        self.field = field
+
+
+@dataclass(slots=True)
+class Wire(Generic[T]):
+    """One data type: how to read it, how to write it, and its name in the reference."""
+
+    name: str
+    read: Callable[[bytes, int, int], tuple[T, int]]
+    write: Callable[[T], bytes]
+
+
+def overrun(position: int, need: int, end: int) -> Fault:
+    """The fault of a field at ``position`` that needs ``need`` bytes where only those before ``end`` are left."""
+    left = max(0, end - position)
+    return Fault(MalformedReason.FIELD_OVERRUN, position, f"needs {need} bytes, {left} left")
+
+
+def read_u8(buffer: bytes, position: int, end: int) -> tuple[int, int]:
+    """One byte (bits or a byte value)."""
+    if position >= end:
+        raise overrun(position, 1, end)
+    return buffer[position], position + 1
+
+
+def write_u8(value: int) -> bytes:
+    """One byte; only the low eight bits are written."""
+    return bytes((value & 0xFF,))
+
+
+def read_u16(buffer: bytes, position: int, end: int) -> tuple[int, int]:
+    """Two Byte Integer, big endian (5.0 1.5.2)."""
+    after = position + 2
+    if after > end:
+        raise overrun(position, 2, end)
+    return buffer[position] << 8 | buffer[position + 1], after
+
+
+def write_u16(value: int) -> bytes:
+    """Two Byte Integer; the low 16 bits are written."""
+    return (value & 0xFFFF).to_bytes(2, "big")
+
+
+def read_u32(buffer: bytes, position: int, end: int) -> tuple[int, int]:
+    """Four Byte Integer, big endian (5.0 1.5.3)."""
+    after = position + 4
+    if after > end:
+        raise overrun(position, 4, end)
+    return int.from_bytes(buffer[position:after], "big"), after
+
+
+def write_u32(value: int) -> bytes:
+    """Four Byte Integer; the low 32 bits are written."""
+    return (value & 0xFFFFFFFF).to_bytes(4, "big")
+
+
+def read_variable_byte_integer(buffer: bytes, position: int, end: int) -> tuple[int, int]:
+    """Variable Byte Integer (5.0 1.5.5): one to four bytes, the shortest form."""
+    value = shift = 0
+    at = position
+    while True:
+        if at >= end:
+            raise overrun(position, at - position + 1, end)
+        byte = buffer[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift == 28:
+            raise Fault(
+                MalformedReason.VARIABLE_BYTE_INTEGER_TOO_LONG, position, "Variable Byte Integer runs past four bytes"
+            )
+    if byte == 0 and at - position > 1:
+        raise Fault(
+            MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,
+            position,
+            f"{value} is encoded in {at - position} bytes, {len(write_variable_byte_integer(value))} would do",
+            value=value,
+            resume=at,
+        )
+    return value, at
+
+
+def write_variable_byte_integer(value: int, *, length: int = 0) -> bytes:
+    """Variable Byte Integer in the shortest form, or padded to ``length`` bytes with continuation bits.
+
+    Values above the maximum are written in as many bytes as they take: the encoder obeys.
+    """
+    out = bytearray()
+    while True:
+        byte = value & 0x7F
+        value >>= 7
+        if value or len(out) + 1 < length:
+            out.append(byte | 0x80)
+        else:
+            out.append(byte)
+            return bytes(out)
+
+
+def read_utf8(buffer: bytes, position: int, end: int) -> tuple[str, int]:
+    """UTF-8 Encoded String (5.0 1.5.4): two bytes of length, then well-formed UTF-8 without U+0000."""
+    start = position + 2
+    if start > end:
+        raise overrun(position, 2, end)
+    after = start + (buffer[position] << 8 | buffer[position + 1])
+    if after > end:
+        raise overrun(position, after - position, end)
+    try:
+        text = buffer[start:after].decode()
+    except UnicodeDecodeError as error:
+        raise Fault(
+            MalformedReason.UTF8_ILL_FORMED,
+            start + error.start,
+            f"not well-formed UTF-8: {buffer[start + error.start : start + error.end].hex(' ')}",
+            value=buffer[start:after].decode("utf-8", "surrogateescape"),
+            resume=after,
+        ) from None
+    if "\0" in text:
+        raise Fault(
+            MalformedReason.UTF8_NULL_CHARACTER,
+            start + buffer[start:after].index(0),
+            "contains U+0000",
+            value=text,
+            resume=after,
+        )
+    return text, after
+
+
+def write_utf8(value: str) -> bytes:
+    """UTF-8 Encoded String; text that came from ill-formed bytes is written as those bytes."""
+    try:
+        raw = value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a surrogate that no decoder made: a caller wants exactly these three bytes
+        raw = value.encode("utf-8", "surrogatepass")
+    return write_u16(len(raw)) + raw
+
+
+def read_binary(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
+    """Binary Data (5.0 1.5.6): two bytes of length, then that many bytes."""
+    start = position + 2
+    if start > end:
+        raise overrun(position, 2, end)
+    after = start + (buffer[position] << 8 | buffer[position + 1])
+    if after > end:
+        raise overrun(position, after - position, end)
+    return buffer[start:after], after
+
+
+def write_binary(value: bytes) -> bytes:
+    """Binary Data."""
+    return write_u16(len(value)) + value
+
+
+def read_utf8_pair(buffer: bytes, position: int, end: int) -> tuple[tuple[str, str], int]:
+    """UTF-8 String Pair (5.0 1.5.7): name, then value."""
+    fault = None
+    try:
+        name, at = read_utf8(buffer, position, end)
+    except Fault as error:
+        if error.resume is None:
+            raise
+        fault, name, at = error, error.value, error.resume
+    try:
+        value, at = read_utf8(buffer, at, end)
+    except Fault as error:
+        if error.resume is None:
+            raise
+        fault, value, at = fault or error, error.value, error.resume
+    if fault is not None:
+        fault.value, fault.resume = (name, value), at
+        raise fault
+    return (name, value), at
+
+
+def write_utf8_pair(value: tuple[str, str]) -> bytes:
+    """UTF-8 String Pair."""
+    return write_utf8(value[0]) + write_utf8(value[1])
+
+
+def read_rest(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
+    """All bytes up to the end of the packet: the Application Message of a PUBLISH."""
+    return buffer[position:end], end
+
+
+U8: Wire[int] = Wire("Byte", read_u8, write_u8)
+U16: Wire[int] = Wire("Two Byte Integer", read_u16, write_u16)
+U32: Wire[int] = Wire("Four Byte Integer", read_u32, write_u32)
+VARIABLE_BYTE_INTEGER: Wire[int] = Wire(
+    "Variable Byte Integer", read_variable_byte_integer, write_variable_byte_integer
+)
+UTF8: Wire[str] = Wire("UTF-8 Encoded String", read_utf8, write_utf8)
+BINARY: Wire[bytes] = Wire("Binary Data", read_binary, write_binary)
+UTF8_PAIR: Wire[tuple[str, str]] = Wire("UTF-8 String Pair", read_utf8_pair, write_utf8_pair)
+REST: Wire[bytes] = Wire("rest of the packet", read_rest, bytes)

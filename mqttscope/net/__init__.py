@@ -1,0 +1,13 @@
+"""From captured frames to ordered byte streams, without I/O and with the standard library alone.
+
+=========  ==========================================================================================
+frame      one captured link-layer record
+segment    one TCP segment
+endpoint   address and port
+flow       the pair of endpoints of one TCP connection
+stream     the ordered bytes of one direction of a flow
+=========  ==========================================================================================
+
+``headers`` walks a frame down to its segment, ``fragments`` puts IP fragments together, ``flows`` keeps the table of
+connections, ``reassembly`` orders one direction with ``sequence`` arithmetic, ``websocket`` unwraps streams.
+"""

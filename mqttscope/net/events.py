@@ -1,0 +1,100 @@
+"""What reassembly says about a TCP connection, in the order of the capture.
+
+Directions are named by the TCP roles: the *initiator* sent the SYN (or, when no handshake was captured, is the side
+that ``Flow.initiator_known`` says was only assumed).  Which side speaks MQTT as client is for the layers above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mqttscope.net.flows import Flow
+
+
+@dataclass(slots=True)
+class FlowOpened:
+    """First segment of a flow."""
+
+    flow: Flow
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
+class StreamData:
+    """The next bytes of one direction, in order, each byte once."""
+
+    flow: Flow
+    from_initiator: bool
+    data: bytes
+    offset: int
+    """Position of ``data`` in its stream; 0 is the first byte behind the SYN, or the first one captured."""
+    frame: int
+    """The frame whose arrival made these bytes available (the one that filled a hole, when there was one)."""
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
+class StreamGap:
+    """Bytes of one direction that the capture does not have."""
+
+    flow: Flow
+    from_initiator: bool
+    length: int
+    """How many bytes are missing."""
+    offset: int
+    """Position of the first missing byte in its stream."""
+    reason: str
+    """``not_captured``: the peer acknowledged the bytes, so the capture lost them; ``cut``: the snap length cut them
+    off; ``unproven``: they were given up at a limit, an end or a time-out without such proof."""
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
+class StreamOverlap:
+    """Bytes came again with other content; those delivered first stand."""
+
+    flow: Flow
+    from_initiator: bool
+    length: int
+    """How many bytes differ."""
+    offset: int
+    """Position of the first byte that differs."""
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
+class StreamClosed:
+    """One direction ended: all its bytes up to here were delivered or reported as a gap."""
+
+    flow: Flow
+    from_initiator: bool
+    how: str
+    """``fin`` or ``reset``."""
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
+class FlowClosed:
+    """Nothing more comes of a flow."""
+
+    flow: Flow
+    how: str
+    """``fin`` (both directions ended), ``reset``, ``port_reused`` (a new connection on the same endpoints),
+    ``idle`` or ``evicted`` (a limit of the flow table), ``capture_end``."""
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
+FlowEvent = FlowOpened | StreamData | StreamGap | StreamOverlap | StreamClosed | FlowClosed

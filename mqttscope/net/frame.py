@@ -1,0 +1,62 @@
+"""What a capture is made of: frames, and the notices a capture source has beside them.
+
+A *frame* is one captured link-layer record.  Capture sources (``mqttscope.capture``) yield frames and notices in file
+order; everything below works on these values alone and does no I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Frame:
+    """One captured link-layer record."""
+
+    number: int
+    """Number of the frame in its capture, counted from 1."""
+    timestamp_ns: int
+    """Capture time in nanoseconds since the Unix epoch, UTC."""
+    link_type: int
+    """LINKTYPE_ value of the interface (https://www.tcpdump.org/linktypes.html)."""
+    data: bytes
+    """The captured bytes; shorter than ``original_length`` when a snap length cut the frame."""
+    original_length: int
+    """Length of the frame on the wire, in bytes."""
+    capture: str
+    """Name of the capture the frame was read from, as the user gave it."""
+
+
+@dataclass(slots=True)
+class CaptureError:
+    """A capture could not be read, or not to its end.  Frames before it are good."""
+
+    capture: str
+    message: str
+    """What is wrong, in one sentence without the capture's name."""
+    offset: int | None = None
+    """Offset in the (decompressed) file at which reading stopped, in bytes; ``None`` when it could not be opened."""
+    frames: int = 0
+    """How many frames were read before."""
+
+
+@dataclass(slots=True)
+class CaptureDrops:
+    """The capture says itself that frames were dropped (pcapng Interface Statistics Block)."""
+
+    capture: str
+    interface: int
+    received: int | None
+    dropped: int
+
+
+@dataclass(slots=True)
+class CaptureSecrets:
+    """Key log lines stored in a pcapng Decryption Secrets Block."""
+
+    capture: str
+    secrets_type: int
+    data: bytes
+
+
+CaptureNotice = CaptureError | CaptureDrops | CaptureSecrets

@@ -1,0 +1,417 @@
+"""One direction of a TCP connection: from segments in any order to bytes in order, each once.
+
+Positions are *stream offsets*: numbers that do not wrap; 0 is the first byte behind the SYN (without a SYN, the first
+byte known of).  ``HalfStream.offset`` is the next one to deliver; what comes before its turn waits in ``buffer``.
+
+- bytes delivered or buffered first stand; when they come again with other content, that is a ``StreamOverlap``;
+- data and gaps tile the stream: each event starts where the one before ended;
+- nothing here decides when a hole is lost; ``flows`` does that and calls ``give_up``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mqttscope.net.events import StreamClosed, StreamData, StreamGap, StreamOverlap
+from mqttscope.net.sequence import MASK, Pieces, advance, compare, distance
+
+if TYPE_CHECKING:
+    from mqttscope.net.events import FlowEvent
+    from mqttscope.net.flows import Flow
+
+UNSEEN = "unseen"
+"""Neither a segment of this direction nor an acknowledgment of it was captured."""
+ASSUMED = "assumed"
+"""The next byte is known from an acknowledgment or an empty segment; until data comes the start may still move."""
+HELD = "held"
+"""The very first thing captured was data; it waits for one more segment in case an earlier one comes late."""
+OPEN = "open"
+ENDED = "fin"
+RESET = "reset"
+
+NEVER = 1 << 62
+"""A deadline that does not come: behind any capture time in nanoseconds."""
+
+HISTORY_PAYLOADS = 16
+"""How many delivered payloads are remembered at most, to compare retransmissions with."""
+HISTORY_BYTES = 64 * 1024
+"""How much is remembered of a single delivery that is longer."""
+PLAUSIBLE_WINDOW = 1 << 30
+"""The largest window of RFC 7323: data and acknowledgments further away do not belong to the stream."""
+RESET_WINDOW = 65_535
+"""How far ahead of what is expected a reset may be."""
+START_WINDOW = 1 << 20
+"""How far an assumed start of a stream may move back."""
+STRAY_RUN = 3
+"""So many contiguous segments outside the window prove that the stream goes on there."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Where the events of one direction go, and the frame (number, capture time, capture) they are owed to."""
+
+    flow: Flow
+    from_initiator: bool
+    place: tuple[int, int, str]
+    events: list[FlowEvent]
+
+    def data(self, data: bytes, offset: int) -> None:
+        """Add a ``StreamData``."""
+        self.events.append(StreamData(self.flow, self.from_initiator, data, offset, *self.place))
+
+    def gap(self, length: int, offset: int, reason: str) -> None:
+        """Add a ``StreamGap``."""
+        self.events.append(StreamGap(self.flow, self.from_initiator, length, offset, reason, *self.place))
+
+    def overlap(self, length: int, offset: int) -> None:
+        """Add a ``StreamOverlap``."""
+        self.events.append(StreamOverlap(self.flow, self.from_initiator, length, offset, *self.place))
+
+    def closed(self, how: str) -> None:
+        """Add a ``StreamClosed``."""
+        self.events.append(StreamClosed(self.flow, self.from_initiator, how, *self.place))
+
+
+@dataclass(slots=True)
+class HalfStream:
+    """One direction of a flow.  Plain data; ``-1`` means "not known"."""
+
+    state: str = UNSEEN
+    sequence: int = -1
+    """Sequence number of the byte at ``offset``."""
+    offset: int = 0
+    """Stream offset of the next byte to deliver; all before it was delivered or reported as a gap."""
+    acknowledged: int = 0
+    """Stream offset up to which the peer has acknowledged; one more than the end once it acknowledged the FIN.
+    Beyond ``offset`` it proves that the peer has bytes which the capture does not have, or not yet."""
+    sent: int = 0
+    """Stream offset up to which this side has shown to have sent; of interest only beyond ``offset``."""
+    initial_sequence: int = -1
+    """Sequence number of the SYN."""
+    fin_offset: int = -1
+    """Stream offset of the FIN, which is the length of the stream."""
+    clear: bool = False
+    """In order and nothing waiting: the next segment may take the fast path."""
+    deadline_ns: int = NEVER
+    """Capture time at which the first hole is to be looked at again."""
+    buffer: Pieces = field(default_factory=Pieces)
+    history: list[bytes] = field(default_factory=list)
+    """The payloads delivered last, up to ``offset`` and without gaps between them."""
+    stray_sequence: int = -1
+    stray_count: int = 0
+
+    data_segments: int = 0
+    empty_segments: int = 0
+    lost_bytes: int = 0
+    """Bytes reported as gaps."""
+    gaps: int = 0
+    retransmitted_segments: int = 0
+    """Segments with bytes that were known already."""
+    retransmitted_bytes: int = 0
+    duplicate_segments: int = 0
+    """Segments with data that brought nothing new."""
+    out_of_order_segments: int = 0
+    overlaps: int = 0
+    """Segments that repeated known bytes with other content."""
+    keep_alive_probes: int = 0
+    zero_windows: int = 0
+    """Segments of this side that advertised a window of 0."""
+    before_start_bytes: int = 0
+    """Bytes before the first one delivered; they came too late to be delivered in order."""
+    after_end_bytes: int = 0
+    """Bytes behind the FIN, or after a reset."""
+    stray_segments: int = 0
+    """Data too far from anything expected to belong to the stream."""
+    ignored_fins: int = 0
+    """FINs that came again, or at a place where the stream cannot end."""
+    ignored_resets: int = 0
+    """Resets outside the window (RFC 5961 section 3)."""
+    ignored_syns: int = 0
+    """SYNs that came again."""
+    implausible_acknowledgments: int = 0
+    """Acknowledgments by the peer of bytes that cannot have been sent."""
+    limit_hits: int = 0
+    """How often a full buffer forced a hole to be given up."""
+
+    @property
+    def segments(self) -> int:
+        """Captured segments of this direction."""
+        return self.data_segments + self.empty_segments
+
+    @property
+    def delivered_bytes(self) -> int:
+        """Bytes delivered as data, without the gaps."""
+        return self.offset - self.lost_bytes
+
+    @property
+    def ended(self) -> bool:
+        """Whether the direction ended, by FIN or reset."""
+        return self.state in (ENDED, RESET)
+
+    def locate(self, sequence: int) -> int:
+        """Stream offset of a sequence number, taken to be within 2**31 of what is expected."""
+        return self.offset + distance(self.sequence, sequence)
+
+    def hole_end(self) -> int:
+        """Stream offset at which the first hole ends, or -1 when nothing is missing as far as this side tells."""
+        if self.ended:
+            return -1
+        if self.buffer:
+            return self.buffer.starts[0]
+        if self.fin_offset >= 0:
+            return self.fin_offset
+        # A single byte without data may as well be the sequence number of a FIN that was not captured.
+        return self.sent if self.sent > self.offset + 1 else -1
+
+    def synchronize(self, sequence: int, report: Report) -> None:
+        """Start the stream at a SYN with this sequence number, or confirm its start."""
+        self.initial_sequence = sequence
+        first = advance(sequence, 1)
+        if self.state == UNSEEN or (self.offset == 0 and not self.buffer):
+            self.sequence = first
+            self.acknowledged = self.sent = 0
+        elif self.offset == 0:
+            self._rebase(self.locate(first))
+        # Otherwise data was delivered before its SYN came, and the stream keeps the start it has.
+        if not self.ended:
+            self.state = OPEN
+            self._drain(report)
+
+    def acknowledge(self, acknowledgment: int, report: Report) -> None:
+        """Take note of an acknowledgment by the peer; it releases a held start."""
+        if self.state == UNSEEN:
+            self.sequence = acknowledgment
+            self.state = ASSUMED
+            return
+        position = self.locate(acknowledgment)
+        if position > max(self.offset, self.sent, self.acknowledged) + START_WINDOW:
+            self.implausible_acknowledgments += 1
+        elif position > self.acknowledged:
+            self.acknowledged = position
+        if self.state == HELD:
+            self.release(report)
+
+    def receive_empty(self, sequence: int, young: bool, report: Report) -> None:
+        """Take a segment without data, SYN, FIN and RST: it says how far its sender has come."""
+        self.empty_segments += 1
+        if self.state == UNSEEN:
+            self.sequence = sequence
+            self.state = ASSUMED
+            return
+        if self.state == HELD:
+            self.release(report)
+        position = self.locate(sequence)
+        if position == self.offset - 1:
+            self.keep_alive_probes += 1
+        elif self.offset < position <= self.offset + PLAUSIBLE_WINDOW and self.fin_offset < 0:
+            if young and self._movable():
+                self._rebase(position)
+            else:
+                self.sent = max(self.sent, position)
+
+    def receive(self, sequence: int, payload: bytes, missing: int, young: bool, report: Report) -> None:
+        """Take the data of one segment; ``missing`` bytes behind it were cut off by the snap length.
+
+        ``young`` says that the flow was first seen so recently that bytes may have been under way at that time.
+        """
+        self.data_segments += 1
+        if self.state == UNSEEN:
+            self.sequence = sequence
+            if payload == b"\0" and not missing:
+                # A keep-alive probe on a silent connection (RFC 9293 section 3.8.4), not the start of anything.
+                self.keep_alive_probes += 1
+                self.sequence = advance(sequence, 1)
+                self.state = ASSUMED
+            else:
+                self._hold(payload, missing)
+            return
+        if self.state == HELD:
+            start = self.locate(sequence)
+            if -START_WINDOW <= start < 0:
+                self._insert(start, payload, missing, report)
+            self.release(report)
+            if start < 0:
+                return
+        start = self.locate(sequence)
+        length = len(payload) + missing
+        # The byte of a probe has any value; where data overtook the probe, it is taken for one by the usual zero.
+        if length <= 1 and (start == self.offset - 1 or (start < self.offset and payload == b"\0")):
+            self.keep_alive_probes += 1
+            return
+        if self._movable():
+            if start < 0 or start > PLAUSIBLE_WINDOW:
+                self._rebase(start)
+            elif start > 0 and young:
+                # What was under way when the capture began is not lost by it.
+                self._rebase(start)
+                self._hold(payload, missing)
+                return
+            start = self.locate(sequence)
+            self.state = OPEN
+        if not -PLAUSIBLE_WINDOW <= start - self.offset <= PLAUSIBLE_WINDOW:
+            if not self._resume(sequence, length, report):
+                return
+            start = self.offset
+        limit = self.offset if self.ended else self.fin_offset
+        if 0 <= limit < start + length:
+            self.after_end_bytes += start + length - max(start, limit)
+            length = limit - start
+            if length <= 0:
+                return
+            payload = payload[:length]
+            missing = length - len(payload)
+        self.sent = max(self.sent, start + length)
+        if start == self.offset and not self.buffer:
+            self._deliver(payload, report)
+            if missing:
+                self._skip(missing, "cut", report)
+        else:
+            if start > self.offset:
+                self.out_of_order_segments += 1
+            self._insert(start, payload, missing, report)
+        self._drain(report)
+
+    def finish(self, sequence: int, report: Report) -> None:
+        """Take a FIN, whose sequence number is ``sequence``: the stream ends when all before it is there."""
+        if self.state == UNSEEN:
+            self.sequence = sequence
+            self.state = ASSUMED
+        elif self.state == HELD:
+            self.release(report)
+        position = self.locate(sequence)
+        known = self.buffer.end() if self.buffer else self.offset
+        if self.ended or self.fin_offset >= 0 or not known <= position <= self.offset + PLAUSIBLE_WINDOW:
+            self.ignored_fins += 1
+            return
+        self.fin_offset = position
+        self.sent = min(self.sent, position)
+        self._drain(report)
+
+    def reset(self, report: Report) -> None:
+        """End the direction by a reset, of whichever side; what is buffered was flushed before."""
+        if not self.ended:
+            self.state = RESET
+            report.closed("reset")
+
+    def plausible_reset(self, sequence: int) -> bool:
+        """Whether a reset of this side with that sequence number would be accepted (RFC 9293 section 3.5.2)."""
+        highest = max(self.offset, self.sent, self.acknowledged)
+        return min(self.acknowledged, self.offset) <= self.locate(sequence) <= highest + RESET_WINDOW
+
+    def release(self, report: Report) -> None:
+        """Let a held start go: the stream begins at the first byte that is there."""
+        self._rebase(self.buffer.starts[0])
+        self.state = OPEN
+        self._drain(report)
+
+    def give_up(self, report: Report) -> None:
+        """Report the first hole as a gap and deliver what follows it."""
+        end = self.hole_end()
+        self._skip(end - self.offset, "not_captured" if self.acknowledged >= end else "unproven", report)
+        self._drain(report)
+
+    def empty(self, report: Report) -> None:
+        """Give up all holes, so that nothing is buffered any more."""
+        if self.state == HELD:
+            self.release(report)
+        while self.hole_end() >= 0:
+            self.give_up(report)
+
+    def flush(self, report: Report) -> None:
+        """Deliver or give up everything, also what only the peer's acknowledgments tell of: nothing more will come."""
+        self.empty(report)
+        beyond = self.acknowledged - self.offset
+        if beyond > 1 and not self.ended:
+            self._skip(beyond, "not_captured", report)
+
+    def _movable(self) -> bool:
+        """Whether the start of the stream is still only an assumption."""
+        return self.state == ASSUMED and self.offset == 0 and self.sent == 0 and self.fin_offset < 0
+
+    def _rebase(self, shift: int) -> None:
+        """Make stream offset ``shift`` the new 0; only before anything was delivered."""
+        self.sequence = advance(self.sequence, shift)
+        self.acknowledged = max(0, self.acknowledged - shift)
+        self.sent = max(0, self.sent - shift)
+        self.buffer.shift(shift)
+
+    def _hold(self, payload: bytes, missing: int) -> None:
+        self.state = HELD
+        self.sent = len(payload) + missing
+        self.buffer.insert(0, payload, missing)
+
+    def _resume(self, sequence: int, length: int, report: Report) -> bool:
+        """Whether data outside the window is the stream after all; then it goes on there, behind a gap."""
+        self.stray_segments += 1
+        self.stray_count = self.stray_count + 1 if sequence == self.stray_sequence else 1
+        self.stray_sequence = advance(sequence, length)
+        if self.stray_count < STRAY_RUN or self.ended or self.fin_offset >= 0:
+            return False
+        while self.buffer:
+            self.give_up(report)
+        self._skip((sequence - self.sequence) & MASK, "unproven", report)
+        self.acknowledged = self.sent = self.offset
+        return True
+
+    def _insert(self, start: int, payload: bytes, missing: int, report: Report) -> None:
+        """Put what is new of a segment into the buffer, and compare the rest with what is known."""
+        repeated = differences = 0
+        first_difference = -1
+        if self.state != HELD and start < self.offset:
+            if start < 0:
+                before = min(-start, len(payload) + missing)
+                self.before_start_bytes += before
+                missing -= max(0, before - len(payload))
+                payload = payload[before:]
+                start += before
+            repeated = min(self.offset - start, len(payload) + missing)
+            first_difference, differences = compare(self.history, self.offset, start, payload[:repeated])
+            missing -= max(0, repeated - len(payload))
+            payload = payload[repeated:]
+            start += repeated
+        known = self.buffer.insert(start, payload, missing)
+        repeated += known.repeated
+        if repeated:
+            self.retransmitted_segments += 1
+            self.retransmitted_bytes += repeated
+        if not known.new:
+            self.duplicate_segments += 1
+        if differences or known.differences:
+            self.overlaps += 1
+            place = first_difference if differences else known.first_difference
+            report.overlap(differences + known.differences, place)
+
+    def _deliver(self, data: bytes, report: Report) -> None:
+        if not data:
+            return
+        report.data(data, self.offset)
+        self.offset += len(data)
+        self.sequence = advance(self.sequence, len(data))
+        self.deadline_ns = NEVER
+        if len(data) > HISTORY_BYTES:
+            self.history = [data[-HISTORY_BYTES:]]
+        else:
+            self.history.append(data)
+            if len(self.history) > HISTORY_PAYLOADS:
+                del self.history[: HISTORY_PAYLOADS // 2]
+
+    def _skip(self, length: int, reason: str, report: Report) -> None:
+        report.gap(length, self.offset, reason)
+        self.gaps += 1
+        self.lost_bytes += length
+        self.offset += length
+        self.sequence = advance(self.sequence, length)
+        self.deadline_ns = NEVER
+        self.history.clear()
+
+    def _drain(self, report: Report) -> None:
+        """Deliver the buffered pieces that are in order now, and end the stream when its FIN is reached."""
+        while self.buffer and self.buffer.starts[0] == self.offset:
+            data, missing = self.buffer.take(self.offset)
+            self._deliver(data, report)
+            if missing:
+                self._skip(missing, "cut", report)
+        if self.offset == self.fin_offset and not self.ended:
+            self.state = ENDED
+            report.closed("fin")

@@ -1,0 +1,64 @@
+"""What all reporters share: the interface, times, and where the text goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from mqttscope.events import Event
+from mqttscope.mqtt.view import PAYLOAD_LIMIT
+
+
+class Reporter(Protocol):
+    """Turns events into output."""
+
+    def feed(self, event: Event) -> None:
+        """Write what one event has to say."""
+
+    def close(self) -> None:
+        """Write what is left at the end."""
+
+
+class Sink(Protocol):
+    """A binary stream."""
+
+    def write(self, data: bytes, /) -> object:
+        """Write bytes."""
+
+
+@dataclass(slots=True)
+class View:
+    """How the user wants to see things; the same for all human formats."""
+
+    width: int = 100
+    """Columns of the terminal; 0 for no limit (output that is not a terminal)."""
+    colour: bool = False
+    time: str = "iso"
+    """``iso`` (UTC, nanoseconds as captured), ``relative`` (seconds since the first event) or ``delta`` (since the
+    event before)."""
+    payload: str = "auto"
+    """Payload view: ``auto``, ``text``, ``hex``, ``json``, ``cbor``, ``msgpack`` or ``none``."""
+    payload_limit: int = PAYLOAD_LIMIT
+    show_secrets: bool = False
+    unicode: bool = True
+    """Whether the output can show arrows and box characters."""
+
+
+class Clock:
+    """ISO times with nanoseconds; remembers the second it formatted last, since neighbours share it."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = ""
+
+    def iso(self, timestamp_ns: int) -> str:
+        """``2026-01-02T03:04:05.123456789Z``; times outside years 1 to 9999 as plain seconds."""
+        second, nanosecond = divmod(timestamp_ns, 1_000_000_000)
+        if second != self._second:
+            try:
+                self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            except (OverflowError, ValueError, OSError):
+                return f"{second}.{nanosecond:09d}"
+            self._second = second
+        return f"{self._text}.{nanosecond:09d}Z"

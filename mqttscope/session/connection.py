@@ -1,0 +1,265 @@
+"""State of one MQTT connection, moved on by each packet.
+
+`Connection.apply` takes packets in capture order.  Readers that need the state *before* a packet (rules, the resolved
+topic) look before it is applied.  Nothing here judges: a packet that breaks the protocol changes the state as far as
+it can, and the rules say what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.inflight import Exchange, Side
+
+C2S = Direction.CLIENT_TO_SERVER
+S2C = Direction.SERVER_TO_CLIENT
+
+
+@dataclass(slots=True)
+class Connection:
+    """One MQTT Network Connection as the capture shows it."""
+
+    number: int
+    """Counted from 0 in order of appearance."""
+    client: str
+    """Endpoint of the client, ``10.0.0.4:51234``."""
+    server: str
+    capture: str
+    frame: int
+    """First frame."""
+    opened_ns: int
+    transport: str = "tcp"
+    """``tcp``, ``websocket`` or ``tls``."""
+    handshake_seen: bool = False
+    """Whether the TCP handshake was captured."""
+    roles_known: bool = True
+    roles_evidence: str = ""
+    """What says which side is the client."""
+    version: ProtocolVersion = ProtocolVersion.V3_1_1
+    version_known: bool = False
+    """Whether a CONNECT (or the user) said the version."""
+    version_evidence: str = "none"
+    client_identifier: str | None = None
+    """From CONNECT, or assigned in CONNACK; ``None`` where neither was seen."""
+    client_side: Side = field(default_factory=Side)
+    server_side: Side = field(default_factory=Side)
+    phase: str = "opening"
+    """``opening``, ``connecting`` (CONNECT seen), ``connected``, ``refused``, ``disconnected``."""
+    keep_alive: int | None = None
+    """Seconds in force: Server Keep Alive where announced, else that of CONNECT."""
+    clean_start: bool | None = None
+    session_present: bool | None = None
+    session_expiry_interval: int | None = None
+    """Seconds in force; 0 ends with the connection."""
+    maximum_qos: int = 2
+    """What the server announced."""
+    retain_available: bool = True
+    wildcard_subscription_available: bool = True
+    subscription_identifier_available: bool = True
+    shared_subscription_available: bool = True
+    connect_packet: int | None = None
+    """Number of the CONNECT."""
+    connect_timestamp_ns: int | None = None
+    connack_packet: int | None = None
+    disconnect_by: str | None = None
+    """``client`` or ``server``: who sent a DISCONNECT."""
+    disconnect_reason: int | None = None
+    closed_how: str | None = None
+    """How the transport ended: ``fin``, ``reset``, ``port_reused``, ``idle``, ``evicted``, ``capture_end``."""
+    closed_by: str | None = None
+    """``client`` or ``server``: who ended the transport first, where the capture shows it."""
+    gaps: int = 0
+    gap_bytes: int = 0
+    details: dict[str, object] = field(default_factory=dict)
+    """Plain values of the transport: WebSocket path and subprotocol, TLS server name and versions."""
+    revision: int = 0
+    """Grows whenever something changes that identifies the connection in reports."""
+
+    def side(self, direction: Direction) -> Side:
+        """The side that sends in this direction."""
+        return self.client_side if direction is C2S else self.server_side
+
+    def receiver(self, direction: Direction) -> Side:
+        """The side that receives in this direction."""
+        return self.server_side if direction is C2S else self.client_side
+
+    def resolve_topic(self, packet: packets.Publish, direction: Direction) -> str | None:
+        """Topic of a PUBLISH before it is applied: its own, or its alias's as it stands now; ``None`` if unknown."""
+        if packet.topic_name:
+            return packet.topic_name
+        block = packet.properties
+        if block is not None:
+            alias = block.first(0x23)
+            if alias is not None:
+                return self.side(direction).aliases.get(alias)
+        return None
+
+    def answered_by(self, packet: ControlPacket, direction: Direction) -> Exchange | None:
+        """The exchange that this packet moves on or ends, looked up before it is applied."""
+        kind = packet.packet_type
+        if kind in _ANSWERS:
+            found = self.receiver(direction).exchanges.get(packet.packet_identifier)  # type: ignore[attr-defined]
+            return found if found is not None and found.kind == _ANSWERS[kind] else None
+        if kind == PacketType.PUBREL:
+            return self.side(direction).exchanges.get(packet.packet_identifier)  # type: ignore[attr-defined]
+        return None
+
+    def assume_version(self, version: ProtocolVersion, evidence: str, *, known: bool = False) -> None:
+        """Set the version from something else than a CONNECT."""
+        self.version, self.version_evidence, self.version_known = version, evidence, known
+        self.revision += 1
+
+    def identify(self, packet: ControlPacket) -> None:
+        """Take what a CONNECT or CONNACK says of who speaks which version; done before the packet is shown."""
+        if isinstance(packet, packets.Connect):
+            if packet.protocol_level is not None:
+                self.version, self.version_known, self.version_evidence = packet.version, True, "CONNECT"
+            self.client_identifier = packet.client_identifier
+            self.revision += 1
+        elif isinstance(packet, packets.Connack) and packet.properties is not None:
+            assigned = packet.properties.assigned_client_identifier
+            if assigned is not None:
+                self.client_identifier = assigned
+                self.revision += 1
+
+    def apply(self, packet: ControlPacket, direction: Direction, number: int, frame: int, timestamp_ns: int) -> None:
+        """Move the state on by one packet."""
+        side = self.client_side if direction is C2S else self.server_side
+        side.packets += 1
+        side.bytes += len(packet.raw) + packet.missing
+        side.last_timestamp_ns = timestamp_ns
+        kind = packet.packet_type
+        if kind == 3:
+            if packet.qos or packet.properties:  # type: ignore[attr-defined]
+                self._publish(packet, side, direction, number, frame, timestamp_ns)  # type: ignore[arg-type]
+        elif 4 <= kind <= 7:
+            self._acknowledge(packet, kind, side, direction, number)
+        elif kind == 12:
+            side.ping_packet, side.ping_timestamp_ns = number, timestamp_ns
+        elif kind == 13:
+            self.receiver(direction).ping_packet = None
+        elif isinstance(packet, packets.Connect):
+            self._connect(packet, number, timestamp_ns)
+        elif isinstance(packet, packets.Connack):
+            self._connack(packet, number)
+        elif isinstance(packet, packets.Subscribe):
+            count = len(packet.subscriptions or ())
+            side.begin(Exchange(packet.packet_identifier, number, frame, timestamp_ns, "subscribe", filters=count))
+        elif isinstance(packet, packets.Unsubscribe):
+            count = len(packet.topic_filters or ())
+            side.begin(Exchange(packet.packet_identifier, number, frame, timestamp_ns, "unsubscribe", filters=count))
+        elif isinstance(packet, packets.Suback):
+            self.receiver(direction).finish(packet.packet_identifier, "subscribe")
+        elif isinstance(packet, packets.Unsuback):
+            self.receiver(direction).finish(packet.packet_identifier, "unsubscribe")
+        elif isinstance(packet, packets.Disconnect):
+            self._disconnect(packet, direction)
+
+    def _publish(
+        self, packet: packets.Publish, side: Side, direction: Direction, number: int, frame: int, timestamp_ns: int
+    ) -> None:
+        block = packet.properties
+        if block is not None and block.items:
+            alias = block.first(0x23)
+            if alias is not None:
+                if packet.topic_name:
+                    # An alias out of range sets nothing that a receiver would keep, but showing it harms nobody.
+                    side.aliases[alias] = packet.topic_name
+                    side.alias_sets += 1
+                else:
+                    side.alias_hits += 1
+        if not packet.qos or packet.packet_identifier is None:
+            return
+        identifier = packet.packet_identifier
+        running = side.exchanges.get(identifier)
+        if running is not None and running.kind == "publish" and packet.dup:
+            running.retransmissions += 1
+        else:
+            topic = self.resolve_topic(packet, direction)
+            side.begin(Exchange(identifier, number, frame, timestamp_ns, "publish", packet.qos, topic))
+        if packet.qos == 2:
+            self.receiver(direction).receiving.setdefault(identifier, number)
+
+    def _acknowledge(self, packet: ControlPacket, kind: int, side: Side, direction: Direction, number: int) -> None:
+        identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
+        sender = self.receiver(direction)
+        if kind == PacketType.PUBACK:
+            sender.finish(identifier, "publish")
+        elif kind == PacketType.PUBREC:
+            if (packet.reason_code or 0) >= 0x80:  # type: ignore[attr-defined]
+                sender.finish(identifier, "publish")
+                side.receiving.pop(identifier, None)
+            else:
+                running = sender.exchanges.get(identifier)
+                if running is not None:
+                    running.phase = "received"
+        elif kind == PacketType.PUBREL:
+            running = side.exchanges.get(identifier)
+            if running is not None:
+                running.phase, running.released_by = "released", number
+        else:
+            sender.finish(identifier, "publish")
+            side.receiving.pop(identifier, None)
+
+    def _connect(self, packet: packets.Connect, number: int, timestamp_ns: int) -> None:
+        self.connect_packet, self.connect_timestamp_ns = number, timestamp_ns
+        self.phase = "connecting"
+        self.clean_start, self.keep_alive = packet.clean_start, packet.keep_alive
+        side = self.client_side
+        side.limits_known = True
+        if packet.properties is not None:
+            self._limits(side, packet.properties)
+            self.session_expiry_interval = packet.properties.session_expiry_interval or 0
+
+    def _connack(self, packet: packets.Connack, number: int) -> None:
+        self.connack_packet = number
+        self.session_present = packet.session_present
+        self.phase = "refused" if packet.reason_code else "connected"
+        side = self.server_side
+        side.limits_known = True
+        block = packet.properties
+        if block is not None:
+            self._limits(side, block)
+            if block.server_keep_alive is not None:
+                self.keep_alive = block.server_keep_alive
+            if block.session_expiry_interval is not None:
+                self.session_expiry_interval = block.session_expiry_interval
+            if block.maximum_qos is not None:
+                self.maximum_qos = block.maximum_qos
+            for name in _AVAILABLE:
+                value = getattr(block, name)
+                if value is not None:
+                    setattr(self, name, bool(value))
+
+    def _limits(self, side: Side, block: Properties) -> None:
+        if block.receive_maximum is not None:
+            side.receive_maximum = block.receive_maximum
+        if block.topic_alias_maximum is not None:
+            side.topic_alias_maximum = block.topic_alias_maximum
+        side.maximum_packet_size = block.maximum_packet_size
+
+    def _disconnect(self, packet: packets.Disconnect, direction: Direction) -> None:
+        self.phase = "disconnected"
+        self.disconnect_by = "client" if direction is C2S else "server"
+        self.disconnect_reason = packet.reason_code or 0
+        if packet.properties is not None and packet.properties.session_expiry_interval is not None:
+            self.session_expiry_interval = packet.properties.session_expiry_interval
+
+
+_ANSWERS = {
+    PacketType.PUBACK: "publish",
+    PacketType.PUBREC: "publish",
+    PacketType.PUBCOMP: "publish",
+    PacketType.SUBACK: "subscribe",
+    PacketType.UNSUBACK: "unsubscribe",
+}
+_AVAILABLE = (
+    "retain_available",
+    "wildcard_subscription_available",
+    "subscription_identifier_available",
+    "shared_subscription_available",
+)

@@ -1,0 +1,93 @@
+"""One side of a connection: its limits, its topic aliases and the exchanges it has begun.
+
+Packet identifiers, topic aliases and Receive Maximum windows belong to a direction (5.0 2.2.1, 3.3.2.3.4, 3.3.4): the
+client's and the server's never share a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+MAX_PACKET_IDENTIFIERS = 65_535
+"""Packet identifiers of one direction; the tables below can hold no more."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A packet that waits for its answer."""
+
+    packet_identifier: int
+    packet: int
+    """Number of the packet that began it."""
+    frame: int
+    timestamp_ns: int
+    kind: str
+    """``publish``, ``subscribe`` or ``unsubscribe``."""
+    qos: int = 0
+    topic: str | None = None
+    """Topic Name of a PUBLISH, alias resolved."""
+    phase: str = "sent"
+    """``sent``; for QoS 2 then ``received`` (PUBREC came) and ``released`` (PUBREL was sent)."""
+    released_by: int | None = None
+    """Number of the PUBREL."""
+    filters: int = 0
+    """How many topic filters a SUBSCRIBE or UNSUBSCRIBE asks for."""
+    retransmissions: int = 0
+    """How often the packet came again with DUP on this connection."""
+
+
+@dataclass(slots=True)
+class Side:
+    """What one end of a connection announced, and what it sent."""
+
+    receive_maximum: int = 65_535
+    """How many QoS 1 and 2 messages it takes at a time (5.0 3.1.2.11.3, 3.2.2.3.3)."""
+    maximum_packet_size: int | None = None
+    """Longest packet it takes in bytes, ``None`` for the protocol's own limit."""
+    topic_alias_maximum: int = 0
+    """Highest Topic Alias it takes."""
+    limits_known: bool = False
+    """Whether the packet that announces the limits was seen."""
+    aliases: dict[int, str] = field(default_factory=dict)
+    """Topic Aliases that this side has set, as they stand now."""
+    exchanges: dict[int, Exchange] = field(default_factory=dict)
+    """What this side sent and has not been answered in full, by packet identifier."""
+    receiving: dict[int, int] = field(default_factory=dict)
+    """Identifiers of QoS 2 messages it received and has not completed, with the number of their PUBLISH."""
+    in_flight: int = 0
+    """QoS 1 and 2 messages it sent that count against the other side's Receive Maximum."""
+    in_flight_peak: int = 0
+    ping_packet: int | None = None
+    """Number of a PINGREQ that has no answer yet."""
+    ping_timestamp_ns: int = 0
+    packets: int = 0
+    bytes: int = 0
+    alias_hits: int = 0
+    """PUBLISH packets whose topic came from an alias alone."""
+    alias_sets: int = 0
+    """PUBLISH packets that set or re-mapped an alias."""
+    last_timestamp_ns: int | None = None
+    """When it last sent a packet."""
+    gapped: bool = False
+    """Whether bytes of this direction were lost: unfinished exchanges prove nothing any more."""
+
+    def begin(self, exchange: Exchange) -> None:
+        """Put an exchange into the table; one of the same identifier that it replaces is given up."""
+        before = self.exchanges.get(exchange.packet_identifier)
+        if before is not None and before.kind == "publish":
+            self.in_flight -= 1
+        self.exchanges[exchange.packet_identifier] = exchange
+        if exchange.kind == "publish":
+            self.in_flight += 1
+            if self.in_flight > self.in_flight_peak:
+                self.in_flight_peak = self.in_flight
+
+    def finish(self, packet_identifier: int, kind: str) -> Exchange | None:
+        """Take an answered exchange of this kind out of the table."""
+        found = self.exchanges.get(packet_identifier)
+        if found is None or found.kind != kind:
+            return None
+        del self.exchanges[packet_identifier]
+        if kind == "publish":
+            self.in_flight -= 1
+        return found

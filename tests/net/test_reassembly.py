@@ -1,0 +1,520 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
+from mqttscope.net.flows import FlowTable
+from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, direction_key, reverse_key
+from mqttscope.net.sequence import MODULUS
+
+FORWARD = direction_key(bytes([10, 0, 0, 4, 10, 0, 0, 2]), (51234).to_bytes(2, "big") + (1883).to_bytes(2, "big"))
+BACKWARD = reverse_key(FORWARD)
+LETTERS = {"S": SYN, "A": ACK, "F": FIN, "R": RST}
+
+
+def parse(lines: list[str]) -> list[Segment]:
+    """Segments from lines such as ``> A 101:hello 501 t=1.5 missing=3``: flags, sequence, data, acknowledgment."""
+    segments = []
+    now = 0.0
+    for number, line in enumerate(lines, 1):
+        direction, flags, place, *rest = line.split()
+        sequence, _, data = place.partition(":")
+        options = dict(item.split("=") for item in rest if "=" in item)
+        acknowledgment = int(next((item for item in rest if "=" not in item), "0"))
+        now = float(options.get("t", now))
+        segments.append(
+            Segment(
+                FORWARD if direction == ">" else BACKWARD,
+                int(sequence) % MODULUS,
+                acknowledgment % MODULUS,
+                sum(LETTERS[letter] for letter in flags if letter != "-"),
+                int(options.get("window", 1000)),
+                data.replace("~", "\0").encode(),
+                int(options.get("missing", 0)),
+                number,
+                round(now * 1e9),
+                "test.pcap",
+            )
+        )
+    return segments
+
+
+def render(event: FlowEvent) -> str:
+    """An event as a short line."""
+    if isinstance(event, FlowOpened):
+        return "opened"
+    if isinstance(event, FlowClosed):
+        return f"closed {event.how}"
+    side = ">" if event.from_initiator else "<"
+    if isinstance(event, StreamData):
+        return f"{side} {event.offset}:{event.data.decode()}"
+    if isinstance(event, StreamGap):
+        return f"{side} gap {event.offset}+{event.length} {event.reason}"
+    if isinstance(event, StreamOverlap):
+        return f"{side} overlap {event.offset}+{event.length}"
+    return f"{side} closed {event.how}"
+
+
+def feed(table: FlowTable, segments: list[Segment]) -> list[FlowEvent]:
+    """All events of the segments, without the end of the capture."""
+    return [event for segment in segments for event in table.feed(segment)]
+
+
+def play(lines: list[str], table: FlowTable | None = None) -> list[str]:
+    """Events of a script as lines, with the end of the capture."""
+    table = table or FlowTable()
+    events = feed(table, parse(lines))
+    events.extend(table.close())
+    check_tiling(events)
+    assert table.buffered_bytes == 0
+    return [render(event) for event in events]
+
+
+def check_tiling(events: list[FlowEvent]) -> None:
+    """Data and gaps of each stream follow each other without hole or overlap, inside the life of the flow."""
+    ends: dict[tuple[int, bool], int] = {}
+    opened: set[int] = set()
+    closed: set[int] = set()
+    ended: set[tuple[int, bool]] = set()
+    for event in events:
+        flow = id(event.flow)
+        if isinstance(event, FlowOpened):
+            assert flow not in opened
+            opened.add(flow)
+            continue
+        assert flow in opened
+        assert flow not in closed
+        if isinstance(event, FlowClosed):
+            closed.add(flow)
+        elif isinstance(event, (StreamData, StreamGap)):
+            length = len(event.data) if isinstance(event, StreamData) else event.length
+            assert length > 0
+            assert (flow, event.from_initiator) not in ended
+            assert event.offset == ends.get((flow, event.from_initiator), 0)
+            ends[flow, event.from_initiator] = event.offset + length
+        elif isinstance(event, StreamClosed):
+            assert (flow, event.from_initiator) not in ended
+            ended.add((flow, event.from_initiator))
+    assert opened == closed
+
+
+HANDSHAKE = ["> S 100", "< SA 500 101", "> A 101 501"]
+UNFINISHED = "closed capture_end"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(["> A 101:abc 501", "> A 104:def 501"], ["> 0:abc", "> 3:def"], id="in order"),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501:xyz 104", "> A 104:d 504"],
+            ["> 0:abc", "< 0:xyz", "> 3:d"],
+            id="both directions",
+        ),
+        pytest.param(["> A 104:def 501", "> A 101:abc 501"], ["> 0:abcdef"], id="two segments swapped"),
+        pytest.param(
+            ["> A 107:ghi 501", "> A 104:def 501", "> A 101:abc 501"], ["> 0:abcdefghi"], id="three segments reversed"
+        ),
+        pytest.param(["> A 101:abc 501", "> A 101:abc 501"], ["> 0:abc"], id="exact retransmission"),
+        pytest.param(
+            ["> A 101:abc 501", "> A 104:def 501", "> A 101:abcdef 501"],
+            ["> 0:abc", "> 3:def"],
+            id="retransmission repacked into one segment",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 101:abcdef 501"], ["> 0:abc", "> 3:def"], id="retransmission with new data behind"
+        ),
+        pytest.param(
+            ["> A 101:abcdef 501", "> A 103:cdefgh 501"],
+            ["> 0:abcdef", "> 6:gh"],
+            id="overlap with the end of old data",
+        ),
+        pytest.param(
+            ["> A 104:def 501", "> A 101:abcd 501"], ["> 0:abcdef"], id="overlap with the front of buffered data"
+        ),
+        pytest.param(
+            ["> A 104:def 501", "> A 106:fgh 501", "> A 101:abc 501"],
+            ["> 0:abcdefgh"],
+            id="overlap with the end of buffered data",
+        ),
+        pytest.param(
+            ["> A 104:de 501", "> A 103:cdef 501", "> A 101:ab 501"], ["> 0:abcdef"], id="around buffered data"
+        ),
+        pytest.param(
+            ["> A 103:cdef 501", "> A 104:de 501", "> A 101:ab 501"], ["> 0:abcdef"], id="inside buffered data"
+        ),
+        pytest.param(
+            ["> A 103:cd 501", "> A 103:cd 501", "> A 101:ab 501"], ["> 0:abcd"], id="exactly the buffered data again"
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 101:aXc 501"],
+            ["> 0:abc", "> overlap 1+1"],
+            id="other content than delivered: the first stands",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 104:def 501", "> A 102:XcdYfgh 501"],
+            ["> 0:abc", "> 3:def", "> overlap 1+2", "> 6:gh"],
+            id="other content than several deliveries, with new data",
+        ),
+        pytest.param(
+            ["> A 104:def 501", "> A 104:dXY 501", "> A 101:abc 501"],
+            ["> overlap 4+2", "> 0:abcdef"],
+            id="other content than buffered: the first stands",
+        ),
+        pytest.param(
+            ["> A 103:cd 501", "> A 101:abXX 501"],
+            ["> overlap 2+2", "> 0:abcd"],
+            id="the segment that fills the hole differs from what is buffered",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501 104", "> A 103:~ 501", "< A 501 104", "> A 103 501", "> A 104:d 501"],
+            ["> 0:abc", "> 3:d"],
+            id="keep-alive probes with and without a garbage byte",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 104:def 501", "< A 501 107", "> A 103:~ 501"],
+            ["> 0:abc", "> 3:def"],
+            id="keep-alive probe that was overtaken by data",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501 104 window=0", "> A 104:d 501", "< A 501 104 window=0", "> A 104:def 501"],
+            ["> 0:abc", "> 3:d", "> 4:ef"],
+            id="zero-window probe with the next byte, sent again later",
+        ),
+        pytest.param(
+            ["> A 101:abc 501 missing=4", "> A 108:hij 501"],
+            ["> 0:abc", "> gap 3+4 cut", "> 7:hij"],
+            id="cut by the snap length",
+        ),
+        pytest.param(
+            ["> A 108:hij 501 missing=2", "> A 101:abc 501 missing=4", "> A 113:m 501"],
+            ["> 0:abc", "> gap 3+4 cut", "> 7:hij", "> gap 10+2 cut", "> 12:m"],
+            id="cut by the snap length and out of order",
+        ),
+        pytest.param(
+            ["> A 101 501 missing=4", "> A 105:e 501"],
+            ["> gap 0+4 cut", "> 4:e"],
+            id="no byte of the data within the snap length",
+        ),
+        pytest.param(["> - 101:abc"], ["> 0:abc"], id="data without the ACK bit"),
+    ],
+)
+def test_segments_behind_a_handshake(lines: list[str], expected: list[str]) -> None:
+    assert play(HANDSHAKE + lines) == ["opened", *expected, UNFINISHED]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113"],
+            ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl"],
+            id="acknowledged: the capture lost it",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 104"],
+            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl"],
+            id="not acknowledged: unproven",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 107"],
+            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl"],
+            id="acknowledged in part only: unproven",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501 110"],
+            ["> 0:abc", "> gap 3+6 not_captured"],
+            id="only an acknowledgment is left",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110 501"], ["> 0:abc", "> gap 3+6 unproven"], id="only an empty segment is left"
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501 110", "> A 104:defghi 501"],
+            ["> 0:abc", "> 3:defghi"],
+            id="the acknowledgment was captured before the data",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501 105"], ["> 0:abc"], id="one byte beyond may be a FIN that was not captured"
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "> A 120:tu 501"],
+            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl", "> gap 12+7 unproven", "> 19:tu"],
+            id="two holes",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=1.9", "> A 104:defghi 501 t=1.99"],
+            ["> 0:abc", "> 3:defghijklm"],
+            id="acknowledged but late by less than two seconds",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=2", "> A 104:defghi 501 t=2.1"],
+            ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl", "> 12:m"],
+            id="acknowledged and late by more than two seconds",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 104 t=1", "> A 104:defghi 501 t=900"],
+            ["> 0:abc", "> 3:defghijkl"],
+            id="not acknowledged: waits for the retransmission however long it takes",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501 110", "> A 110 501 t=1", "> A 110:j 501 t=4"],
+            ["> 0:abc", "> gap 3+6 not_captured", "> 9:j"],
+            id="acknowledged and passed by an empty segment, then two seconds",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 1073842000:x 501", "> A 104:d 501"],
+            ["> 0:abc", "> 3:d"],
+            id="a segment outside of any window is not the stream",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", *(f"> A {1500000000 + i}:x 501" for i in range(4)), "> A 1500000004:yz 501"],
+            [
+                "> 0:abc",
+                f"> gap 3+{1500000002 - 104} unproven",
+                *(f"> {at - 101}:{data}" for at, data in ((1500000002, "x"), (1500000003, "x"), (1500000004, "yz"))),
+            ],
+            id="a run of segments outside of any window is where the stream goes on",
+        ),
+    ],
+)
+def test_holes(lines: list[str], expected: list[str]) -> None:
+    assert play(HANDSHAKE + lines) == ["opened", *expected, UNFINISHED]
+
+
+ONE_SIDED = ["> S 100", "> A 101 501"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(
+            ["> A 101:abc 501", "> A 104:def 521"],
+            ["> 0:abc", "> 3:def", "< gap 0+20 not_captured"],
+            id="what the silent side sent is known from the acknowledgments alone",
+        ),
+        pytest.param(
+            ["> A 110:jkl 501", "> A 101:abcdefghi 501 t=4.9"],
+            ["> 0:abcdefghijkl"],
+            id="late by less than five seconds",
+        ),
+        pytest.param(
+            ["> A 110:jkl 501", "> A 113:m 501 t=5", "> A 101:abcdefghi 501 t=5.1"],
+            ["> gap 0+9 unproven", "> 9:jkl", "> 12:m"],
+            id="late by more than five seconds",
+        ),
+    ],
+)
+def test_one_sided_captures(lines: list[str], expected: list[str]) -> None:
+    assert play(ONE_SIDED + lines) == ["opened", *expected, UNFINISHED]
+
+
+def test_a_one_sided_capture_gives_up_a_hole_when_much_waits_behind_it() -> None:
+    table = FlowTable()
+    lines = ["> S 100", f"> A 102:{'x' * 200_000} 501", f"> A 200102:{'y' * 70_000} 501"]
+    events = feed(table, parse(lines))
+
+    assert [type(event) for event in events] == [FlowOpened, StreamGap, StreamData]
+
+
+def test_a_proven_hole_is_given_up_when_a_quarter_of_the_buffer_waits_behind_it() -> None:
+    table = FlowTable(max_buffered_bytes=100)
+    lines = [*HANDSHAKE, f"> A 102:{'x' * 20} 501", "< A 501 122", "> A 122:yyyyy 501"]
+
+    assert [render(event) for event in feed(table, parse(lines))][1:] == [
+        "> gap 0+1 not_captured",
+        f"> 1:{'x' * 20}yyyyy",
+    ]
+
+
+@pytest.mark.parametrize("limits", [{"max_buffered_bytes": 10}, {"max_buffered_segments": 2}])
+def test_a_full_buffer_gives_up_the_first_hole(limits: dict[str, int]) -> None:
+    table = FlowTable(**limits)
+    lines = [*HANDSHAKE, "> A 103:xxxx 501", "> A 109:yyyy 501", "> A 115:zzzz 501", "> A 107:-- 501"]
+    events = feed(table, parse(lines))
+
+    assert [render(event) for event in events][1:] == ["> gap 0+2 unproven", "> 2:xxxx", "> 6:--yyyy"]
+    assert events[0].flow.initiator.limit_hits == 1
+
+
+def test_counters_say_what_came_again() -> None:
+    table = FlowTable()
+    lines = [
+        *HANDSHAKE,
+        "> A 101:abc 501",
+        "> A 101:abc 501",
+        "> A 108:hi 501",
+        "> A 102:bXd 501",
+        "> A 103:~ 501",
+        "> A 105:efg 501 window=0",
+    ]
+    flow = feed(table, parse(lines))[0].flow
+    half = flow.initiator
+
+    assert half.delivered_bytes == half.offset == 9
+    assert half.segments == len(lines) - 1
+    assert (half.data_segments, half.empty_segments) == (6, 2)
+    assert (half.retransmitted_segments, half.retransmitted_bytes, half.duplicate_segments) == (2, 5, 1)
+    assert (half.out_of_order_segments, half.overlaps, half.zero_windows) == (1, 1, 1)
+    assert half.keep_alive_probes == 1
+
+
+def test_only_so_much_is_remembered_of_what_was_delivered() -> None:
+    table = FlowTable()
+    lines = [*HANDSHAKE, *(f"> A {101 + i}:x 501" for i in range(1000))]
+    flow = feed(table, parse(lines))[0].flow
+
+    assert 8 <= len(flow.initiator.history) <= 16
+
+
+def test_the_frame_that_fills_a_hole_is_the_one_that_made_the_bytes_available() -> None:
+    table = FlowTable()
+    _, event = feed(table, parse([*HANDSHAKE, "> A 102:b 501 t=1", "> A 101:a 501 t=2"]))
+
+    assert isinstance(event, StreamData)
+    assert (event.frame, event.timestamp_ns, event.capture) == (5, 2_000_000_000, "test.pcap")
+
+
+@pytest.mark.parametrize("isn", [MODULUS - 1 - at for at in range(14)])
+@pytest.mark.parametrize("reverse", [False, True], ids=["in order", "reversed"])
+def test_the_sequence_may_wrap_at_any_byte(isn: int, reverse: bool) -> None:
+    data = "abcdefghijkl"
+    lines = [f"> A {isn + 1 + i}:{data[i : i + 3]} 501" for i in range(0, 12, 3)]
+    if reverse:
+        lines.reverse()
+    events = play([f"> S {isn}", f"< SA 500 {isn + 1}", *lines, f"> FA {isn + 13} 501"])
+
+    assert "".join(event.partition(":")[2] for event in events if event.startswith("> ") and ":" in event) == data
+    assert events[-2:] == ["> closed fin", UNFINISHED]
+
+
+@st.composite
+def shuffled_streams(draw: st.DrawFn) -> tuple[bytes, bytes, int, int, list[tuple[bool, int, int]]]:
+    streams = draw(st.binary(min_size=1, max_size=120)), draw(st.binary(min_size=1, max_size=120))
+    isns = [draw(st.sampled_from([0, 1000, 2**31 - 50, MODULUS - 1, MODULUS - 60])) for _ in streams]
+    parts: list[tuple[bool, int, int]] = []
+    for from_initiator, data in zip((True, False), streams, strict=True):
+        cuts = sorted(draw(st.sets(st.integers(1, len(data)), max_size=12)) | {len(data)})
+        start = 0
+        for cut in cuts:
+            before = draw(st.integers(0, min(3, start)))
+            behind = draw(st.integers(0, min(3, len(data) - cut)))
+            parts.extend([(from_initiator, start - before, cut + behind)] * draw(st.integers(1, 2)))
+            start = cut
+    return streams[0], streams[1], isns[0], isns[1], draw(st.permutations(parts))
+
+
+def wire(from_initiator: bool, sequence: int, acknowledgment: int, flags: int, data: bytes, frame: int) -> Segment:
+    key = FORWARD if from_initiator else BACKWARD
+    return Segment(key, sequence % MODULUS, acknowledgment % MODULUS, flags, 1000, data, 0, frame, frame * 1000, "c")
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(shuffled_streams(), st.booleans())
+def test_any_order_duplication_splitting_and_overlap_gives_the_same_streams(
+    drawn: tuple[bytes, bytes, int, int, list[tuple[bool, int, int]]], fins_first: bool
+) -> None:
+    up, down, up_isn, down_isn, parts = drawn
+    opening = [wire(True, up_isn, 0, SYN, b"", 1), wire(False, down_isn, up_isn + 1, SYN | ACK, b"", 2)]
+    ends = [
+        wire(True, up_isn + 1 + len(up), down_isn + 1, FIN | ACK, b"", 3),
+        wire(False, down_isn + 1 + len(down), up_isn + 1, FIN | ACK, b"", 4),
+    ]
+    middle = []
+    for number, (from_initiator, start, stop) in enumerate(parts, 5):
+        data, isn, other = (up, up_isn, down_isn) if from_initiator else (down, down_isn, up_isn)
+        middle.append(wire(from_initiator, isn + 1 + start, other + 1, ACK, data[start:stop], number))
+    table = FlowTable()
+    events = feed(table, opening + (ends + middle if fins_first else middle + ends))
+
+    check_tiling(events)
+    for from_initiator, data in ((True, up), (False, down)):
+        pieces = [e for e in events if isinstance(e, StreamData) and e.from_initiator == from_initiator]
+        assert b"".join(piece.data for piece in pieces) == data
+    assert not [event for event in events if isinstance(event, (StreamGap, StreamOverlap))]
+    assert render(events[-1]) == "closed fin"
+    assert not table.close()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(min_size=1, max_size=200), st.randoms(use_true_random=False), st.booleans())
+def test_dropped_segments_become_gaps_of_the_right_length(
+    data: bytes, chance: random.Random, acknowledged: bool
+) -> None:
+    isn = chance.choice([0, MODULUS - 100])
+    segments = [wire(True, isn, 0, SYN, b"", 1), wire(False, 500, isn + 1, SYN | ACK, b"", 2)]
+    kept = bytearray()
+    lost = 0
+    at = 0
+    while at < len(data):
+        size = chance.randint(1, 20)
+        part = data[at : at + size]
+        if chance.random() < 0.7:
+            segments.append(wire(True, isn + 1 + at, 501, ACK, part, len(segments) + 1))
+            kept += part
+        else:
+            lost += len(part)
+        at += len(part)
+    segments.append(wire(True, isn + 1 + len(data), 501, FIN | ACK, b"", len(segments) + 1))
+    if acknowledged:
+        segments.append(wire(False, 501, isn + 2 + len(data), ACK, b"", len(segments) + 1))
+    table = FlowTable()
+    events = feed(table, segments)
+    events.extend(table.close())
+
+    check_tiling(events)
+    gaps = [event for event in events if isinstance(event, StreamGap)]
+    assert b"".join(event.data for event in events if isinstance(event, StreamData)) == bytes(kept)
+    assert sum(gap.length for gap in gaps) == lost
+    assert {gap.reason for gap in gaps} <= {"not_captured" if acknowledged else "unproven"}
+    half = events[0].flow.initiator
+    assert (half.offset, half.lost_bytes, half.fin_offset) == (len(data), lost, len(data))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.booleans(),
+            st.integers(0, 63),
+            st.one_of(st.integers(0, 40), st.integers(0, MODULUS - 1)),
+            st.one_of(st.integers(0, 40), st.integers(0, MODULUS - 1)),
+            st.binary(max_size=12),
+            st.integers(0, 3),
+            st.integers(0, 3),
+        ),
+        max_size=40,
+    )
+)
+def test_arbitrary_segments_never_raise_and_streams_stay_tiled(
+    drawn: list[tuple[bool, int, int, int, bytes, int, int]],
+) -> None:
+    table = FlowTable(max_buffered_bytes=30, max_buffered_segments=4, max_total_buffered_bytes=40)
+    events: list[FlowEvent] = []
+    now = 0
+    for number, (forward, flags, sequence, acknowledgment, data, missing, wait) in enumerate(drawn, 1):
+        now += wait * 1_000_000_000
+        key = FORWARD if forward else BACKWARD
+        segment = Segment(key, sequence, acknowledgment, flags, wait, data, missing, number, now, "c")
+        events.extend(table.feed(segment))
+        assert table.buffered_bytes <= 40
+    events.extend(table.close())
+
+    check_tiling(events)
+    assert table.buffered_bytes == 0
+
+
+def test_thousands_of_tiny_segments_in_reverse_come_out_whole() -> None:
+    count = 20_000
+    data = bytes(i & 0xFF for i in range(3 * count))
+    segments = [wire(True, 0, 0, SYN, b"", 1)]
+    segments += [wire(True, 1 + 3 * i, 501, ACK, data[3 * i : 3 * i + 3], 2) for i in reversed(range(count))]
+    events = feed(FlowTable(), segments)
+
+    assert [type(event) for event in events] == [FlowOpened, StreamData]
+    assert isinstance(events[1], StreamData)
+    assert events[1].data == data
