@@ -13,9 +13,10 @@ from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.mqtt.stream import PacketStream
 from mqttscope.net.events import StreamData, StreamGap
 from mqttscope.net.flows import Flow
+from mqttscope.net.http_upgrade import looks_like_upgrade
 from mqttscope.net.segment import ports
 from mqttscope.net.tls_hello import TlsObserver, looks_like_tls
-from mqttscope.net.websocket import WebSocket, looks_like_upgrade
+from mqttscope.net.websocket import WebSocket
 from mqttscope.session.connection import Connection
 
 MAX_UNDECIDED_BYTES = 16_384

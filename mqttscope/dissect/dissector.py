@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from mqttscope.dissect.dialogue import NOTHING, UNDECIDED, Dialogue
@@ -16,18 +15,20 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
+from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
-from mqttscope.net.headers import segment as segment_of
-from mqttscope.net.segment import Fragment, NotSegment, Segment, endpoints
-from mqttscope.net.websocket import MessageData, MessageGap, Problem, Upgrade
+from mqttscope.net.http_upgrade import Problem, Upgrade
+from mqttscope.net.frame import CaptureNotice
+from mqttscope.net.segment import Segment, endpoints
+from mqttscope.net.websocket import Lost, MessageData, MessageGap
 from mqttscope.session.connection import Connection
+
+Place = StreamData | StreamGap | StreamClosed | FlowClosed
+"""What an event takes frame, time and capture from."""
 
 C2S = Direction.CLIENT_TO_SERVER
 S2C = Direction.SERVER_TO_CLIENT
@@ -88,9 +89,7 @@ class Dissector:
         stream = dialogue.client_stream if from_client else dialogue.server_stream
         return self.items(dialogue, from_client, stream.feed(event.data), event)
 
-    def items(
-        self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: StreamData | StreamGap | StreamClosed | FlowClosed
-    ) -> Iterator[Event]:
+    def items(self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
         """Events of what one direction's stream gave; each is applied when its reader comes back for the next."""
         if not items:
             return
@@ -117,6 +116,8 @@ class Dissector:
                 yield from self._malformed(dialogue, connection, direction, item, at)
             else:
                 connection.side(direction).gapped = True
+                if not item.raw and item.reason == "gap":
+                    continue  # lost bytes alone: the gap itself was reported
                 yield UnparsedEvent(connection, direction, frame, timestamp_ns, capture, item)
 
     def _malformed(
@@ -125,7 +126,7 @@ class Dissector:
         connection: Connection,
         direction: Direction,
         item: Malformed,
-        at: StreamData | StreamGap | StreamClosed | FlowClosed,
+        at: Place,
     ) -> Iterator[Event]:
         number = self.packets
         self.packets = number + 1
@@ -224,9 +225,7 @@ class Dissector:
         from_client = event.from_initiator is dialogue.client_is_initiator
         yield from self._unwrapped(dialogue, dialogue.web.feed(from_client, event.data), event)
 
-    def _unwrapped(
-        self, dialogue: Dialogue, found: Iterable[object], at: StreamData | StreamGap | StreamClosed
-    ) -> Iterator[Event]:
+    def _unwrapped(self, dialogue: Dialogue, found: Iterable[object], at: Place) -> Iterator[Event]:
         """Events of what a WebSocket gave."""
         for one in found:
             if isinstance(one, Upgrade):
@@ -255,6 +254,11 @@ class Dissector:
             elif isinstance(one, MessageGap):
                 stream = dialogue.client_stream if one.from_client else dialogue.server_stream
                 yield from self.items(dialogue, one.from_client, stream.gap(one.length), at)
+            elif isinstance(one, Lost):
+                # WebSocket framing is lost, so where MQTT goes on in these bytes cannot be known.
+                connection.side(C2S if one.from_client else S2C).gapped = True
+                lost: StreamItem = Unparsed("websocket", one.length)
+                yield from self.items(dialogue, one.from_client, [lost], at)
 
     def _tls(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
         """TLS is listed, not read: the connection is reported once the hello says whether it concerns us."""
@@ -365,35 +369,6 @@ def _cut_off(item: StreamItem, how: str) -> StreamItem:
     return item
 
 
-def segments(
-    frames: Iterable[Frame | CaptureNotice], skipped: Counter[str] | None = None
-) -> Iterator[Segment | CaptureNotice]:
-    """Frames to segments; notices pass through.
-
-    IP fragments are put together.  Frames without TCP are counted by reason in ``skipped``; a link type that cannot
-    be read is a `CaptureError` once per capture.
-    """
-    fragments = FragmentTable()
-    counted: Counter[str] = skipped if skipped is not None else Counter()
-    told: set[tuple[str, str]] = set()
-    for frame in frames:
-        if type(frame) is not Frame:
-            yield frame  # type: ignore[misc]
-            continue
-        found = segment_of(frame)
-        if type(found) is Segment:
-            yield found
-            continue
-        whole = fragments.feed(found) if isinstance(found, Fragment) else found
-        if isinstance(whole, Segment):
-            yield whole
-        elif isinstance(whole, NotSegment):
-            counted[whole.reason] += 1
-            if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in told:
-                told.add((frame.capture, whole.detail))
-                yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
-
-
 def dissect_segments(
     source: Iterable[Segment | CaptureNotice], options: Options | None = None, dissector: Dissector | None = None
 ) -> Iterator[Event]:
@@ -438,16 +413,3 @@ def dissect_segments(
                 yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic)
                 connection.apply(item, direction, number, frame, timestamp_ns)
     yield from running.close()
-
-
-def dissect(
-    frames: Iterable[Frame | CaptureNotice],
-    options: Options | None = None,
-    dissector: Dissector | None = None,
-    skipped: Counter[str] | None = None,
-) -> Iterator[Event]:
-    """Events of captured frames in capture order."""
-    return dissect_segments(segments(frames, skipped), options, dissector)
-
-
-__all__ = ["CaptureDrops", "CaptureSecrets", "Dissector", "PacketType", "dissect", "dissect_segments", "segments"]

@@ -66,4 +66,6 @@ def _columns(text: str) -> int:
     """Columns that text takes on a terminal."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
+    return sum(
+        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
+    )

@@ -69,7 +69,7 @@ class Comparison:
 
     field: FieldName
     operator: str
-    """``==``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``matches``, ``contains``, ``startswith``, ``endswith``, ``like``."""
+    """``==`` for ``!=`` too, ``like`` for ``~`` too, otherwise as written."""
     negated: bool
     sign: Token
     """The operator as written."""

@@ -120,7 +120,7 @@ def unbelieved(raw: bytes, version: ProtocolVersion) -> Malformed:
     """The value for a header whose Remaining Length is not believed; ``raw`` is what belongs to it at most."""
     kind = raw[0] >> 4
     if reserved(kind, version):
-        return examine(raw, version)
+        return _reserved(raw, version)
     found = truncated(raw, version)
     nibble, wanted = raw[0] & 15, PACKETS[kind].fixed_flags
     if kind == PacketType.PUBLISH:
@@ -134,6 +134,12 @@ def unbelieved(raw: bytes, version: ProtocolVersion) -> Malformed:
     found.missing = 0
     found.faults = (FaultReport(found.reason, found.offset, found.field, found.detail),)
     return found
+
+
+def _reserved(raw: bytes, version: ProtocolVersion) -> Malformed:
+    kind = raw[0] >> 4
+    detail = f"packet type {kind} ({type_name(kind)}) is reserved in MQTT {version.text}"
+    return _plain(MalformedReason.PACKET_TYPE_RESERVED, 0, "packet_type", detail, raw)
 
 
 def reserved(kind: int, version: ProtocolVersion) -> bool:
@@ -156,21 +162,23 @@ def truncated(raw: bytes, version: ProtocolVersion) -> Malformed:
         if raw[0] >> 4 == 1:
             version = connect_version(raw, body)
         walk = Examination(raw, kind, version)
-        found.packet, found.fields_read, _ = walk.run()
-        early = [one for one in walk.faults if one.offset < len(raw) and not _reaches(one, len(raw))]
+        made, names, _ = walk.run()
+        tails = {row.name for row in kind.declaration if row.tail >= version and getattr(made, row.name) is None}
+        found.packet, found.fields_read = made, tuple(name for name in names if name not in tails)
+        early = [one for one in walk.faults if one.offset < len(raw) and one.reason not in _FAULTS_OF_A_CUT]
+        early.sort(key=lambda one: one.offset)
         found.faults = (*early, FaultReport(found.reason, found.offset, found.field, found.detail))
     return found
 
 
-def _reaches(fault: FaultReport, end: int) -> bool:
-    # Whatever lacks bytes at the end of the input lacks them because the packet was cut.
-    return fault.reason in (
-        MalformedReason.FIELD_OVERRUN,
-        MalformedReason.PROPERTY_LENGTH_OVERRUN,
-        MalformedReason.PROPERTY_LENGTH_MISSING,
-        MalformedReason.CONNECT_PAYLOAD_MISMATCH,
-        MalformedReason.TRAILING_BYTES,
-    )
+_FAULTS_OF_A_CUT = (
+    MalformedReason.FIELD_OVERRUN,
+    MalformedReason.PROPERTY_LENGTH_OVERRUN,
+    MalformedReason.PROPERTY_LENGTH_MISSING,
+    MalformedReason.CONNECT_PAYLOAD_MISMATCH,
+    MalformedReason.TRAILING_BYTES,
+)
+"""Whatever lacks bytes at the end of the input lacks them because the packet was cut."""
 
 
 def _plain(reason: MalformedReason, offset: int, field: str, detail: str, raw: bytes) -> Malformed:
@@ -182,8 +190,7 @@ def examine(raw: bytes, version: ProtocolVersion) -> ControlPacket | Malformed:
     """Decode one framed packet slowly: all faults, all spans.  Returns a packet when there is no fault."""
     kind = raw[0] >> 4
     if reserved(kind, version):
-        detail = f"packet type {kind} ({type_name(kind)}) is reserved in MQTT {version.text}"
-        return _plain(MalformedReason.PACKET_TYPE_RESERVED, 0, "packet_type", detail, raw)
+        return _reserved(raw, version)
     walk = Examination(raw, PACKETS[kind], version)
     made, names, complete = walk.run()
     if not walk.faults:
@@ -228,7 +235,7 @@ def trace(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list
     raw = bytes(raw)
     if not raw:
         return []
-    body, _ = packet_end(raw, 0, len(raw))
+    body, end = packet_end(raw, 0, len(raw))
     kind = PACKETS.get(raw[0] >> 4)
     if body <= 0:
         return [Span("fixed_header", 0, len(raw))]
@@ -237,7 +244,7 @@ def trace(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list
         return [*spans, Span("unparsed", body, len(raw))] if len(raw) > body else spans
     if raw[0] >> 4 == 1:
         version = connect_version(raw, body)
-    walk = Examination(raw, kind, version)
+    walk = Examination(raw[:end], kind, version)
     walk.run()
     spans = [one for one in walk.spans if one.end <= len(raw)]
     covered = max((one.end for one in spans), default=0)

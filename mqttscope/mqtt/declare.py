@@ -208,9 +208,21 @@ def qos_fault() -> Fault:
     return Fault(MalformedReason.QOS_INVALID, 0, "both QoS bits are set", field="qos")
 
 
+def _flag_values(cls: type[ControlPacket], nibble: int) -> list[Any]:
+    """Values of the flag fields for the low four bits of byte 1; empty when they are QoS 3."""
+    values: list[Any] = []
+    for row in cls.declaration:
+        if row.kind == "flag":
+            bits = nibble >> row.shift & ((1 << row.width) - 1)
+            if bits == 3:
+                return []
+            values.append(bits == 1 if row.boolean else bits)
+    return values
+
+
 def plan(cls: type[ControlPacket], version: ProtocolVersion) -> Callable[[bytes, int], ControlPacket]:
     """The decoder of one class in one version: ``(raw, start of the body) -> packet``, raising `Fault`."""
-    flags = tuple((row.shift, (1 << row.width) - 1, row.boolean) for row in cls.declaration if row.kind == "flag")
+    flags = any(row.kind == "flag" for row in cls.declaration)
     names = [row.name for row in cls.declaration]
     steps: list[tuple[Read | None, int, int, bool]] = []
     for row in cls.declaration:
@@ -251,15 +263,12 @@ def plan(cls: type[ControlPacket], version: ProtocolVersion) -> Callable[[bytes,
         return decode
     # PUBLISH is most of all traffic: its loop has no tails, no masks, nothing to settle.
     short = tuple((read, when) for read, when, _, _ in steps)
+    nibbles = tuple(_flag_values(cls, nibble) for nibble in range(16))
 
     def decode_publish(raw: bytes, position: int) -> ControlPacket:
-        first = raw[0]
-        values: list[Any] = []
-        for shift, mask, boolean in flags:
-            bits = first >> shift & mask
-            if bits == 3:
-                raise qos_fault()
-            values.append(bits == 1 if boolean else bits)
+        values = nibbles[raw[0] & 15].copy()
+        if not values:
+            raise qos_fault()
         end = len(raw)
         for read, when in short:
             if read is None or (when >= 0 and not values[when]):

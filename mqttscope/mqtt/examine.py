@@ -65,11 +65,9 @@ class Examination:
         try:
             _, body = read_variable_byte_integer(raw, 1, len(raw))
         except Fault as error:
-            if error.resume is None:
-                raise
             if version == ProtocolVersion.V5:  # older versions do not demand the shortest form
                 self.fault(error, "remaining_length")
-            body = error.resume
+            body = error.resume or len(raw)
         self.span("remaining_length", 1, body)
         return body
 
@@ -123,11 +121,13 @@ class Examination:
             at = next((one.start for one in self.spans if one.field == fault.field), 0)
             fault.offset = at
             self.fault(fault)
-        read_names.extend(row.name for row in cls.declaration if row.kind == "computed")
+        read_names.extend(
+            row.name for row in cls.declaration if row.kind == "computed" and cls.byte_of[row.name] in read_names
+        )
         return made, tuple(read_names), complete
 
     def _field(self, row: Declared, position: int, end: int) -> tuple[Any, int]:
-        read = row.wire_in(self.version).read
+        read: Read = row.wire_in(self.version).read
         if getattr(read, "composite", False):
             before = self.prefix
             self.prefix = f"{before}{row.name}."

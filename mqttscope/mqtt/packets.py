@@ -164,9 +164,9 @@ class Connack(ControlPacket):
 class Publish(ControlPacket):
     """PUBLISH - publish message.  5.0 section 3.3, 3.1.1 section 3.3."""
 
-    dup: bool = flag(3)
+    dup: bool = flag(3, default=False)
     qos: int = flag(1, width=2, default=0)
-    retain: bool = flag(0)
+    retain: bool = flag(0, default=False)
     topic_name: str = wire(UTF8, default="")
     packet_identifier: int | None = wire(U16, when="qos", default=None)
     """Message ID of 3.1; only with QoS 1 and 2."""

@@ -117,9 +117,10 @@ def will_in(version: ProtocolVersion) -> Wire[Any]:
                 try:
                     will.properties, position = read_block(buffer, position, end, examine)
                 except Fault as error:
-                    examine.fault(error, "" if error.field else "properties")
+                    error.field = error.field or f"{outer}properties"
                     if error.resume is None:
-                        raise _recorded(error, will) from None
+                        raise
+                    examine.fault(error)
                     will.properties, position = error.value, error.resume
                 finally:
                     examine.prefix = outer
@@ -135,12 +136,6 @@ def will_in(version: ProtocolVersion) -> Wire[Any]:
         return block + write_utf8(will.will_topic) + BINARY.write(will.will_payload)
 
     return Wire("Will", _composite(read), write)
-
-
-def _recorded(error: Fault, value: Any) -> Fault:
-    error.value = value
-    error.field = error.field or "will.properties"
-    return error
 
 
 @dataclass(slots=True)

@@ -218,25 +218,23 @@ def _examine(buffer: bytes, position: int, end: int, owner: int, examine: Examin
         raise _too_long(position, length, end - at)
     items: list[tuple[int, Any]] = []
     while at < stop:
-        start = at
-        number, at = examine.tolerate(
-            wire.read_variable_byte_integer, buffer, at, stop, "property_identifier", span=False
-        )
-        name = property_name(number)
-        row = BY_IDENTIFIER.get(number)
-        if row is None:
-            detail = f"property identifier 0x{number:02x} is not in table 2-4"
-            examine.fault(Fault(MalformedReason.PROPERTY_UNKNOWN, start, detail), name)
-            items.append((number, buffer[at:stop]))
-            examine.span(name, start, stop)
-            return Properties.of(items), stop
-        if owner not in row.packets:
-            where = "the Will Properties" if owner == WILL else PacketType(owner).name
-            examine.fault(Fault(MalformedReason.PROPERTY_NOT_ALLOWED, start, f"{name} is not allowed in {where}"), name)
+        start, name = at, "property_identifier"
         try:
+            number, at = examine.tolerate(wire.read_variable_byte_integer, buffer, at, stop, name, span=False)
+            name = property_name(number)
+            row = BY_IDENTIFIER.get(number)
+            if row is None:
+                detail = f"property identifier 0x{number:02x} is not in table 2-4"
+                examine.fault(Fault(MalformedReason.PROPERTY_UNKNOWN, start, detail), name)
+                items.append((number, buffer[at:stop]))
+                examine.span(name, start, stop)
+                return Properties.of(items), stop
+            if owner not in row.packets:
+                where = "the Will Properties" if owner == WILL else PacketType(owner).name
+                detail = f"{name} is not allowed in {where}"
+                examine.fault(Fault(MalformedReason.PROPERTY_NOT_ALLOWED, start, detail), name)
             value, at = examine.tolerate(row.wire.read, buffer, at, stop, name, span=False)
         except Fault as error:
-            error.field = error.field or name
             if error.reason is MalformedReason.FIELD_OVERRUN:
                 error.reason = MalformedReason.PROPERTY_LENGTH_OVERRUN
                 error.detail = f"{name} crosses the end of the property block: {error.detail}"

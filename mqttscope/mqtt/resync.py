@@ -10,8 +10,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Publish
 
-
-MAX_BELIEVED = {PacketType.CONNECT: 65_536, PacketType.PUBLISH: 65_536}
+MAX_BELIEVED: dict[int, int] = {PacketType.CONNECT: 65_536, PacketType.PUBLISH: 65_536}
 """Longest packet by type that a search waits for; what is longer is no place to begin at."""
 MAX_BELIEVED_OTHER = 4096
 """The same for all other types."""

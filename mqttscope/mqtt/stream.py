@@ -7,6 +7,7 @@ the bytes alone, never on how they were cut.  Laws:
   malformed at that byte, and framing is lost.
 * A gap that fits inside a packet of known length keeps framing; after any other the stream looks for the next
   plausible packet, and the bytes between are one `Unparsed`.
+* Nothing is left out: the lengths of the items, lost bytes included, add up to the bytes fed and the gaps told.
 * Memory is bounded by ``max_packet_bytes`` and `MAX_SEARCH_BYTES`; what exceeds them is said, never dropped silently.
 """
 
@@ -18,14 +19,14 @@ from mqttscope.mqtt.codec import (
     FAST,
     NEED_MORE,
     decode_framed,
-    examine,
     packet_end,
+    reserved,
     too_long,
     truncated,
     unbelieved,
 )
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Connect, Publish
 from mqttscope.mqtt.resync import evidence, find_packets
 from mqttscope.mqtt.wire import Fault
@@ -33,9 +34,11 @@ from mqttscope.mqtt.wire import Fault
 MAX_PACKET_BYTES = 268_435_460
 """Longest packet of the protocol: five bytes of fixed header and the largest Remaining Length."""
 MAX_SEARCH_BYTES = 65_536
-"""How many bytes are kept while looking for the next packet; what is pushed out is reported as unparsed."""
+"""How many bytes are kept of those passed over while looking for the next packet; further ones are only counted."""
 MAX_SUSPECT_BYTES = 65_536
 """A header that breaks the table of its type is not trusted with a longer Remaining Length than this."""
+MAX_TOO_LARGE_BYTES = 64
+"""How many bytes are kept of a packet above ``max_packet_bytes``."""
 
 
 @dataclass(slots=True)
@@ -43,12 +46,12 @@ class Unparsed:
     """Bytes that belong to no packet that could be read."""
 
     reason: str
-    """``resynchronised``: skipped while looking for a packet; ``gap``: a packet that lost bytes in a place that
-    cannot be done without; ``too_large``: a packet above the limit; ``not_mqtt``: nothing plausible was found."""
+    """``resynchronised``: skipped while looking for a packet; ``gap``: lost bytes alone, or a packet that lost bytes in
+    a place that cannot be done without; ``too_large``: a packet above the limit."""
     length: int
     """How many bytes of the stream, lost ones included."""
     raw: bytes = b""
-    """The bytes, or their beginning."""
+    """Those bytes that were captured, or their beginning."""
     missing: int = 0
     """How many of ``length`` the capture does not have."""
     packet_type: int | None = None
@@ -75,87 +78,88 @@ class PacketStream:
     held: int = 0
     """How many bytes ``chunks`` holds."""
     wanted: int = 0
-    """How many bytes the packet at the front needs in all; 0 while its fixed header is incomplete."""
-    lost: int = 0
-    """Bytes at the end of the packet at the front that a gap took."""
+    """How many bytes the packet at the front needs in all, 0 while its fixed header is incomplete; in a search, how
+    many must be held before another look can tell more."""
     skip: int = 0
     """Bytes still to come of a packet that is being passed over."""
     skipped: Unparsed | None = None
     searching: bool = False
     """Framing is lost; looking for the next plausible packet."""
     passed: int = 0
-    """Bytes passed over since framing was lost that are no longer held."""
+    """Bytes passed over since framing was lost."""
+    passed_chunks: list[bytes] = field(default_factory=list)
+    """Those bytes, at most `MAX_SEARCH_BYTES` of them."""
+    lost: int = 0
+    """Bytes that gaps took while framing was lost."""
     closed: bool = False
 
     def feed(self, data: bytes) -> list[StreamItem]:
         """Take the next bytes; returns what they complete."""
         if self.held == 0 and not self.searching and not self.skip:
-            return self._frame(data, [])
-        out: list[StreamItem] = []
+            out = self._frame(data, [])
+            return self._settle(out) if self.searching else out
+        out = []
         if self.skip:
-            taken = min(self.skip, len(data))
-            self.skip -= taken
-            data = data[taken:]
-            if self.skip:
-                return out
-            self._end_skip(out)
+            data = self._pass_over(data, out)
             if not data:
                 return out
         self.chunks.append(data)
         self.held += len(data)
-        if self.searching:
-            return self._search(out, final=False)
-        if self.held + self.lost < self.wanted:
-            return out
-        if self.lost:
-            return self._end_lossy(out)
-        whole = b"".join(self.chunks)
-        self.chunks, self.held, self.wanted = [], 0, 0
-        return self._frame(whole, out)
+        if not self.searching:
+            if self.held < self.wanted:
+                return out
+            self._frame(self._take(), out)
+        return self._settle(out)
 
     def gap(self, length: int) -> list[StreamItem]:
         """The capture lost ``length`` bytes here; returns what that ends."""
         out: list[StreamItem] = []
+        if length <= 0:
+            return out
+        self._settle(out, final=True)
         if self.skip:
             taken = min(self.skip, length)
-            if self.skipped is not None:
-                self.skipped.missing += taken
             self.skip -= taken
             length -= taken
-            if not self.skip:
-                self._end_skip(out)
-            if not length:
-                return out
-        if self.searching:
-            self._search(out, final=True)
-            self.searching = True
+            if self.skipped is not None:
+                self.skipped.missing += taken
+            self._end_skip(out)
+        elif self.held and self.wanted and self.held + length <= self.wanted:
+            self._end_lossy(out, length)
             return out
-        if self.wanted and self.held + self.lost + length <= self.wanted:
-            # Once bytes are lost the rest of the packet cannot be placed: it is passed over, framing stays.
-            self.lost = length
-            return self._end_lossy(out)
-        if self.held or self.lost:
-            self._end_cut(out, length)
-        self.searching = True
+        elif self.held:
+            length -= self._end_cut(out)
+        if length:
+            if self.passed:
+                self._end_search(out)
+            self.searching = True
+            self.lost += length
         return out
 
     def close(self) -> list[StreamItem]:
-        """The stream ended; returns what was left."""
+        """The stream ended; returns what was left.  A second call returns nothing."""
         out: list[StreamItem] = []
         if self.closed:
             return out
         self.closed = True
-        if self.skip and self.skipped is not None:
-            self.skipped.length -= self.skip
-            out.append(self.skipped)
-            self.skip, self.skipped = 0, None
-        elif self.searching:
-            self._search(out, final=True)
-        elif self.held:
-            whole = b"".join(self.chunks)
-            self.chunks, self.held, self.wanted = [], 0, 0
-            self._tail(whole, out)
-        return out
+        while True:
+            self._settle(out, final=True)
+            if self.skip:
+                if self.skipped is not None:
+                    self.skipped.length -= self.skip
+                self.skip = 0
+                self._end_skip(out)
+            elif self.searching:
+                self._end_search(out)
+            elif self.held:
+                rest = self._take()
+                inner = self._inner(rest)
+                if inner:
+                    out.append(unbelieved(rest[:inner], self.version))
+                    self._frame(rest[inner:], out)
+                    continue
+                out.append(truncated(rest, self.version))
+            return out
 
     def lose_framing(self) -> None:
         """Start by looking for a packet: for a capture that joins a connection in the middle."""
@@ -206,11 +210,10 @@ class PacketStream:
         kind = raw[0] >> 4
         if not self.version_source and kind != PacketType.CONNECT:
             self._assume(raw)
-        if self._suspect(raw[0], kind, len(raw) - body):
-            inner = find_packets(raw, 1, len(raw), self._versions(), exact=True)
-            if inner is not None:
-                out.append(examine(raw[:inner], self.version))
-                return inner
+        inner = self._inner(raw)
+        if inner:
+            out.append(unbelieved(raw[:inner], self.version))
+            return inner
         item = decode_framed(raw, body, self.version)
         if isinstance(item, Malformed) and self.version_source not in ("given", "CONNECT") and self._assume(raw):
             item = decode_framed(raw, body, self.version)
@@ -228,10 +231,10 @@ class PacketStream:
             return True
         if stop - position <= self.max_packet_bytes:
             return True
-        self.skipped = Unparsed("too_large", stop - position, data[position : position + 64], 0, kind)
+        head = data[position : min(stop, position + MAX_TOO_LARGE_BYTES)]
+        self.skipped = Unparsed("too_large", stop - position, head, 0, kind)
         self.skip = max(0, stop - len(data))
-        if not self.skip:
-            self._end_skip(out)
+        self._end_skip(out)
         return False
 
     def _learn(self, item: StreamItem) -> None:
@@ -253,42 +256,84 @@ class PacketStream:
             return (self.version,)
         return (ProtocolVersion.V5, ProtocolVersion.V3_1_1)
 
-    def _suspect(self, first: int, kind: int, length: int) -> bool:
-        """Whether the length of this header does not go with its type, so that framing may be lost already."""
-        if kind in (0, 15) and (kind == 0 or self.version != ProtocolVersion.V5):
-            return length > 2
+    def _suspect(self, first: int, kind: int, length: int) -> int:
+        """Whether a header does not go with its type, so that framing may be lost already.
+
+        2 when the type or the length is impossible, 1 when it is the flags, 0 when all is well.
+        """
+        if reserved(kind, self.version):
+            return 2 if length > 2 else 0
+        if kind == PacketType.PUBLISH:
+            return int(first & 6 == 6)
         limits = FIXED_LENGTHS.get((kind, self.version))
-        if limits is None:
-            return False
-        return not limits[0] <= length <= min(limits[1], MAX_SUSPECT_BYTES)
+        if limits is not None and not limits[0] <= length <= min(limits[1], MAX_SUSPECT_BYTES):
+            return 2
+        return int(self.version != ProtocolVersion.V3_1 and first & 15 != PACKETS[kind].fixed_flags)
+
+    def _inner(self, raw: bytes) -> int:
+        """Where other packets begin inside of one whose header is suspect; 0 when there are none."""
+        body, stop = packet_end(raw, 0, len(raw))
+        if body == NEED_MORE:
+            return 0
+        suspect = self._suspect(raw[0], raw[0] >> 4, stop - body)
+        if raw[0] >> 4 == PacketType.PUBLISH and int.from_bytes(raw[body : body + 2], "big") > stop - body - 2:
+            suspect = 1  # the topic does not fit
+        if not suspect:
+            return 0
+        position, needed = find_packets(raw[:MAX_SEARCH_BYTES], 1, self._versions(), final=True, alone=suspect == 2)
+        return 0 if needed else position
+
+    def _take(self) -> bytes:
+        whole = b"".join(self.chunks)
+        self.chunks, self.held, self.wanted = [], 0, 0
+        return whole
+
+    def _pass_over(self, data: bytes, out: list[StreamItem]) -> bytes:
+        """Leave out what belongs to a packet that is being passed over; returns the bytes behind it."""
+        taken = data[: self.skip]
+        self.skip -= len(taken)
+        skipped = self.skipped
+        if skipped is not None and skipped.reason == "too_large" and not skipped.missing:
+            skipped.raw += taken[: MAX_TOO_LARGE_BYTES - len(skipped.raw)]
+        self._end_skip(out)
+        return data[len(taken) :]
 
     def _end_skip(self, out: list[StreamItem]) -> None:
-        if self.skipped is not None:
+        if self.skipped is not None and not self.skip:
             out.append(self.skipped)
             self.skipped = None
 
-    def _end_lossy(self, out: list[StreamItem]) -> list[StreamItem]:
-        """The packet at the front lost bytes; say what is known of it and pass over its rest."""
-        head = b"".join(self.chunks)
-        rest = self.wanted - self.held - self.lost
-        out_item = self._cut_packet(head, self.wanted, self.lost)
-        self.chunks, self.held = [], 0
-        wanted, self.wanted, lost, self.lost = self.wanted, 0, self.lost, 0
-        if isinstance(out_item, ControlPacket):
-            out_item.missing = wanted - len(head)
-            out.append(out_item)
-            if rest:
-                self.skip = rest
-            return out
-        self.skipped = Unparsed("gap", wanted, head, lost, head[0] >> 4)
-        self.skip = rest
-        if not rest:
-            self._end_skip(out)
-        return out
+    def _end_lossy(self, out: list[StreamItem], lost: int) -> None:
+        """The packet at the front lost bytes; say what is known of it and pass over its rest.
 
-    def _cut_packet(self, head: bytes, wanted: int, lost: int) -> ControlPacket | None:
+        Once bytes are lost the rest of the packet cannot be placed, but framing stays.
+        """
+        wanted, rest = self.wanted, self.wanted - self.held - lost
+        head = self._take()
+        made = self._cut_packet(head)
+        self.skip = rest
+        if made is not None:
+            made.missing = wanted - len(head)
+            out.append(made)
+        else:
+            self.skipped = Unparsed("gap", wanted, head, lost, head[0] >> 4)
+            self._end_skip(out)
+
+    def _end_cut(self, out: list[StreamItem]) -> int:
+        """A gap runs over the end of the packet at the front; returns how many of its bytes belong to the packet."""
+        missing = self.wanted - self.held if self.wanted else 0
+        head = self._take()
+        made = self._cut_packet(head) if missing else None
+        if made is not None:
+            made.missing = missing
+            out.append(made)
+        else:
+            out.append(Unparsed("gap", len(head) + missing, head, missing, head[0] >> 4))
+        return missing
+
+    def _cut_packet(self, head: bytes) -> ControlPacket | None:
         """A PUBLISH whose payload alone lost bytes is a packet all the same."""
-        if head[0] >> 4 != PacketType.PUBLISH or lost <= 0 or wanted <= len(head):
+        if head[0] >> 4 != PacketType.PUBLISH:
             return None
         found = truncated(head, self.version)
         made = found.packet
@@ -296,69 +341,34 @@ class PacketStream:
             return made
         return None
 
-    def _end_cut(self, out: list[StreamItem], length: int) -> None:
-        """A gap runs over the end of the packet at the front."""
-        head = b"".join(self.chunks)
-        self.chunks, self.held = [], 0
-        wanted, self.wanted, self.lost = self.wanted, 0, 0
-        made = self._cut_packet(head, wanted, wanted - len(head)) if wanted else None
-        if made is not None:
-            made.missing = wanted - len(head)
-            out.append(made)
-            return
-        missing = wanted - len(head) if wanted else 0
-        out.append(Unparsed("gap", len(head) + missing, head, missing, head[0] >> 4))
-
     def _resume_search(self, rest: bytes, out: list[StreamItem]) -> list[StreamItem]:
         self.searching = True
-        self.chunks, self.held, self.wanted = ([rest], len(rest), 0) if rest else ([], 0, 0)
-        return self._search(out, final=False) if rest else out
+        self.chunks, self.held, self.wanted = [rest], len(rest), 0
+        return out
 
-    def _search(self, out: list[StreamItem], *, final: bool) -> list[StreamItem]:
-        """Look for a plausible packet in what is held; on success framing is back."""
-        whole = b"".join(self.chunks)
-        start = find_packets(whole, 0, len(whole), self._versions())
-        if start is None:
-            keep = 0 if final else MAX_SEARCH_BYTES
-            if final:
-                self._unparsed(whole, out, "resynchronised")
-            elif len(whole) > 2 * keep:
-                self.passed += len(whole) - keep
-                whole = whole[-keep:]
-            self.chunks, self.held = ([whole], len(whole)) if whole and not final else ([], 0)
-            return out
-        self._unparsed(whole[:start], out, "resynchronised")
-        self.chunks, self.held, self.wanted, self.searching = [], 0, 0, False
-        rest = whole[start:]
-        if final:
-            self._tail(rest, out)
-            return out
-        return self._frame(rest, out)
+    def _settle(self, out: list[StreamItem], *, final: bool = False) -> list[StreamItem]:
+        """Search and go on framing, for as long as what is held allows."""
+        while self.searching and self.held and (final or self.held >= self.wanted):
+            whole = self._take()
+            start, needed = find_packets(whole, 0, self._versions(), final=final)
+            self._pass_by(whole[:start])
+            rest = whole[start:]
+            if needed:
+                self.chunks, self.held, self.wanted = [rest], len(rest), needed - start
+            else:
+                self._end_search(out)
+                self._frame(rest, out)
+        return out
 
-    def _unparsed(self, raw: bytes, out: list[StreamItem], reason: str) -> None:
-        length = self.passed + len(raw)
-        self.passed = 0
-        if length:
-            out.append(Unparsed(reason, length, raw))
+    def _pass_by(self, raw: bytes) -> None:
+        if raw and self.passed < MAX_SEARCH_BYTES:
+            self.passed_chunks.append(raw[: MAX_SEARCH_BYTES - self.passed])
+        self.passed += len(raw)
 
-    def _tail(self, data: bytes, out: list[StreamItem]) -> None:
-        """Packets of the last bytes of a stream; an incomplete one is truncated."""
-        self._frame(data, out)
-        if self.skip and self.skipped is not None:
-            return
-        if self.searching:
-            self._search(out, final=True)
-            return
-        if not self.held:
-            return
-        rest = b"".join(self.chunks)
-        self.chunks, self.held, self.wanted = [], 0, 0
-        body, stop = packet_end(rest, 0, len(rest))
-        if body > 0 and self._suspect(rest[0], rest[0] >> 4, stop - body):
-            inner = find_packets(rest, 1, len(rest), self._versions(), exact=True)
-            if inner is not None:
-                found = truncated(rest[:inner], self.version)
-                out.append(found)
-                self._tail(rest[inner:], out)
-                return
-        out.append(truncated(rest, self.version))
+    def _end_search(self, out: list[StreamItem]) -> None:
+        """Framing is back, or there is nothing left to search: say what was passed over."""
+        self.searching = False
+        if self.passed or self.lost:
+            reason = "resynchronised" if self.passed else "gap"
+            out.append(Unparsed(reason, self.passed + self.lost, b"".join(self.passed_chunks), self.lost))
+        self.passed, self.passed_chunks, self.lost = 0, [], 0

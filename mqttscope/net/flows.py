@@ -315,7 +315,7 @@ class FlowTable:
             return entry
         if from_initiator == (not segment.flags & ACK):
             flow.initiator_known = True
-        elif half.offset == 0 and peer.offset == 0:
+        elif not half.told and not peer.told:
             buffered = self.buffered_bytes
             self._forget(flow)
             flow.key = reverse_key(flow.key)

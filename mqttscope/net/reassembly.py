@@ -149,6 +149,11 @@ class HalfStream:
         """Whether the direction ended, by FIN or reset."""
         return self.state in (ENDED, RESET)
 
+    @property
+    def told(self) -> bool:
+        """Whether any event was reported of this direction."""
+        return self.offset > 0 or self.overlaps > 0 or self.ended
+
     def locate(self, sequence: int) -> int:
         """Stream offset of a sequence number, taken to be within 2**31 of what is expected."""
         return self.offset + distance(self.sequence, sequence)

@@ -130,17 +130,38 @@ class Connection:
         """Move the state on by one packet."""
         side = self.client_side if direction is C2S else self.server_side
         side.packets += 1
-        side.bytes += len(packet.raw) + packet.missing
+        side.bytes += len(packet.raw)
         side.last_timestamp_ns = timestamp_ns
         kind = packet.packet_type
         if kind == 3:
-            if packet.qos or packet.properties:  # type: ignore[attr-defined]
+            if packet.qos or packet.properties is not None:  # type: ignore[attr-defined]
                 self._publish(packet, side, direction, number, frame, timestamp_ns)  # type: ignore[arg-type]
-        elif 4 <= kind <= 7:
-            self._acknowledge(packet, kind, side, direction, number)
-        elif kind == 12:
+            if packet.missing:
+                side.bytes += packet.missing
+        elif kind == 4 or kind == 7:
+            # The usual end of an exchange: the acknowledged side's table loses it.
+            sender = self.server_side if side is self.client_side else self.client_side
+            running = sender.exchanges.pop(packet.packet_identifier, None)  # type: ignore[attr-defined]
+            if running is not None:
+                if running.kind == "publish":
+                    sender.in_flight -= 1
+                else:
+                    sender.exchanges[running.packet_identifier] = running
+            if kind == 7:
+                side.receiving.pop(packet.packet_identifier, None)  # type: ignore[attr-defined]
+        elif kind == 5 or kind == 6:
+            self._qos_2(packet, kind, side, direction, number)
+        else:
+            self._other(packet, side, direction, number, frame, timestamp_ns)
+
+    def _other(
+        self, packet: ControlPacket, side: Side, direction: Direction, number: int, frame: int, timestamp_ns: int
+    ) -> None:
+        """Packets that are few."""
+        kind = packet.packet_type
+        if kind == PacketType.PINGREQ:
             side.ping_packet, side.ping_timestamp_ns = number, timestamp_ns
-        elif kind == 13:
+        elif kind == PacketType.PINGRESP:
             self.receiver(direction).ping_packet = None
         elif isinstance(packet, packets.Connect):
             self._connect(packet, number, timestamp_ns)
@@ -184,26 +205,22 @@ class Connection:
         if packet.qos == 2:
             self.receiver(direction).receiving.setdefault(identifier, number)
 
-    def _acknowledge(self, packet: ControlPacket, kind: int, side: Side, direction: Direction, number: int) -> None:
+    def _qos_2(self, packet: ControlPacket, kind: int, side: Side, direction: Direction, number: int) -> None:
+        """PUBREC and PUBREL (5.0 4.3.3)."""
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
-        sender = self.receiver(direction)
-        if kind == PacketType.PUBACK:
-            sender.finish(identifier, "publish")
-        elif kind == PacketType.PUBREC:
-            if (packet.reason_code or 0) >= 0x80:  # type: ignore[attr-defined]
-                sender.finish(identifier, "publish")
-                side.receiving.pop(identifier, None)
-            else:
-                running = sender.exchanges.get(identifier)
-                if running is not None:
-                    running.phase = "received"
-        elif kind == PacketType.PUBREL:
+        if kind == PacketType.PUBREL:
             running = side.exchanges.get(identifier)
             if running is not None:
                 running.phase, running.released_by = "released", number
-        else:
+            return
+        sender = self.receiver(direction)
+        if (packet.reason_code or 0) >= 0x80:  # type: ignore[attr-defined]
             sender.finish(identifier, "publish")
             side.receiving.pop(identifier, None)
+        else:
+            running = sender.exchanges.get(identifier)
+            if running is not None:
+                running.phase = "received"
 
     def _connect(self, packet: packets.Connect, number: int, timestamp_ns: int) -> None:
         self.connect_packet, self.connect_timestamp_ns = number, timestamp_ns

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from collections import defaultdict
@@ -192,6 +193,7 @@ END = "closed capture_end"
             id="late segments of a closed flow",
         ),
         pytest.param([*CLOSED, "> S 100 0", "< SA 500 101"], CLOSED_EVENTS, id="late copies of the handshake"),
+        pytest.param([*CLOSED, "< SA 500 101 t=60"], CLOSED_EVENTS, id="very late copy of the SYN-ACK"),
         pytest.param(
             [*CLOSED, "> S 9000", "< SA 7000 9001", "> A 9001:abc 7001"],
             [*CLOSED_EVENTS, "opened", "> 0:abc", END],
@@ -256,6 +258,7 @@ def test_connections(lines: list[str], expected: list[str]) -> None:
         (["< A 101 501", "> SA 500 101"], BACKWARD, True),
         (["< A 101:abc 501", "< S 100"], BACKWARD, True),
         (["< A 101:abc 501", "< A 104:d 501", "< S 100"], FORWARD, False),
+        (["< FA 101 501", "< S 100"], FORWARD, False),
     ],
     ids=[
         "SYN",
@@ -268,6 +271,7 @@ def test_connections(lines: list[str], expected: list[str]) -> None:
         "SYN-ACK late, against the assumption",
         "SYN right behind data, against the assumption",
         "SYN against the assumption after data was delivered",
+        "SYN against the assumption after a stream was closed",
     ],
 )
 def test_who_the_initiator_is(lines: list[str], initiator: bytes, known: bool) -> None:
@@ -402,8 +406,9 @@ def test_what_happens_to_a_flow_does_not_depend_on_the_traffic_around_it(lines: 
 
 def test_closed_flows_are_forgotten_after_a_while() -> None:
     table = FlowTable()
-    feed(table, [*parse(CLOSED), other_flow(1, 100)])
-    assert FORWARD in table.flows
+    feed(table, [*parse([*HANDSHAKE, "> A 101:abc 501", "> FA 104 501", "< FA 501 105"]), other_flow(1, 100)])
+    assert table.flows[FORWARD].closed == "fin"
+    assert not table.flows[FORWARD].initiator.history
 
     feed(table, [other_flow(1, 200)])
     assert FORWARD not in table.flows
@@ -467,12 +472,10 @@ def read_segments(path: Path) -> Iterator[Segment]:
     """The TCP segments of a capture as dpkt sees them."""
     opener: Any = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rb") as file:
-        try:
+        records: list[tuple[int, bytes]] = []
+        with contextlib.suppress(ValueError, dpkt.Error):
             reader = dpkt.pcap.UniversalReader(file)
-            records = [(round(float(timestamp) * 1e9), data) for timestamp, data in reader]
-        except (ValueError, dpkt.Error):
-            return
-        layer: Any
+            records.extend((round(float(timestamp) * 1e9), data) for timestamp, data in reader)
         for number, (timestamp_ns, data) in enumerate(records, 1):
             try:
                 layer = NETWORK_LAYER.get(reader.datalink(), dpkt.ip.IP)(data)
@@ -480,9 +483,9 @@ def read_segments(path: Path) -> Iterator[Segment]:
                 continue
             while not isinstance(layer, (dpkt.ip.IP, dpkt.ip6.IP6, bytes)):
                 layer = layer.data
-            tcp: Any = getattr(layer, "data", None)
-            if not isinstance(tcp, dpkt.tcp.TCP):
+            if isinstance(layer, bytes) or not isinstance(layer.data, dpkt.tcp.TCP):
                 continue
+            tcp = layer.data
             if isinstance(layer, dpkt.ip.IP):
                 length = layer.len - layer.hl * 4 - tcp.off * 4
             else:

@@ -117,8 +117,10 @@ WHOLE: list[tuple[str, int, bytes, bytes]] = [
     ("IPv6 payload length 0 of segmentation offload", 1, ethernet(0x86DD, ip6(tcp(), length=0)), b""),
     ("IPv4 total length beyond the frame on the wire", 1, ethernet(0x800, ip4(tcp(), total=1500)), b""),
     ("IPv6 payload length beyond the frame on the wire", 1, ethernet(0x86DD, ip6(tcp(), length=1500)), b""),
-    ("IPv6 hop-by-hop and destination options", 1, ethernet(0x86DD, ip6(extension(60) + extension(6, 2) + tcp(), 0)), b""),
-    ("IPv6 routing, mobility, HIP, shim6", 229, ip6(extension(135, 1) + extension(139) + extension(140) + extension(6) + tcp(), 43), b""),
+    ("IPv6 hop-by-hop and destination options", 1,
+     ethernet(0x86DD, ip6(extension(60) + extension(6, 2) + tcp(), 0)), b""),
+    ("IPv6 routing, mobility, HIP, shim6", 229,
+     ip6(extension(135, 1) + extension(139) + extension(140) + extension(6) + tcp(), 43), b""),
     ("IPv6 authentication header", 229, ip6(b"\x06\x04" + bytes(22) + tcp(), 51), b""),
     ("IPv4 authentication header", 228, ip4(b"\x06\x04" + bytes(22) + tcp(), 51), b""),
     ("IPv6 atomic fragment", 229, ip6(fragment_header(6) + tcp(), 44), b""),
@@ -128,14 +130,18 @@ WHOLE: list[tuple[str, int, bytes, bytes]] = [
     ("IPv6 in IPv6", 229, ip6(IP6, 41), b"\xf0\x29"),
     ("IPv6 in IPv6 behind destination options", 229, ip6(extension(41) + IP6, 60), b"\xf0\x29"),
     ("GRE", 228, ip4(b"\0\0\x08\0" + IP4, 47), b"\xf0\x2f"),
-    ("GRE with checksum, key, sequence", 228, ip4(b"\xb0\0\x86\xdd" + bytes(4) + b"key!" + bytes(4) + IP6, 47), b"\xf0\x30key!"),
+    ("GRE with checksum, key, sequence", 228,
+     ip4(b"\xb0\0\x86\xdd" + bytes(4) + b"key!" + bytes(4) + IP6, 47), b"\xf0\x30key!"),
     ("GRE over IPv6", 229, ip6(b"\0\0\x08\0" + IP4, 47), b"\xf0\x2f"),
-    ("GRE with bridged Ethernet", 228, ip4(b"\0\0\x65\x58" + ethernet(0x8100, vlan(3, 0x800, IP4)), 47), b"\xf0\x2f\0\x03"),
+    ("GRE with bridged Ethernet", 228,
+     ip4(b"\0\0\x65\x58" + ethernet(0x8100, vlan(3, 0x800, IP4)), 47), b"\xf0\x2f\0\x03"),
     ("GRE with MPLS", 228, ip4(b"\0\0\x88\x47\0\x01\x01\x40" + IP4, 47), b"\xf0\x2f"),
     ("ERSPAN type I", 228, ip4(b"\0\0\x88\xbe" + ethernet(0x800, IP4), 47), b"\xf0\x2f"),
     ("ERSPAN type II", 228, ip4(b"\x10\0\x88\xbe" + bytes(12) + ethernet(0x800, IP4), 47), b"\xf0\x2f"),
     ("VXLAN", 228, ip4(udp(4789, VXLAN + ethernet(0x800, IP4)), 17), b"\xf1\x01\0\0\x01\x02"),
-    ("VXLAN in a VLAN, VLAN inside", 1, ethernet(0x8100, vlan(8, 0x800, ip4(udp(4789, VXLAN + ethernet(0x8100, vlan(9, 0x86DD, IP6))), 17))), b"\0\x08\xf1\x01\0\0\x01\x02\0\x09"),
+    ("VXLAN in a VLAN, VLAN inside", 1,
+     ethernet(0x8100, vlan(8, 0x800, ip4(udp(4789, VXLAN + ethernet(0x8100, vlan(9, 0x86DD, IP6))), 17))),
+     b"\0\x08\xf1\x01\0\0\x01\x02\0\x09"),
     ("GENEVE with options", 229, ip6(udp(6081, GENEVE + ethernet(0x800, IP4)), 17), b"\xf1\x02\0\0\x01\x02"),
     ("GENEVE with IP straight inside", 228, ip4(udp(6081, b"\0\0\x08\0\0\0\x07\0" + IP4), 17), b"\xf1\x02\0\0\0\x07"),
 ]  # fmt: skip
@@ -163,7 +169,8 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("IPv4 options cut", 228, ip4(tcp(), options=bytes(8))[:24], 50, headers.IP_TRUNCATED),
     ("IPv6 header cut", 229, IP6[:39], 62, headers.IP_TRUNCATED),
     ("IPv6 extension header cut", 229, ip6(extension(6, 4) + tcp(), 0)[:60], 102, headers.IP_TRUNCATED),
-    ("IPv6 extension header beyond the datagram", 229, ip6(extension(6)[:1] + b"\xff" + bytes(30), 0), None, headers.IP_SHORT),
+    ("IPv6 extension header beyond the datagram", 229,
+     ip6(extension(6)[:1] + b"\xff" + bytes(30), 0), None, headers.IP_SHORT),
     ("1000 IPv6 extension headers", 229, ip6(extension(0) * 1000, 0), None, headers.TOO_MANY_EXTENSION_HEADERS),
     ("ICMP", 228, ip4(bytes(8), 1), None, headers.NOT_TCP),
     ("ICMP fragment", 228, ip4(bytes(8), 1, fragment=0x2000), None, headers.NOT_TCP),
@@ -178,7 +185,8 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("100 nested tunnels", 228, spliced(100), None, headers.TOO_MANY_TUNNELS),
     ("TCP data offset 16", 1, ethernet(0x800, ip4(tcp(data_offset=4))), None, headers.TCP_DATA_OFFSET),
     ("TCP data offset beyond the datagram", 1, ethernet(0x800, ip4(tcp(data_offset=6))), None, headers.TCP_DATA_OFFSET),
-    ("TCP data offset into the Ethernet padding", 1, ethernet(0x800, ip4(tcp(data_offset=6))) + bytes(9), None, headers.TCP_DATA_OFFSET),
+    ("TCP data offset into the Ethernet padding", 1,
+     ethernet(0x800, ip4(tcp(data_offset=6))) + bytes(9), None, headers.TCP_DATA_OFFSET),
     ("TCP header beyond the datagram", 1, ethernet(0x800, ip4(tcp()[:19])) + bytes(9), None, headers.TCP_SHORT),
     ("TCP header cut", 1, ethernet(0x800, IP4)[:50], 56, headers.TCP_TRUNCATED),
 ]  # fmt: skip
@@ -295,6 +303,8 @@ def dpkt_tcp(link_type: int, data: bytes) -> tuple[object, ...] | None:
     elif any(isinstance(header, dpkt.ip6.IP6FragmentHeader) for header in datagram.all_extension_headers):
         return None
     inner = datagram.data
+    if len(inner.opts) != inner.off * 4 - 20:  # dpkt takes what it gets
+        return None
     return inner.sport, inner.dport, inner.seq, inner.ack, inner.flags & 0xFF, inner.win, bytes(inner.data)
 
 

@@ -51,11 +51,14 @@ LINKED: list[tuple[str, int, bytes, bytes]] = [
     ("802.1Q in front of a length and LLC/SNAP", 1, ethernet(0x8100, vlan(5, 40, SNAP + b"\x08\0" + IP4)), b"\0\x05"),
     ("MPLS, two labels", 1, ethernet(0x8847, bytes.fromhex("0001004000012140") + IP4), b""),
     ("MPLS multicast and IPv6", 1, ethernet(0x8848, bytes.fromhex("00010140") + IP6), b""),
-    ("MPLS pseudowire with control word", 1, ethernet(0x8847, bytes.fromhex("0001014000000000") + ethernet(0x800, IP4)), b""),
-    ("MPLS pseudowire without control word", 1, ethernet(0x8847, bytes.fromhex("00010140") + ethernet(0x800, IP4)), b""),
+    ("MPLS pseudowire with control word", 1,
+     ethernet(0x8847, bytes.fromhex("0001014000000000") + ethernet(0x800, IP4)), b""),
+    ("MPLS pseudowire without control word", 1,
+     ethernet(0x8847, bytes.fromhex("00010140") + ethernet(0x800, IP4)), b""),
     ("PPPoE session", 1, ethernet(0x8864, pppoe(b"\0\x21" + IP4)), b""),
     ("PPPoE session and IPv6, protocol compressed", 1, ethernet(0x8864, pppoe(b"\x57" + IP6)), b""),
-    ("PPPoE length below the IP total length", 1, ethernet(0x8864, pppoe(b"\0\x21" + ip4(tcp(), total=46)) + bytes(6)), b""),
+    ("PPPoE length below the IP total length", 1,
+     ethernet(0x8864, pppoe(b"\0\x21" + ip4(tcp(), total=46)) + bytes(6)), b""),
     ("PPPoE in a VLAN", 1, ethernet(0x8100, vlan(7, 0x8864, pppoe(b"\0\x21" + IP4))), b"\0\x07"),
     ("802.3 with LLC/SNAP", 1, ethernet(50, SNAP + b"\x08\0" + IP4), b""),
     ("802.3 with SNAP of RFC 1042 bridges", 1, ethernet(50, b"\xaa\xaa\x03\0\0\xf8\x86\xdd" + IP6), b""),
@@ -111,6 +114,8 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("raw IP of version 5", 101, b"\x50" + IP4[1:], None, links.NOT_IP),
     ("100 VLAN tags", 1, ethernet(0x8100, vlan(1, 0x8100, b"") * 100), None, links.TOO_MANY_LAYERS),
     ("100 MPLS labels", 1, ethernet(0x8847, bytes(400)), None, links.TOO_MANY_LABELS),
+    ("NFLOG attribute below its header", 239, bytes(4) + b"\x03\0\x05\0" + bytes(20), None, links.LINK_MALFORMED),
+    ("NFLOG without a datagram", 239, bytes(4) + b"\x04\0\x05\0" * 100, None, links.NOT_IP),
     ("VLAN tag that the frame ends in", 1, ethernet(0x8100, b"\0"), None, links.LINK_MALFORMED),
     ("VLAN tag that the snap length cut", 1, ethernet(0x8100, b"\0"), 60, links.LINK_TRUNCATED),
 ]  # fmt: skip
@@ -219,7 +224,7 @@ def payloads(source: str, name: str) -> list[tuple[bytes, int, int, int, bytes]]
 @pytest.mark.parametrize("name", DERIVED)
 def test_the_same_traffic_on_another_link_gives_the_same_segments(source: str, name: str) -> None:
     expected = payloads(source, "link-ethernet")
-    assert len(expected) > 50
+    assert len(expected) > 10
     assert payloads(source, name) == expected
 
 
@@ -236,7 +241,7 @@ def test_the_list_of_derived_captures_is_complete(source: str) -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_frames_of_a_user_link_type_are_all_refused_with_one_constant(source: str) -> None:
     frames = list(read_frames(shared_path("captures", "derived", source, "link-linktype-user0.pcap")))
-    assert len(frames) > 50
+    assert len(frames) > 10
     assert {id(segment(given_frame)) for given_frame in frames} == {id(links.unsupported(147))}
 
 

@@ -1,0 +1,75 @@
+"""The expression language of ``--filter``, the same in every command: ``type == publish and topic matches "a/#"``.
+
+=========  ==================================================================================================
+compile    an expression to a `Filter`; raises `FilterError` with the place of the mistake
+field      what an expression can ask for; names are the keys of the JSON form
+absent     a field that an event does not have: every comparison with it is false
+=========  ==================================================================================================
+
+``lexer`` and ``parser`` read expressions, ``catalogue`` knows the fields (``common`` those of events, ``declared``
+those of packets), ``literals`` reads values, ``evaluate`` checks types and makes closures of ``operators``.  The
+language is documented in ``docs/filters.md``.
+"""
+
+from __future__ import annotations
+
+from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.filter.catalogue import lookup, names
+from mqttscope.filter.errors import FilterError
+from mqttscope.filter.evaluate import build
+from mqttscope.filter.fields import Field, Kind
+
+
+class Filter:
+    """A compiled expression."""
+
+    __slots__ = ("_origin", "_test", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._test, self._origin = build(text)
+
+    def matches(self, event: Event) -> bool:
+        """Whether the expression is true for the event.
+
+        Relative times count from the timestamp of the first event that was asked about.
+        """
+        origin = self._origin
+        if origin is not None and origin.timestamp_ns is None:
+            origin.timestamp_ns = getattr(event, "timestamp_ns", None)
+        kind = type(event)
+        if kind is PacketEvent:
+            return self._test(event, event.packet)  # type: ignore[union-attr]
+        if kind is MalformedEvent:
+            return self._test(event, event.malformed.packet)  # type: ignore[union-attr]
+        return self._test(event, None)
+
+    @property
+    def start_ns(self) -> int | None:
+        """What relative times count from; ``None`` before the first event and where there are no relative times."""
+        return None if self._origin is None else self._origin.timestamp_ns
+
+    @start_ns.setter
+    def start_ns(self, timestamp_ns: int | None) -> None:
+        if self._origin is not None:
+            self._origin.timestamp_ns = timestamp_ns
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (self.text, self.start_ns)
+
+    def __repr__(self) -> str:
+        return f"Filter({self.text!r})"
+
+
+def _rebuild(text: str, start_ns: int | None) -> Filter:
+    made = Filter(text)
+    made.start_ns = start_ns
+    return made
+
+
+def compile(text: str) -> Filter:  # noqa: A001 - filter.compile reads as re.compile does
+    """Compile an expression; FilterError shows what is wrong with it and where."""
+    return Filter(text)
+
+
+__all__ = ["Field", "Filter", "FilterError", "Kind", "compile", "lookup", "names"]

@@ -1,0 +1,302 @@
+"""From the tree of an expression to closures, with all types checked on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from mqttscope.filter import literals, operators
+from mqttscope.filter.catalogue import keyed, lookup, names
+from mqttscope.filter.errors import FilterError
+from mqttscope.filter.fields import Field, Get, Kind
+from mqttscope.filter.lexer import Token
+from mqttscope.filter.operators import Hit, Test
+from mqttscope.filter.parser import All, Bare, Comparison, Exists, FieldName, Item, Node, Not, Some, parse, shown
+
+_ORDERED = ("==", "<", "<=", ">", ">=", "in")
+_TEXTUAL = ("==", "in", "contains", "startswith", "endswith", "like")
+_OPERATORS: dict[Kind, tuple[str, ...]] = {
+    Kind.FLAG: ("==",),
+    Kind.NUMBER: _ORDERED,
+    Kind.TIME: _ORDERED,
+    Kind.VERSION: _ORDERED,
+    Kind.TEXT: _TEXTUAL,
+    Kind.BYTES: _TEXTUAL,
+    Kind.WORD: _TEXTUAL,
+    Kind.ENDPOINT: _TEXTUAL,
+    Kind.ADDRESS: _TEXTUAL,
+    Kind.PRESENCE: (),
+    Kind.PAIRS: (),
+    Kind.SECRET: (),
+}
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+
+
+@dataclass(slots=True)
+class Origin:
+    """The time that relative times count from."""
+
+    timestamp_ns: int | None = None
+
+
+def build(expression: str) -> tuple[Test, Origin | None]:
+    """The test of an expression, and the origin of its relative times when it has any."""
+    compiler = _Compiler(expression)
+    return compiler.node(parse(expression)), compiler.origin
+
+
+class _Compiler:
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self.origin: Origin | None = None
+
+    def fail(self, message: str, position: int, length: int, hint: str = "") -> FilterError:
+        return FilterError(message, position, length, expression=self.expression, hint=hint)
+
+    def refuse(self, message: str, token: Token, hint: str = "") -> FilterError:
+        return self.fail(message, token.position, len(token.text), hint)
+
+    def node(self, node: Node) -> Test:
+        if isinstance(node, Comparison):
+            return self.comparison(node)
+        if isinstance(node, All):
+            return operators.all_of([self.node(part) for part in node.parts])
+        if isinstance(node, Some):
+            return operators.any_of([self.node(part) for part in node.parts])
+        if isinstance(node, Not):
+            return operators.negation(self.node(node.part))
+        if isinstance(node, Exists):
+            found = self.field(node.field)
+            if found.many or found.kind is Kind.PRESENCE:
+                return operators.truth(found.get)
+            return operators.presence(found.get)
+        return self.bare(node)
+
+    def field(self, written: FieldName) -> Field:
+        found = lookup(written.name)
+        if found is None:
+            hint = self.suggest(written.name)
+            length = len(written.name)
+            raise self.fail(f"unknown field '{written.name}'", written.position, length, hint)
+        if written.key is None:
+            return found
+        if found.kind is not Kind.PAIRS:
+            hint = 'brackets belong to user properties: user_property["k"]'
+            raise self.fail(f"{written.name} has no names to look up", written.position, written.length, hint)
+        return keyed(found, literals.text(written.key, self.fail))
+
+    def suggest(self, name: str) -> str:
+        known = names()
+        bare = name.lower().removeprefix("mqtt.")
+        if bare in known:
+            return f"did you mean '{bare}'?"
+        base, _, last = bare.rpartition(".")
+        for suffix in get_close_matches(last, ("length", "count"), 1):
+            if lookup(f"{base}.{suffix}") is not None:
+                return f"did you mean '{base}.{suffix}'?"
+        close = get_close_matches(bare, known, 3, 0.65)
+        if not close and base:
+            close = get_close_matches(last, known, 3, 0.65)
+        return f"did you mean {' or '.join(repr(one) for one in close)}?" if close else ""
+
+    def bare(self, node: Bare) -> Test:
+        written = node.field
+        found = self.field(written)
+        if found.kind in (Kind.PRESENCE, Kind.FLAG):
+            return operators.any_true(found.get) if found.many else operators.truth(found.get)
+        hint = f"write 'exists {written.name}'"
+        if found.kind is not Kind.SECRET:
+            hint = f"compare it with a value, or {hint}"
+        kind = found.kind.value
+        raise self.fail(f"{written.name} is {kind}, not a condition", written.position, written.length, hint)
+
+    def comparison(self, node: Comparison) -> Test:
+        found = self.field(node.field)
+        name, operator = node.field.name, node.operator
+        if found.kind is Kind.SECRET:
+            hint = f"only 'exists {name}' can be asked"
+            raise self.fail(f"the value of {name} is a secret", node.field.position, node.field.length, hint)
+        if operator != "matches" and operator not in _OPERATORS[found.kind]:
+            raise self.wrong_operator(found, node)
+        if operator == "matches":
+            return self.test(found, node, self.topic_filter(found, node))
+        if operator in ("==", "<", "<=", ">", ">="):
+            get, value = self.operand(found, node)
+            if not found.many:
+                return operators.scalar(get, operator, value, negated=node.negated)
+            return operators.listed(get, operators.ordered(operator, value), negated=node.negated)
+        if operator == "in":
+            return self.membership(found, node)
+        return self.test(found, node, self.part(found, node))
+
+    def test(self, found: Field, node: Comparison, hit: Hit) -> Test:
+        make = operators.listed if found.many else operators.single
+        return make(found.get, hit, negated=node.negated)
+
+    def wrong_operator(self, found: Field, node: Comparison) -> FilterError:
+        name, allowed = node.field.name, _OPERATORS[found.kind]
+        if found.kind is Kind.PRESENCE:
+            hint = f"it stands alone: {name}, or not {name}"
+        elif found.kind is Kind.PAIRS:
+            hint = f'compare {name}.name, {name}.value or {name}["k"]'
+        elif node.operator in ("<", "<=", ">", ">=") and lookup(f"{name}.length") is not None:
+            hint = f"did you mean {name}.length?"
+        else:
+            signs = [one for sign in allowed for one in ((sign, "!=") if sign == "==" else (sign,))]
+            hint = f"operators for it: {' '.join([*signs, 'matches'] if found.topic else signs)}"
+        return self.refuse(f"{name} is {found.kind.value}: '{node.sign.text}' does not apply to it", node.sign, hint)
+
+    def topic_filter(self, found: Field, node: Comparison) -> Hit:
+        token = node.items[0].low
+        if not found.topic:
+            hint = "for a regular expression use 'like'" if "like" in _OPERATORS[found.kind] else ""
+            message = f"{node.field.name} holds no topic: 'matches' does not apply to it"
+            raise self.refuse(message, node.sign, hint)
+        hit = operators.topic_matcher(self.quoted(found, token), filters=found.holds_filters)
+        if isinstance(hit, str):
+            raise self.refuse(
+                f"{token.text} is not a valid topic filter: {hit}", token, "'like' takes regular expressions"
+            )
+        return hit
+
+    def operand(self, found: Field, node: Comparison) -> tuple[Get, Any]:
+        """The getter and the value to compare with; a relative time changes the getter."""
+        value, relative = self.value(found, node.items[0].low)
+        return (self.since_origin(found.get) if relative else found.get), value
+
+    def since_origin(self, get: Get) -> Get:
+        if self.origin is None:
+            self.origin = Origin()
+        return operators.since(get, self.origin)
+
+    def quoted(self, found: Field, token: Token) -> str:
+        if token.kind != "string":
+            hint = f'put quotes around it: "{token.text}"'
+            raise self.refuse(f"{found.name} is {found.kind.value}, {shown(token)} is not quoted text", token, hint)
+        return literals.text(token, self.fail)
+
+    def value(self, found: Field, token: Token) -> tuple[Any, bool]:
+        """One value of the field's kind, and whether it is a relative time."""
+        kind = found.kind
+        if kind is Kind.TIME:
+            return literals.moment(token, self.fail)
+        return _READERS[kind](self, found, token), False
+
+    def number(self, found: Field, token: Token) -> Any:
+        if token.kind != "atom":
+            raise self.refuse(f"{found.name} is a number, {shown(token)} is not", token)
+        return literals.number(token, found.unit, found.name, self.fail)
+
+    def flag(self, found: Field, token: Token) -> Any:
+        value = _BOOLEANS.get(token.text.lower())
+        if value is None:
+            raise self.refuse(f"{found.name} is a flag, {shown(token)} is not true or false", token)
+        return value
+
+    def binary(self, found: Field, token: Token) -> Any:
+        if token.kind == "atom":
+            return literals.hexadecimal(token, self.fail)
+        self.quoted(found, token)
+        return literals.binary_text(token, self.fail)
+
+    def version(self, found: Field, token: Token) -> Any:
+        return literals.version(token, self.fail)
+
+    def endpoint(self, found: Field, token: Token) -> Any:
+        written = token.text if token.kind == "atom" else self.quoted(found, token)
+        value = operators.endpoint(written)
+        if value is None:
+            hint = f"{found.name} has a port; for the address alone use {found.name}.address"
+            raise self.refuse(f"{shown(token)} is not an address with a port", token, hint)
+        return value
+
+    def address(self, found: Field, token: Token) -> Any:
+        written = token.text if token.kind == "atom" else self.quoted(found, token)
+        if "/" in written:
+            raise self.refuse(f"{shown(token)} is a network", token, f"write '{found.name} in {token.text}'")
+        return literals.address(written)
+
+    def word(self, found: Field, token: Token) -> Any:
+        written = literals.text(token, self.fail) if token.kind == "string" else token.text
+        known = found.words.get(written.lower())
+        if known is not None:
+            return known
+        if found.open and token.kind == "string":
+            return written
+        close = get_close_matches(written.lower(), found.words, 1)
+        listed = ", ".join(found.words)
+        hint = f"did you mean '{close[0]}'?" if close else f"its words: {listed}"
+        raise self.refuse(f"{shown(token)} is not a word that {found.name} can be", token, hint)
+
+    def membership(self, found: Field, node: Comparison) -> Test:
+        singles: list[Any] = []
+        ranges: list[tuple[Any, Any]] = []
+        relative: set[bool] = set()
+        for item in node.items:
+            if item.high is None:
+                if found.kind is Kind.ADDRESS:
+                    written = item.low.text if item.low.kind == "atom" else self.quoted(found, item.low)
+                    network = literals.network(written)
+                    if network is not None:
+                        ranges.append((network, None))
+                        continue
+                low, counted = self.value(found, item.low)
+                singles.append(low)
+                relative.add(counted)
+            else:
+                low, high = self.range(found, item, relative)
+                ranges.append((low, high))
+        if len(relative) > 1:
+            raise self.refuse("times from the start of the capture and of the calendar cannot be mixed here", node.sign)
+        get = self.since_origin(found.get) if True in relative else found.get
+        hit = operators.member(singles, ranges, networks=found.kind is Kind.ADDRESS)
+        make = operators.listed if found.many else operators.single
+        return make(get, hit, negated=node.negated)
+
+    def range(self, found: Field, item: Item, relative: set[bool]) -> tuple[Any, Any]:
+        assert item.high is not None
+        if _OPERATORS[found.kind] is not _ORDERED:
+            raise self.refuse(f"{found.name} is {found.kind.value}: it has no ranges", item.low)
+        low, low_relative = self.value(found, item.low)
+        high, high_relative = self.value(found, item.high)
+        relative.update((low_relative, high_relative))
+        if low > high and low_relative == high_relative:
+            length = item.high.position + len(item.high.text) - item.low.position
+            hint = f"write {item.high.text}..{item.low.text}"
+            raise self.fail("the range ends before it begins", item.low.position, length, hint)
+        return low, high
+
+    def part(self, found: Field, node: Comparison) -> Hit:
+        """The test of ``contains``, ``startswith``, ``endswith`` and ``like``."""
+        token, operator = node.items[0].low, node.operator
+        needle: Any
+        if operator == "like":
+            if token.kind != "string":
+                raise self.refuse(f"{shown(token)} is not a quoted regular expression", token)
+            pattern = operators.pattern(token.text[1:-1], binary=found.kind is Kind.BYTES)
+            if isinstance(pattern, tuple):
+                message, offset = pattern
+                raise self.fail(f"not a regular expression: {message}", token.position + 1 + offset, 1)
+            hit = operators.searcher(pattern)
+        else:
+            needle = self.binary(found, token) if found.kind is Kind.BYTES else self.quoted(found, token)
+            hit = operators.text_part(operator, needle)
+        if found.kind is Kind.WORD and not all(isinstance(one, str) for one in found.words.values()):
+            codes = frozenset(value for word, value in found.words.items() if hit(word))
+            return codes.__contains__
+        return hit
+
+
+_Reader = Callable[[_Compiler, Field, Token], Any]
+_READERS: dict[Kind, _Reader] = {
+    Kind.NUMBER: _Compiler.number,
+    Kind.FLAG: _Compiler.flag,
+    Kind.TEXT: _Compiler.quoted,
+    Kind.BYTES: _Compiler.binary,
+    Kind.VERSION: _Compiler.version,
+    Kind.ENDPOINT: _Compiler.endpoint,
+    Kind.ADDRESS: _Compiler.address,
+    Kind.WORD: _Compiler.word,
+}

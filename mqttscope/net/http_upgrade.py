@@ -1,0 +1,428 @@
+"""The HTTP/1.1 exchange that opens a WebSocket (RFC 6455 sections 1.3 and 4), read passively.
+
+Ordered bytes of both directions come in; what was asked, what was answered and every deviation go out as values.  The
+bytes behind the exchange are left to ``websocket.WebSocket``.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from dataclasses import dataclass, field
+from hashlib import sha1
+
+MAX_HEADER_BYTES = 64 * 1024
+"""Longest HTTP head that is collected, in bytes."""
+MAX_EARLY_BYTES = 4 * 1024
+"""Client bytes that are held behind a request while its response is awaited."""
+
+HTTP, HELD, FRAMES, LOST = "http", "held", "frames", "lost"
+"""Phases of one direction: in a head (or its body), behind a request without response yet, done, given up."""
+_STEP = 4 * 1024
+
+ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+SUBPROTOCOL = "mqtt"
+OLD_SUBPROTOCOL = "mqttv3.1"
+WINDOW_BITS = ("8", "9", "10", "11", "12", "13", "14", "15")
+
+HTTP_REASONS = (
+    "not_http header_too_long request_not_get http_version_old upgrade_header_missing connection_header_missing "
+    "websocket_version_wrong key_missing key_invalid request_not_seen response_not_seen not_upgraded gap_in_head "
+    "truncated_head body_length_unknown accept_missing accept_wrong subprotocol_not_offered subprotocol_old "
+    "subprotocol_foreign subprotocol_missing subprotocol_wrong extension_not_offered extension_unknown "
+    "deflate_parameters_invalid"
+)
+"""Every ``Problem.reason`` of the HTTP exchange, separated by spaces."""
+Remark = tuple[str, str]
+"""A reason of ``HTTP_REASONS`` and what is wrong here."""
+
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([^ \r\n]+) +HTTP/1\.(\d)[ \t]*\r?(?:\n|$)")
+_STATUS_LINE = re.compile(rb"HTTP/1\.(\d) (\d{3})(?: [^\r\n]*)?\r?(?:\n|$)")
+_KEY = re.compile("[A-Za-z0-9+/]{21}[AQgw]==")
+_UPGRADE_LINE = re.compile(rb"\nupgrade[ \t]*:(?:[^\r\n]*[ \t,])?websocket[ \t,/\r\n]", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Upgrade:
+    """The answer to a request to switch to WebSocket has been seen, or is known to be missing (``status`` is ``None``).
+
+    ``request_path`` and ``host`` are empty when the request was not captured.  ``accepted``: the server switched.
+    ``extensions`` are the server's, with parameters.  ``problems``: the reasons of the ``Problem`` events that follow.
+    """
+
+    request_path: str
+    host: str
+    subprotocols_offered: list[str]
+    subprotocol: str | None
+    accepted: bool
+    status: int | None
+    extensions: list[str]
+    problems: list[str]
+
+
+@dataclass(slots=True)
+class Problem:
+    """Something an endpoint must not do, or a limit of what can be read.
+
+    ``reason`` is one of ``HTTP_REASONS`` or ``websocket.FRAME_REASONS``; ``offset`` is where the head or frame begins
+    in the stream of its direction, in bytes.  ``fatal``: framing is lost, the direction's rest comes as ``Lost``.
+    """
+
+    from_client: bool
+    reason: str
+    detail: str
+    offset: int
+    fatal: bool
+
+
+@dataclass(slots=True)
+class Request:
+    """What is kept of an upgrade request; ``extensions`` are the names offered, in lower case."""
+
+    path: str = ""
+    host: str = ""
+    key: str | None = None
+    subprotocols: list[str] = field(default_factory=list)
+    extensions: list[str] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Response:
+    """What is kept of a response.
+
+    ``switches``: status 101, and not to another protocol than WebSocket; ``deflate``: permessage-deflate was agreed;
+    ``body_length``: bytes of body behind the head, ``None`` when Content-Length does not tell.
+    """
+
+    status: int
+    accept: str | None
+    subprotocol: str | None
+    extensions: list[str]
+    switches: bool
+    body_length: int | None
+    deflate: bool = False
+    client_takeover: bool = True
+    server_takeover: bool = True
+    remarks: list[Remark] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Opening:
+    """One direction until its frames begin."""
+
+    from_client: bool
+    phase: str = HTTP
+    offset: int = 0
+    """Position in the stream of the first byte of ``buffer``."""
+    buffer: bytearray = field(default_factory=bytearray)
+    """The start of a head; in the end, the bytes that the exchange did not use."""
+    searched: int = 0
+    body: int = 0  # bytes of a body that are still to come
+    closed: bool = False
+
+    def use(self, length: int) -> bytes:
+        """Take ``length`` bytes off the buffer."""
+        used = bytes(self.buffer[:length])
+        del self.buffer[:length]
+        self.offset += length
+        self.searched = 0
+        return used
+
+
+@dataclass(slots=True)
+class Handshake:
+    """The exchange of one connection; a direction whose phase is ``FRAMES`` or ``LOST`` gets no more bytes here."""
+
+    max_header_bytes: int = MAX_HEADER_BYTES
+    max_early_bytes: int = MAX_EARLY_BYTES
+    client: Opening = field(default_factory=lambda: Opening(True))
+    server: Opening = field(default_factory=lambda: Opening(False))
+    request: Request | None = None  # the one that waits for its response
+    request_offset: int = 0
+    response: Response | None = None  # the one that switched protocols
+
+    def feed(self, from_client: bool, data: bytes, out: list[Upgrade | Problem]) -> int:
+        """Take bytes of one direction; returns how many were taken, the others lie behind the exchange."""
+        side = self.client if from_client else self.server
+        at = 0
+        while at < len(data) and side.phase in (HTTP, HELD):
+            # Taken in steps, for deleting from the front of a long buffer would be slow.
+            side.buffer += data[at : at + _STEP]
+            at = min(at + _STEP, len(data))
+            self._advance(out)
+        return at
+
+    def gap(self, from_client: bool, length: int, out: list[Upgrade | Problem]) -> None:
+        """Say that ``length`` bytes were not captured: the direction is given up."""
+        side = self.client if from_client else self.server
+        self._give_up(side, "gap_in_head", f"{length} bytes were not captured", out)
+        self._advance(out)
+
+    def close(self, from_client: bool, out: list[Upgrade | Problem]) -> None:
+        """Say that a direction ended."""
+        side = self.client if from_client else self.server
+        side.closed = True
+        if side.phase == HTTP and side.buffer:
+            detail = f"the direction ended {len(side.buffer)} bytes into an HTTP head"
+            out.append(Problem(from_client, "truncated_head", detail, side.offset, False))
+        self._advance(out)
+
+    def _advance(self, out: list[Upgrade | Problem]) -> None:
+        """Read heads until both directions need more bytes."""
+        while self._read_request(out) or self._read_response(out):
+            pass
+        mute = self.server.phase == LOST or self.server.closed or len(self.client.buffer) > self.max_early_bytes
+        if self.client.phase == HELD and mute and self.request:
+            self._report(None, out)
+            self.request.remarks.clear()  # a response that comes after all does not repeat them
+            self.client.phase = FRAMES
+
+    def _read_request(self, out: list[Upgrade | Problem]) -> bool:
+        head = self._head(self.client, out)
+        if not head:
+            return False
+        self.request_offset = self.client.offset - len(head)
+        self.request = parse_request(head)
+        if self.request is None:
+            self._give_up(self.client, "not_http", "the first line is not a request of HTTP/1.x", out)
+        else:
+            self.client.phase = FRAMES if self.server.phase == FRAMES else HELD
+        return True
+
+    def _read_response(self, out: list[Upgrade | Problem]) -> bool:
+        head = self._head(self.server, out)
+        if not head:
+            return False
+        response = parse_response(head)
+        if response is None:
+            self._give_up(self.server, "not_http", "the first line is not a status line of HTTP/1.x", out)
+        elif response.status >= 200 or response.status == 101:
+            self._report(response, out, self.server.offset - len(head))
+            if response.switches:
+                self.response = response
+                self.server.phase = FRAMES
+            elif response.status == 101:
+                self.server.phase = self.client.phase = LOST
+            elif response.body_length is None:
+                detail = "the end of the response's body is not told by Content-Length"
+                self._give_up(self.server, "body_length_unknown", detail, out)
+            else:
+                self.server.body = response.body_length
+            if self.client.phase == HELD:
+                self.client.phase = FRAMES if response.switches else HTTP
+            self.request = None
+        return True
+
+    def _head(self, side: Opening, out: list[Upgrade | Problem]) -> bytes:
+        """Take a complete head off the buffer; empty when there is none."""
+        if side.body:
+            side.body -= len(side.use(min(side.body, len(side.buffer))))
+        if side.phase != HTTP or not side.buffer:
+            return b""
+        start = bytes(side.buffer[:7])
+        if not (start[:3].isalpha() and start[:3].isupper() if side.from_client else b"HTTP/1.".startswith(start)):
+            self._give_up(side, "not_http", "the stream does not begin with an HTTP/1.x head", out)
+            return b""
+        found = _HEAD_END.search(side.buffer, max(0, side.searched - 3))
+        side.searched = len(side.buffer)
+        if (found.end() if found else side.searched) > self.max_header_bytes:
+            self._give_up(side, "header_too_long", f"an HTTP head is longer than {self.max_header_bytes} bytes", out)
+            return b""
+        return side.use(found.end()) if found else b""
+
+    def _report(self, response: Response | None, out: list[Upgrade | Problem], offset: int = 0) -> None:
+        upgrade, remarks = judge(self.request, response)
+        out.append(upgrade)
+        asked = len(self.request.remarks) if self.request else 1
+        for number, (reason, detail) in enumerate(remarks):
+            asking = number < asked
+            fatal = reason == "not_upgraded" and response is not None and response.status == 101
+            out.append(Problem(asking, reason, detail, self.request_offset if asking else offset, fatal))
+
+    def _give_up(self, side: Opening, reason: str, detail: str, out: list[Upgrade | Problem]) -> None:
+        out.append(Problem(side.from_client, reason, detail, side.offset, True))
+        side.phase = LOST
+
+
+def looks_like_upgrade(head: bytes) -> bool | None:
+    """Whether a client's stream, from its first byte, begins with a request to switch to WebSocket.
+
+    ``None``: more bytes are needed (never for more than ``MAX_HEADER_BYTES``).  Time is linear in ``head``.
+    """
+    if head[:4] != b"GET "[: len(head)]:
+        return False
+    line = head.find(b"\n", 0, MAX_HEADER_BYTES)
+    if line < 0:
+        return None if len(head) <= MAX_HEADER_BYTES else False
+    request = _REQUEST_LINE.match(head)
+    if request is None or request[3] == b"0":
+        return False
+    end = _HEAD_END.search(head, line - 1, MAX_HEADER_BYTES)
+    if _UPGRADE_LINE.search(head, line, end.end() if end else MAX_HEADER_BYTES):
+        return True
+    return False if end or len(head) > MAX_HEADER_BYTES else None
+
+
+def parse_request(head: bytes) -> Request | None:
+    """Read the head of a request; ``None`` when its first line is not one of HTTP/1.x."""
+    line = _REQUEST_LINE.match(head)
+    if line is None:
+        return None
+    headers = _headers(head)
+    version, key = _first(headers, "sec-websocket-version"), _first(headers, "sec-websocket-key")
+    offered = _elements(headers, "sec-websocket-protocol")
+    token = "subprotocol_old" if OLD_SUBPROTOCOL in offered else "subprotocol_foreign"
+    checks = [
+        (line[1] == b"GET", "request_not_get", f"the method is {_text(line[1])}"),
+        (line[3] != b"0", "http_version_old", "the request is HTTP/1.0"),
+        *_tokens(headers, "request"),
+        (version == "13", "websocket_version_wrong", f"Sec-WebSocket-Version is {version!r}"),
+        (key is not None, "key_missing", "the request has no Sec-WebSocket-Key"),
+        (key is None or _KEY.fullmatch(key), "key_invalid", f"Sec-WebSocket-Key {key!r} is not 16 bytes in base64"),
+        (offered, "subprotocol_not_offered", "the request offers no subprotocol"),
+        (not offered or SUBPROTOCOL in offered, token, f"the request offers {', '.join(offered)}"),
+    ]
+    remarks = [(reason, detail) for good, reason, detail in checks if not good]
+    extensions = [element.split(";")[0].strip().lower() for element in _elements(headers, "sec-websocket-extensions")]
+    return Request(_text(line[2]), _first(headers, "host") or "", key, offered, extensions, remarks)
+
+
+def parse_response(head: bytes) -> Response | None:
+    """Read the head of a response; ``None`` when its first line is not one of HTTP/1.x."""
+    line = _STATUS_LINE.match(head)
+    if line is None:
+        return None
+    headers = _headers(head)
+    status = int(line[2])
+    body = _first(headers, "content-length") or ""
+    if status < 200 or status in (204, 304):
+        body = "0"
+    known = body.isascii() and body.isdigit() and len(body) < 19 and "transfer-encoding" not in headers
+    response = Response(
+        status,
+        _first(headers, "sec-websocket-accept"),
+        _first(headers, "sec-websocket-protocol"),
+        _elements(headers, "sec-websocket-extensions"),
+        status == 101,
+        int(body) if known else None,
+    )
+    checks = _tokens(headers, "response")
+    to = headers.get("upgrade")
+    if status != 101:
+        response.remarks.append(("not_upgraded", f"the server answers {status}"))
+    elif to and not checks[0][0]:
+        response.switches = False
+        response.remarks.append(("not_upgraded", f"the server switches to {', '.join(to)}"))
+    else:
+        response.remarks += [(reason, detail) for good, reason, detail in checks if not good]
+        _negotiate(response)
+    return response
+
+
+def judge(request: Request | None, response: Response | None) -> tuple[Upgrade, list[Remark]]:
+    """Put both halves together (``None``: not captured): the event and the remarks behind its ``problems``."""
+    asked = request or Request(remarks=[("request_not_seen", "the capture has no upgrade request")])
+    remarks = list(asked.remarks)
+    upgrade = Upgrade(asked.path, asked.host, list(asked.subprotocols), None, False, None, [], [])
+    if response is None:
+        remarks.append(("response_not_seen", "the capture has no response to the request; frames are assumed"))
+    else:
+        remarks += response.remarks
+        if response.switches:
+            remarks += _compare(request, response)
+        upgrade.subprotocol, upgrade.extensions = response.subprotocol, list(response.extensions)
+        upgrade.accepted, upgrade.status = response.switches, response.status
+    upgrade.problems = [reason for reason, _ in remarks]
+    return upgrade, remarks
+
+
+def accept_for(key: str) -> str:
+    """The Sec-WebSocket-Accept value that answers a Sec-WebSocket-Key (RFC 6455 section 4.2.2)."""
+    digest = sha1(key.encode("utf-8", "surrogateescape") + ACCEPT_GUID, usedforsecurity=False).digest()
+    return b64encode(digest).decode("ascii")
+
+
+def _compare(request: Request | None, response: Response) -> list[Remark]:
+    got, wanted = response.accept, accept_for(request.key) if request and request.key is not None else None
+    selected, known = response.subprotocol, (SUBPROTOCOL, OLD_SUBPROTOCOL)
+    remarks = []
+    if got is None:
+        remarks.append(("accept_missing", "the response has no Sec-WebSocket-Accept"))
+    elif wanted is not None and got != wanted:
+        remarks.append(("accept_wrong", f"Sec-WebSocket-Accept is {got!r}, the key asks for {wanted!r}"))
+    if selected is None:
+        remarks.append(("subprotocol_missing", "the response selects no subprotocol"))
+    elif selected not in known or (request and selected not in request.subprotocols):
+        offered = ", ".join(request.subprotocols) if request else "unknown"
+        remarks.append(("subprotocol_wrong", f"the response selects {selected!r} (offered: {offered or 'none'})"))
+    for element in response.extensions:
+        name = element.split(";")[0].strip().lower()
+        if request and name not in request.extensions:
+            remarks.append(("extension_not_offered", f"the response uses {name!r}, which was not offered"))
+    return remarks
+
+
+def _negotiate(response: Response) -> None:
+    """Read the agreed permessage-deflate parameters (RFC 7692 section 7.1) into ``response``."""
+    for element in response.extensions:
+        name, *rest = (part.strip() for part in element.split(";"))
+        if name.lower() != "permessage-deflate":
+            response.remarks.append(("extension_unknown", f"the response uses {name!r}"))
+            continue
+        seen = set()
+        bad = "it is there twice" if response.deflate else ""
+        response.deflate = True
+        for parameter in rest:
+            word, _, value = (part.strip().strip('"') for part in parameter.partition("="))
+            if word in seen:
+                bad = f"{word} is there twice"
+            seen.add(word)
+            if word in ("client_no_context_takeover", "server_no_context_takeover") and not value:
+                response.client_takeover &= word[0] != "c"
+                response.server_takeover &= word[0] != "s"
+            elif word not in ("client_max_window_bits", "server_max_window_bits") or value not in WINDOW_BITS:
+                bad = f"{parameter!r} is not a parameter of a response"
+        if bad:
+            response.remarks.append(("deflate_parameters_invalid", f"permessage-deflate: {bad}"))
+
+
+def _tokens(headers: dict[str, list[str]], what: str) -> list[tuple[object, str, str]]:
+    upgrade = [token.lower().partition("/")[0] for token in _elements(headers, "upgrade")]
+    connection = [token.lower() for token in _elements(headers, "connection")]
+    return [
+        ("websocket" in upgrade, "upgrade_header_missing", f"the {what} has no Upgrade: websocket"),
+        ("upgrade" in connection, "connection_header_missing", f"the {what} has no Connection: Upgrade"),
+    ]
+
+
+def _headers(head: bytes) -> dict[str, list[str]]:
+    """Header fields by lower-case name, in order; a folded line (RFC 9112 section 5.2) continues the one before."""
+    fields: dict[str, list[str]] = {}
+    values: list[str] | None = None
+    for line in head.split(b"\n")[1:]:
+        if line[:1] in (b" ", b"\t"):
+            # The pieces stay apart (joining them one by one would be quadratic), which is the same for lists.
+            if values is not None and line.strip():
+                values.append(_text(line.strip()))
+            continue
+        name, colon, value = line.partition(b":")
+        if colon:
+            values = fields.setdefault(_text(name.strip()).lower(), [])
+            values.append(_text(value.strip()))
+    return fields
+
+
+def _first(headers: dict[str, list[str]], name: str) -> str | None:
+    values = headers.get(name)
+    return values[0] if values else None
+
+
+def _elements(headers: dict[str, list[str]], name: str) -> list[str]:
+    """The elements of a comma-separated list field, which may be spread over several lines."""
+    return [element.strip() for value in headers.get(name, ()) for element in value.split(",") if element.strip()]
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

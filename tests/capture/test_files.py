@@ -1,0 +1,260 @@
+"""Sources: files, standard input, globs, directories, rotated sets."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.net.frame import CaptureError, CaptureSecrets, Frame
+from tests.capture.test_pcap import Item, pcap_file, read
+from tests.capture.test_pcapng import enhanced, interface, section
+
+LIMITS = "; pcap and pcapng are read, plain or compressed with gzip, zstd or lz4"
+
+
+def capture_at(seconds: int, data: bytes = b"frame") -> bytes:
+    return pcap_file([(seconds, 0, data), (seconds + 1000, 0, data)])
+
+
+def names(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The captures in the order they are read, each of two frames."""
+    found = list(open_capture(sources))
+    assert [item.number for item in found if isinstance(item, Frame)] == [1, 2] * (len(found) // 2)
+    return [item.capture for item in found[::2]]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_rotated_files_are_read_in_the_order_of_their_first_frames(here: Path) -> None:
+    for name, seconds in (("a.pcap", 30), ("b.pcap", 10), ("c.pcap", 20)):
+        (here / name).write_bytes(capture_at(seconds))
+
+    assert names(["a.pcap", Path("b.pcap"), "./c.pcap"]) == ["b.pcap", "./c.pcap", "a.pcap"]
+
+
+def test_files_that_begin_at_the_same_time_stay_as_given(here: Path) -> None:
+    for name in "bac":
+        (here / name).write_bytes(capture_at(10))
+
+    assert names(["b", "c", "a"]) == ["b", "c", "a"]
+
+
+def test_a_file_named_twice_is_read_twice(here: Path) -> None:
+    (here / "a").write_bytes(capture_at(10))
+
+    assert names(["a", "a"]) == ["a", "a"]
+
+
+def test_globs_are_expanded_and_find_nothing_twice(here: Path) -> None:
+    (here / "deep" / "er").mkdir(parents=True)
+    for name, seconds in (("x2.pcap", 20), ("x1.pcap", 30), ("deep/x3.pcap", 10), ("deep/er/x4.pcap", 5), ("y", 1)):
+        (here / name).write_bytes(capture_at(seconds))
+
+    assert names(["x?.pcap"]) == ["x2.pcap", "x1.pcap"]
+    assert names(["*"]) == ["y", "x2.pcap", "x1.pcap"]
+    assert names(["x[12].pcap", "*.pcap"]) == ["x2.pcap", "x1.pcap"]
+    assert names(["x?.pcap", "x1.pcap"]) == ["x2.pcap", "x1.pcap"]
+    assert names(["**/*.pcap"]) == ["deep/er/x4.pcap", "deep/x3.pcap", "x2.pcap", "x1.pcap"]
+
+
+def test_a_path_that_exists_is_no_glob(here: Path) -> None:
+    (here / "x[12]").write_bytes(capture_at(10))
+    (here / "x1").write_bytes(capture_at(10))
+
+    assert names(["x[12]"]) == ["x[12]"]
+
+
+def test_directories_give_their_captures_by_content(here: Path) -> None:
+    (here / "set" / "sub.pcap").mkdir(parents=True)
+    (here / "set" / "sub.pcap" / "deeper.pcap").write_bytes(capture_at(1))
+    (here / "set" / "README.pcap").write_text("text, whatever its name")
+    (here / "set" / "empty.pcap").write_bytes(b"")
+    (here / "set" / "notes.gz").write_bytes(gzip.compress(b"compressed text"))
+    (here / "set" / "broken.gz").write_bytes(b"\x1f\x8b")
+    (here / "set" / "dangling").symlink_to("nowhere")
+    os.mkfifo(here / "set" / "fifo")
+    (here / "set" / "capture.txt").write_bytes(capture_at(30))
+    (here / "set" / "capture").write_bytes(gzip.compress(capture_at(20)))
+    (here / "set" / "capture.ng").write_bytes(section() + interface() + enhanced(b"", 10) + enhanced(b"", 11))
+
+    assert names(["set"]) == ["set/capture.ng", "set/capture", "set/capture.txt"]
+    assert names([here / "set"])[0] == str(here / "set" / "capture.ng")
+
+
+def test_errors_come_first_and_do_not_keep_the_rest_from_being_read(here: Path) -> None:
+    (here / "a").write_bytes(capture_at(10))
+    (here / "empty").write_bytes(pcap_file([]))
+
+    found = list(open_capture(["a", "missing", "empty", "nothing*"]))
+
+    assert [type(item) for item in found] == [CaptureError, CaptureError, Frame, Frame]
+    assert found[0] == CaptureError("missing", "does not exist")
+    assert found[1] == CaptureError("nothing*", "matches no file")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(b"", "is empty", id="empty"),
+        pytest.param(b"\x89PNG\r\n\x1a\n", f"is not a capture file (starts with 89 50 4e 47){LIMITS}", id="picture"),
+        pytest.param(b"ab", f"is not a capture file (starts with 61 62){LIMITS}", id="two bytes"),
+        pytest.param(
+            b"snoop\0\0\0\0\0\0\2",
+            "is a snoop file, which is not read (starts with 73 6e 6f 6f); convert it to pcap or pcapng",
+            id="snoop",
+        ),
+        pytest.param(
+            b"GMBU\0\2" + bytes(100),
+            "is a Microsoft Network Monitor file, which is not read (starts with 47 4d 42 55);"
+            " convert it to pcap or pcapng",
+            id="Network Monitor",
+        ),
+        pytest.param(
+            b"PK\x03\x04" + bytes(30),
+            "is a zip archive, which is not read (starts with 50 4b 03 04); convert it to pcap or pcapng",
+            id="zip archive",
+        ),
+        pytest.param(
+            gzip.compress(gzip.compress(pcap_file(), mtime=0), mtime=0),
+            "is compressed more than once (starts with 1f 8b 08 00)",
+            id="gzip twice",
+        ),
+        pytest.param(gzip.compress(b""), "is empty", id="gzip of nothing"),
+    ],
+)
+def test_what_is_no_capture_says_so(here: Path, content: bytes, message: str) -> None:
+    (here / "a.pcap").write_bytes(content)
+
+    assert list(open_capture(["a.pcap"])) == [CaptureError("a.pcap", message, 0, 0)]
+    assert read(content, chunk_size=1) == [CaptureError("a.pcap", message, 0, 0)]
+
+
+def test_what_cannot_be_opened_says_why(here: Path) -> None:
+    (here / "none").mkdir()
+    (here / "none" / "README").write_text("no capture")
+    (here / "deep.d").mkdir()
+
+    assert list(open_capture(["none"])) == [CaptureError("none", "is a directory without captures")]
+    assert list(open_capture(["missing.pcap"])) == [CaptureError("missing.pcap", "does not exist")]
+    assert list(open_capture(["*.d"])) == [CaptureError("*.d", "matches no file")]
+    assert list(open_capture(["nul\0"])) == [CaptureError("nul\0", "cannot be opened: embedded null byte")]
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        assert list(open_capture(["socket"])) == [CaptureError("socket", "cannot be opened: No such device or address")]
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[None]:
+    """The test runs as somebody whom file permissions stop."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def locked(here: Path) -> Iterator[Path]:
+    """A directory with an unreadable file in it, and an unreadable directory."""
+    here.chmod(0o755)  # paths below are relative, so that the directories above do not matter
+    (here / "set").mkdir()
+    (here / "set" / "secret.pcap").write_bytes(capture_at(1))
+    (here / "set" / "secret.pcap").chmod(0)
+    (here / "closed").mkdir(mode=0)
+    yield here
+    (here / "closed").chmod(0o700)
+
+
+@pytest.mark.usefixtures("locked", "unprivileged")
+def test_denied_permission_is_said() -> None:
+    denied = "cannot be opened: Permission denied"
+
+    assert list(open_capture(["set/secret.pcap"])) == [CaptureError("set/secret.pcap", denied)]
+    assert list(open_capture(["set"])) == [CaptureError("set/secret.pcap", denied)]
+    assert list(open_capture(["closed"])) == [CaptureError("closed", denied)]
+
+
+def test_a_capture_cut_short_keeps_its_frames_and_the_next_is_read(here: Path) -> None:
+    (here / "a").write_bytes(capture_at(10)[:-1])
+    (here / "b").write_bytes(capture_at(20))
+
+    found = list(open_capture(["b", "a"]))
+
+    assert [item.capture for item in found] == ["a", "a", "b", "b"]
+    assert found[1] == CaptureError("a", "ends inside a frame record (20 of 21 bytes are there)", 45, 1)
+
+
+def test_nothing_is_opened_before_the_first_item_is_asked_for(here: Path) -> None:
+    items = open_capture(["later.pcap"])
+    (here / "later.pcap").write_bytes(capture_at(10))
+
+    assert len(list(items)) == 2
+
+
+def test_standard_input_through_a_pipe_gives_frames_as_they_come() -> None:
+    reading, writing = os.pipe()
+    content = capture_at(10)
+    with open(reading, "rb") as stdin:
+        os.write(writing, content[:50])
+        items = open_capture(["-"], stdin=stdin)
+        # The writer is still there: a reader that waits for more than it needs would wait for ever.
+        assert next(items) == Frame(1, 10 * 10**9, 1, b"frame", 9, "-")
+        os.write(writing, content[50:])
+        os.close(writing)
+        assert list(items) == [Frame(2, 1010 * 10**9, 1, b"frame", 9, "-")]
+
+
+def test_standard_input_takes_its_turn_among_files(here: Path) -> None:
+    (here / "a").write_bytes(capture_at(30))
+    (here / "b").write_bytes(capture_at(10))
+    secrets = struct.pack("<IIII4sI", 10, 24, 1, 4, b"line", 24)
+    content = section() + secrets + interface() + enhanced(b"", 20_000_000)
+
+    found = list(open_capture(["a", "-", "b", "-"], stdin=io.BytesIO(content)))
+
+    assert [item.capture for item in found] == ["-", "b", "b", "-", "-", "a", "a"]
+    assert found[0] == CaptureError("-", "is standard input and was named before")
+    assert found[3] == CaptureSecrets("-", 1, b"line")
+
+
+def test_the_standard_input_of_the_process_is_the_default(here: Path) -> None:
+    script = "from mqttscope.capture import open_capture; print(*open_capture(['-']), sep='\\n')"
+
+    ran = subprocess.run(
+        [sys.executable, "-c", script], input=gzip.compress(capture_at(10)), capture_output=True, check=True
+    )
+
+    assert ran.stdout.decode().splitlines() == [str(item) for item in read_as("-", capture_at(10))]
+
+
+def read_as(name: str, content: bytes) -> list[Item]:
+    found = read(content)
+    for item in found:
+        item.capture = name
+    return found
+
+
+def test_named_pipes_are_read_once(here: Path) -> None:
+    for name, seconds in (("one", 20), ("two", 10)):
+        os.mkfifo(here / name)
+        threading.Thread(target=(here / name).write_bytes, args=(capture_at(seconds),), daemon=True).start()
+
+    assert names(["one", "two"]) == ["two", "one"]

@@ -1,0 +1,166 @@
+"""The shared collection of captures, read like the index, dpkt and tshark read it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import struct
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+
+import dpkt
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.net.frame import CaptureError, Frame
+from tests.capture.test_pcap import read
+from tests.conftest import shared_path
+
+
+def index() -> list[dict[str, str]]:
+    with shared_path("captures", "INDEX.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    assert len(rows) > 300
+    return rows
+
+
+# What tshark 4.0 refuses and is read here: file and number of frames.
+READ_BEYOND_TSHARK = {
+    "container-gopacket/be_test901.pcapng": 1,
+    "container-libpcap/pcap-invalid-version-1.pcap": 1,
+    "container-libpcap/pcapng-invalid-vers-2.pcapng": 1,
+    "container-libpcap/shb-option-too-long.pcapng": 0,
+}
+
+
+def test_every_shared_capture_gives_the_number_of_frames_of_the_index() -> None:
+    differing = {}
+    damaged = set()
+    for row in index():
+        found = list(open_capture([shared_path("captures", row["file"])]))
+        frames = sum(isinstance(item, Frame) for item in found)
+        wanted = READ_BEYOND_TSHARK.get(row["file"])
+        if frames != (int(row["packets"]) if wanted is None else wanted):
+            differing[row["file"]] = frames
+        if any(isinstance(item, CaptureError) for item in found):
+            damaged.add(row["file"])
+
+    assert differing == {}
+    assert damaged == {
+        "container-gopacket/be_test901.pcapng",
+        "container-libpcap/shb-option-too-long.pcapng",
+        "derived/paho-v5-live/file-cut-mid-record.pcap",
+        "derived/suricata-mqtt5-props/file-cut-mid-record.pcap",
+    }
+
+
+def without_identification(ethernet: bytes) -> bytes:
+    """An IPv4 frame without the identification and checksum of its header: each file counts on from the one before."""
+    return ethernet[:18] + ethernet[20:24] + ethernet[26:]
+
+
+@pytest.mark.parametrize("stream", ["paho-v5-live", "suricata-mqtt5-props"])
+def test_all_file_formats_of_one_stream_hold_the_same_frames(stream: str) -> None:
+    directory = shared_path("captures", "derived", stream)
+    files = sorted(directory.glob("file-*"))
+    assert len(files) == 19
+    plain = list(open_capture([directory / "file-be.pcap"]))
+    other = {"file-snap64.pcap", "file-zero-length-records.pcap", "file-cut-mid-record.pcap", "file-ng-2if.pcapng"}
+
+    for file in files:
+        if file.name in other:
+            continue
+        for number, (item, like) in enumerate(zip(open_capture([file]), plain, strict=True), 1):
+            assert isinstance(item, Frame)
+            assert isinstance(like, Frame)
+            assert (item.number, item.link_type) == (number, like.link_type), file.name
+            assert without_identification(item.data) == without_identification(like.data), file.name
+            if "spb" not in file.name:
+                # Powers of two cannot say microseconds exactly.
+                assert abs(item.timestamp_ns - like.timestamp_ns) < 2000, file.name
+
+
+def kinds_of_blocks(content: bytes) -> list[int]:
+    """The block types of a pcapng file."""
+    order = "<"
+    position = 0
+    kinds = []
+    while position + 8 <= len(content):
+        if content[position : position + 4] == b"\x0a\x0d\x0d\x0a":
+            order = "<" if content[position + 8 : position + 9] == b"\x4d" else ">"
+        kind, length = struct.unpack_from(order + "II", content, position)
+        kinds.append(kind)
+        position += max(length, 12)
+    return kinds
+
+
+def dpkt_frames(content: bytes) -> list[tuple[Decimal, bytes]] | None:
+    """Times and bytes as dpkt reads them; ``None`` when it cannot.
+
+    It knows the clock of the first interface alone, and no Simple Packet Blocks.
+    """
+    try:
+        if content[:4] != b"\x0a\x0d\x0d\x0a":
+            return [(Decimal(time), data) for time, data in dpkt.pcap.Reader(io.BytesIO(content))]
+        kinds = kinds_of_blocks(content)
+        if kinds.count(1) != 1 or 3 in kinds:
+            return None
+        return [(Decimal(time), bytes(data)) for time, data in dpkt.pcapng.Reader(io.BytesIO(content))]
+    except (ValueError, dpkt.Error, struct.error):
+        return None
+
+
+def test_dpkt_reads_the_same_from_every_capture_that_it_can_read() -> None:
+    compared = 0
+    for row in index():
+        content = shared_path("captures", row["file"]).read_bytes()
+        wanted = dpkt_frames(content)
+        if wanted is None:
+            continue
+        compared += 1
+        found = [item for item in read(content) if isinstance(item, Frame)]
+        if row["file"].endswith("file-cut-mid-record.pcap"):
+            wanted.pop()  # dpkt takes a cut record for a whole one
+        assert [item.data for item in found] == [data for _, data in wanted], row["file"]
+        for item, (time, _) in zip(found, wanted, strict=True):
+            # dpkt keeps microseconds as floating point numbers.
+            assert abs(Decimal(item.timestamp_ns) / 10**9 - time) < Decimal("0.000001"), row["file"]
+
+    assert compared > 250
+
+
+# tshark counts these as frames.
+CUSTOM_BLOCKS = {0x0BAD, 0x40000BAD}
+TSHARK_FIELDS = ("frame.time_epoch", "frame.cap_len", "frame.len")
+
+
+def tshark_fields(path: Path) -> list[str]:
+    fields = [argument for field in TSHARK_FIELDS for argument in ("-e", field)]
+    # It fails on cut files, after the frames before the cut.
+    ran = subprocess.run(["tshark", "-n", "-r", path, "-T", "fields", *fields], capture_output=True, check=False)
+    return ran.stdout.decode().splitlines()
+
+
+@pytest.mark.tshark
+def test_tshark_reads_the_same_times_and_lengths() -> None:
+    rows = [row["file"] for row in index() if row["file"].startswith("container-pcapng")]
+    rows += [row["file"] for row in index() if row["file"].startswith("derived/paho-v5-live/file-")]
+    paths = [
+        path
+        for path in (shared_path("captures", name) for name in rows)
+        if path.suffix != ".pcapng" or CUSTOM_BLOCKS.isdisjoint(kinds_of_blocks(path.read_bytes()))
+    ]
+    assert len(paths) > 40
+    with ThreadPoolExecutor() as pool:
+        outputs = list(pool.map(tshark_fields, paths))
+    for path, lines in zip(paths, outputs, strict=True):
+        frames = [item for item in open_capture([path]) if isinstance(item, Frame)]
+        assert len(lines) == len(frames), path
+        for line, frame in zip(lines, frames, strict=True):
+            epoch, captured, length = line.split("\t")
+            assert (int(captured), int(length)) == (len(frame.data), frame.original_length), path
+            # Frames of Simple Packet Blocks have no time.
+            if epoch:
+                assert int(Decimal(epoch) * 10**9) == frame.timestamp_ns, path
