@@ -13,6 +13,7 @@ from mqttscope.cli.options import colour_option, dissection, make_options
 
 if TYPE_CHECKING:
     from mqttscope.cli.output import Output
+    from mqttscope.dissect import Dissector
     from mqttscope.events import Event
     from mqttscope.mqtt.constants import ProtocolVersion
     from mqttscope.report.base import Reporter, View
@@ -65,8 +66,8 @@ def command(
     pcap and pcapng, also compressed with gzip, zstd or lz4; MQTT over TCP and WebSocket on any port.
     """
     from mqttscope.capture import open_capture
-    from mqttscope.cli.output import Output, Watch, make_view
-    from mqttscope.dissect import dissect
+    from mqttscope.cli.output import Output, Watch, make_view, warn
+    from mqttscope.dissect import Dissector, dissect, segments
 
     wanted = compile_filter(expression)
     view = make_view(
@@ -85,14 +86,20 @@ def command(
 
         export = Export(captures, output)
         captures = export.captures
+    dissector = Dissector(make_options(ports, mqtt_version))
     frames = open_capture(captures)
-    events = dissect(frames, make_options(ports, mqtt_version), skipped=watch.skipped)
+    if export is None:
+        events = dissect(frames, dissector=dissector, skipped=watch.skipped)
+    else:
+        events = export.events(segments(frames, watch.skipped), dissector)
     try:
         for event in select(watch.events(events), wanted, connection, limit):
             reporter.feed(event)
             if export is not None:
                 export.note(event)
         reporter.close()
+        if not dissector.connections and not watch.errors:
+            warn(nothing_found(dissector))
     finally:
         sink.flush()
         if export is not None:
@@ -136,6 +143,22 @@ def select(
             left -= 1
             if not left:
                 return
+
+
+def nothing_found(dissector: Dissector) -> str:
+    """What to say when a capture holds no MQTT, and what may help."""
+    flows = dissector.flows.opened_flows
+    if not flows:
+        return "no TCP connection found"
+    said = f"no MQTT found in {flows:,} TCP connection{'s' if flows > 1 else ''}"
+    if dissector.other_tls:
+        server, count = dissector.other_tls.most_common(1)[0]
+        port = server.rpartition(":")[2]
+        said += (
+            f"; {sum(dissector.other_tls.values()):,} of them TLS, {count:,} to {server}"
+            f" (--port {port}:tls lists them as MQTT)"
+        )
+    return said
 
 
 def make_reporter(name: str, sink: Output, view: View) -> Reporter:

@@ -75,6 +75,15 @@ def main() -> None:
         _silence_stdout()
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+    except Exception as error:
+        if os.environ.get("MQTTSCOPE_TRACEBACK"):
+            raise
+        click.echo(
+            f"mqttscope: internal error: {type(error).__name__}: {error}\n"
+            "This is a bug in mqttscope. MQTTSCOPE_TRACEBACK=1 shows where it happened; please report it with that.",
+            err=True,
+        )
+        code = EXIT_UNREADABLE
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
 
 

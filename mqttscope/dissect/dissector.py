@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from mqttscope.dissect.counters import tcp_counters
 from mqttscope.dissect.dialogue import NOTHING, UNDECIDED, Dialogue
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import (
@@ -23,7 +25,7 @@ from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.http_upgrade import Problem, Upgrade
 from mqttscope.net.frame import CaptureNotice
-from mqttscope.net.segment import Segment, endpoints
+from mqttscope.net.segment import Segment, endpoints, ports
 from mqttscope.net.websocket import Lost, MessageData, MessageGap
 from mqttscope.session.connection import Connection
 
@@ -48,6 +50,8 @@ class Dissector:
         """Places where bytes came again with other content."""
         self.other_flows = 0
         """Flows that do not speak MQTT."""
+        self.other_tls: Counter[str] = Counter()
+        """TLS flows among them by server, at most `MAX_OTHER_SERVERS` servers: nothing says that they hold MQTT."""
 
     def feed(self, segment: Segment) -> Iterator[Event]:
         """Events of one more segment."""
@@ -184,6 +188,10 @@ class Dissector:
                 yield from self._other_data(dialogue, event)
 
     def _ignore(self, dialogue: Dialogue) -> None:
+        if dialogue.tls is not None:
+            server = endpoints(dialogue.flow.key)[dialogue.client_is_initiator]
+            if server in self.other_tls or len(self.other_tls) < MAX_OTHER_SERVERS:
+                self.other_tls[server] += 1
         dialogue.phase = NOTHING
         dialogue.flow.context = None
         self.other_flows += 1
@@ -268,19 +276,19 @@ class Dissector:
         if dialogue.connection is not None:
             return
         if self._tls_concerns(dialogue):
-            yield self._open(dialogue, "tls")
+            opened = self._open(dialogue, "tls")
             self._tls_details(dialogue)
-        elif dialogue.tls.hello_seen or not from_client:
+            yield opened
+        elif dialogue.tls.client_hello or not from_client:
             self._ignore(dialogue)
 
     def _tls_concerns(self, dialogue: Dialogue) -> bool:
+        """Whether TLS goes with MQTT: by ALPN, or by the port once the hello was read or cannot come any more."""
         assert dialogue.tls is not None
-        named = dialogue.tls.summary().get("alpn_offered") or []
-        if any("mqtt" in str(one).lower() for one in named):
+        if any("mqtt" in name.lower() for name in dialogue.tls.alpn_offered):
             return True
-        first, second = endpoints(dialogue.flow.key)
-        protocol, _ = self.options.protocol_of(int(first.rpartition(":")[2]), int(second.rpartition(":")[2]))
-        return protocol is not None and (dialogue.tls.hello_seen or dialogue.joined)
+        protocol, _ = self.options.protocol_of(*ports(dialogue.flow.key))
+        return protocol is not None and (dialogue.tls.client_hello or dialogue.joined)
 
     def _tls_details(self, dialogue: Dialogue) -> None:
         if dialogue.tls is not None and dialogue.connection is not None:
@@ -351,9 +359,12 @@ class Dissector:
             self._tls_details(dialogue)
         if connection.closed_how is None or event.how not in ("fin", "reset"):
             connection.closed_how = connection.closed_how or event.how
+        connection.details["tcp"] = tcp_counters(event.flow, client_is_initiator=dialogue.client_is_initiator)
         yield ConnectionClosed(connection, event.frame, event.timestamp_ns, event.capture)
 
 
+MAX_OTHER_SERVERS = 100
+"""Servers of TLS flows that are remembered by name."""
 _MAX_PROBLEMS = 100
 """WebSocket problems that are kept of one connection."""
 

@@ -232,16 +232,12 @@ def _join(name: str, places: list[Place]) -> Field:
     last = name.rpartition(".")[2]
     topic = kind is Kind.TEXT and "topic" in last
     made = Field(name, kind, first.get, unit=unit_of(name) if kind is Kind.NUMBER else "", topic=topic)
-    by_class: dict[type, list[Place]] = {}
-    for one in places:
-        by_class.setdefault(one.cls, []).append(one)
-    made.many = any(one.many for one in places) or any(len(same) > 1 for same in by_class.values())
-    if made.many:
-        made.get = _many(by_class)
-    elif all(one.plain for one in places) and name == last:
+    if name == last and all(one.plain for one in places):
         made.get = _anywhere(name)
+    elif len(places) > 1 or first.many:
+        made.many, made.get = True, _many(places)
     else:
-        made.get = _scalar({cls: same[0].get for cls, same in by_class.items()})
+        made.get = _only(first)
     return made
 
 
@@ -249,16 +245,9 @@ def _anywhere(name: str) -> Get:
     return lambda event, packet: getattr(packet, name, None)
 
 
-def _scalar(getters: dict[type, Get]) -> Get:
-    if len(getters) == 1:
-        ((only, read),) = getters.items()
-        return lambda event, packet: read(event, packet) if type(packet) is only else None
-
-    def get(event: Any, packet: Any) -> Any:
-        found = getters.get(type(packet))
-        return None if found is None else found(event, packet)
-
-    return get
+def _only(place: Place) -> Get:
+    cls, read = place.cls, place.get
+    return lambda event, packet: read(event, packet) if type(packet) is cls else None
 
 
 def _listed(place: Place) -> Get:
@@ -273,8 +262,10 @@ def _listed(place: Place) -> Get:
     return get
 
 
-def _many(by_class: dict[type, list[Place]]) -> Get:
-    getters = {cls: [_listed(one) for one in same] for cls, same in by_class.items()}
+def _many(places: list[Place]) -> Get:
+    getters: dict[type, list[Get]] = {}
+    for one in places:
+        getters.setdefault(one.cls, []).append(_listed(one))
 
     def get(event: Any, packet: Any) -> Any:
         found = getters.get(type(packet))

@@ -254,8 +254,6 @@ class _Parser:
             raise self.error(f"expected a value behind '{before.text}', but the expression ends", token)
         if token.kind not in ("string", "atom", "word"):
             hint = "sets and ranges need 'in'" if token.keyword == "{" else ""
-            if token.text == "=":
-                hint = "equality is =="
             raise self.error(f"expected a value behind '{before.text}', not {shown(token)}", token, hint)
         if token.keyword in RESERVED and token.keyword not in ("true", "false"):
             raise self.error(f"expected a value behind '{before.text}', not {shown(token)}", token)
@@ -265,6 +263,4 @@ class _Parser:
 
 def shown(token: Token) -> str:
     """A token as messages show it."""
-    if token.kind == "end":
-        return "the end"
     return token.text if token.kind == "string" else f"'{token.text}'"

@@ -167,17 +167,17 @@ def evidence(raw: bytes) -> tuple[ProtocolVersion, str] | None:
     kind = PacketType(raw[0] >> 4) if raw[0] >> 4 else None
     if kind is None or kind in (PacketType.PINGREQ, PacketType.PINGRESP):
         return None
-    name = kind.name
+    name = f"{'an' if kind.name[0] in 'AU' else 'a'} {kind.name}"
     five = decode(raw, ProtocolVersion.V5)
     three = decode(raw, ProtocolVersion.V3_1_1)
     if isinstance(five, ControlPacket):
         if not isinstance(three, ControlPacket):
-            return ProtocolVersion.V5, f"a {name} that is well formed in 5.0 only"
+            return ProtocolVersion.V5, f"{name} that is well formed in 5.0 only"
         if isinstance(five, Publish) and five.properties is not None:
             if five.properties:
                 return ProtocolVersion.V5, "a PUBLISH with well-formed properties"
             return ProtocolVersion.V5, "a PUBLISH with an empty property block"
         return None
     if isinstance(three, ControlPacket):
-        return ProtocolVersion.V3_1_1, f"a {name} that is well formed in 3.1.1 only"
+        return ProtocolVersion.V3_1_1, f"{name} that is well formed in 3.1.1 only"
     return None

@@ -95,7 +95,22 @@ class PacketStream:
 
     def feed(self, data: bytes) -> list[StreamItem]:
         """Take the next bytes; returns what they complete."""
-        if self.held == 0 and not self.searching and not self.skip:
+        if not (self.held or self.searching or self.skip):
+            # Nearly always: a chunk that is one whole packet.
+            length = data[1] if len(data) > 1 else 0x80
+            if length < 0x80:
+                body = 2
+            elif len(data) > 2 and 0 < data[2] < 0x80:
+                body, length = 3, (length & 0x7F) + (data[2] << 7)
+            else:
+                body, length = 0, -1
+            if body + length == len(data) and self.version_source:
+                decoder = FAST[self.version][data[0] >> 4]
+                if decoder is not None and length <= self.max_packet_bytes - body:
+                    try:
+                        return [decoder(data, body)]
+                    except Fault:
+                        pass
             out = self._frame(data, [])
             return self._settle(out) if self.searching else out
         out = []

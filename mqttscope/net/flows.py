@@ -199,6 +199,11 @@ class FlowTable:
         self._next_sweep_ns = self._next_idle_sweep_ns = self._earliest_sweep_ns = 0
         return events
 
+    def direction(self, key: bytes) -> tuple[Flow, HalfStream, bool] | None:
+        """The flow a direction key belongs to, the half that sends, and whether that is the initiator."""
+        entry = self._index.get(key)
+        return None if entry is None else (entry[0], entry[1], entry[3])
+
     def adopt(self, flow: Flow) -> None:
         """Go on with a flow that another table remembered; one with the same endpoints is forgotten."""
         known = self._index.get(flow.key)

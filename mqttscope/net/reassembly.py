@@ -172,16 +172,18 @@ class HalfStream:
     def synchronize(self, sequence: int, report: Report) -> None:
         """Start the stream at a SYN with this sequence number, or confirm its start."""
         self.initial_sequence = sequence
+        if self.ended:
+            return
         first = advance(sequence, 1)
-        if self.state == UNSEEN or (self.offset == 0 and not self.buffer):
+        if self.state == UNSEEN:
             self.sequence = first
-            self.acknowledged = self.sent = 0
         elif self.offset == 0:
             self._rebase(self.locate(first))
+            if not self.buffer:
+                self.acknowledged = self.sent = 0
         # Otherwise data was delivered before its SYN came, and the stream keeps the start it has.
-        if not self.ended:
-            self.state = OPEN
-            self._drain(report)
+        self.state = OPEN
+        self._drain(report)
 
     def acknowledge(self, acknowledgment: int, report: Report) -> None:
         """Take note of an acknowledgment by the peer; it releases a held start."""
@@ -339,6 +341,7 @@ class HalfStream:
         self.sequence = advance(self.sequence, shift)
         self.acknowledged = max(0, self.acknowledged - shift)
         self.sent = max(0, self.sent - shift)
+        self.fin_offset = max(-1, self.fin_offset - shift) if self.fin_offset >= 0 else -1
         self.buffer.shift(shift)
 
     def _hold(self, payload: bytes, missing: int) -> None:

@@ -33,7 +33,7 @@ FRAME_REASONS = (
     "close_payload_invalid data_after_close deflate_assumed inflate_error gap_in_framing gap_in_compressed_message "
     "truncated_frame"
 )
-"""Every ``Problem.reason`` of frames and gaps, separated by spaces (``HTTP_REASONS`` has those of the HTTP exchange)."""
+"""Every ``Problem.reason`` of frames and gaps, separated by spaces (``HTTP_REASONS``: of the HTTP exchange)."""
 
 
 @dataclass(slots=True)
@@ -90,9 +90,9 @@ WebSocketEvent = Upgrade | MessageData | MessageGap | Lost | Control | Problem
 class Inflater:
     """Inflates the messages of one direction.
 
-    ``zlib_object`` (up to 32 KiB of window and some tables) may be set to ``None`` between any two calls, for instance to
-    write this object down: it is rebuilt from the other fields, which are plain data.  Only a message with more than
-    ``MAX_PENDING_BYTES`` compressed bytes so far cannot be continued then, and becomes an error.
+    ``zlib_object`` (up to 32 KiB of window and some tables) may be set to ``None`` between any two calls, for instance
+    to write this object down: it is rebuilt from the other fields, which are plain data.  Only a message with more
+    than ``MAX_PENDING_BYTES`` compressed bytes so far cannot be continued then, and becomes an error.
 
     After an error the window is empty.  Messages that refer to lost history then fail too, rather than inflate to other
     bytes, for every later window is a true suffix of what was sent.
@@ -241,8 +241,9 @@ class WebSocket:
         elif side.phase == LOST:
             _lose(side, data, out)
         elif self.handshake:
-            used = self.handshake.feed(from_client, data, out)
-            self._proceed(out)
+            news: list[Upgrade | Problem] = []
+            used = self.handshake.feed(from_client, data, news)
+            self._proceed(news, out)
             if used < len(data):
                 out += self.feed(from_client, data[used:])
         return out
@@ -251,11 +252,12 @@ class WebSocket:
         """Say that the next ``length`` bytes of one direction were not captured."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
+        news: list[Upgrade | Problem] = []
         if length <= 0:
             return out
         if side.phase == HTTP and self.handshake:
-            self.handshake.gap(from_client, length, out)
-            self._proceed(out)
+            self.handshake.gap(from_client, length, news)
+            self._proceed(news, out)
         elif side.phase == FRAMES and side.in_frame:
             length -= _skip(side, length, out)
         if length and side.phase == FRAMES:
@@ -271,17 +273,19 @@ class WebSocket:
         """Say that one direction ended."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
+        news: list[Upgrade | Problem] = []
         if self.handshake:
-            self.handshake.close(from_client, out)
-            self._proceed(out)
+            self.handshake.close(from_client, news)
+            self._proceed(news, out)
         if side.phase == FRAMES and (side.in_frame or side.header):
             detail = f"{side.remaining} bytes of payload are missing" if side.in_frame else "its header is incomplete"
             at = side.frame_offset if side.in_frame else side.offset
             out.append(Problem(from_client, "truncated_frame", detail, at, False))
         return out
 
-    def _proceed(self, out: list[WebSocketEvent]) -> None:
-        """Begin with the frames of the directions whose HTTP exchange is over."""
+    def _proceed(self, news: list[Upgrade | Problem], out: list[WebSocketEvent]) -> None:
+        """Pass on what the HTTP exchange says and begin with the frames of the directions that are through with it."""
+        out += news
         handshake = self.handshake
         if handshake is None:
             return
@@ -344,13 +348,13 @@ def _read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
             body += 4
         if body > end:
             break
-        if first == 0x82 and minimal and body + length <= end and not (side.message or side.closing):  # noqa: SIM102
-            if bool(second & 0x80) is from_client:
-                at = body + length
-                piece = data[body:at]
-                side.data_frames += 1
-                out.append(MessageData(from_client, unmask(piece, key) if key else piece, BINARY, False, True))
-                continue
+        whole = first == 0x82 and minimal and body + length <= end
+        if whole and (second >= 0x80) is from_client and not side.message and not side.closing:
+            at = body + length
+            piece = data[body:at]
+            side.data_frames += 1
+            out.append(MessageData(from_client, unmask(piece, key) if key else piece, BINARY, False, True))
+            continue
         side.frame_offset = start + at
         side.key = key if key != b"\0\0\0\0" else b""
         side.remaining = length

@@ -120,10 +120,12 @@ SAMPLES: dict[str, Event] = {
         topic="plant/line4/temp",
     ),
     "retained": packet(
-        Publish(qos=0, retain=True, topic_name="$SYS/uptime", payload=b"", properties=Properties(subscription_identifier=[3, 4])),
+        Publish(retain=True, topic_name="$SYS/uptime", properties=Properties(subscription_identifier=[3, 4])),
         direction=S2C, topic="$SYS/uptime",
     ),
-    "big": packet(Publish(qos=2, topic_name="plant/é", packet_identifier=77, payload=b"error " * 2_000), on=old, topic="plant/é"),
+    "big": packet(
+        Publish(qos=2, topic_name="plant/é", packet_identifier=77, payload=b"error " * 2_000), on=old, topic="plant/é"
+    ),
     "puback": packet(Puback(10), direction=S2C),
     "puback-refused": packet(Puback(11, 0x87, Properties(reason_string="no")), direction=S2C),
     "puback-old": packet(Puback(12), on=old, direction=S2C),

@@ -154,6 +154,21 @@ END = "closed capture_end"
             id="later data captured before the SYN and earlier data behind it",
         ),
         pytest.param(
+            ["> A 101 501", "> FA 104:d 501 t=2", "> S 100", "> A 101:abc 501"],
+            ["opened", "> 0:abcd", "> closed fin", END],
+            id="FIN with data captured before the SYN and before earlier data",
+        ),
+        pytest.param(
+            ["> A 103 501", "> FA 106:f 501 t=2", "> S 100", "> A 101:abcde 501"],
+            ["opened", "> 0:abcdef", "> closed fin", END],
+            id="FIN and data captured before a SYN that moves the start back",
+        ),
+        pytest.param(
+            ["> A 101 501", "> FA 104 501 t=2", "> S 98", "> A 99:abcde 501"],
+            ["opened", "> 0:abcde", "> closed fin", END],
+            id="FIN without data captured before a SYN that moves the start back",
+        ),
+        pytest.param(
             ["> A 101:abc 501", "> A 104:def 501"], ["opened", "> 0:abc", "> 3:def", END], id="no handshake, in order"
         ),
         pytest.param(

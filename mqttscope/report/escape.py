@@ -1,0 +1,101 @@
+"""Captured text made safe for a terminal, and measured in its columns.
+
+Payloads, topics and client identifiers come from whoever speaks to the broker.  Nothing of them that moves the cursor,
+changes colours or reorders the line may reach the terminal, so it is shown as an escape: ``\\n``, ``\\x1b``,
+``\\u202e``.  Bytes that are not UTF-8 are shown as ``\\x80``.  Backslashes of the data stay as they are.
+"""
+
+from __future__ import annotations
+
+from rich.cells import cell_len, get_character_cell_size
+
+MAX_MARKS = 3
+"""Combining marks on one character that are shown as such; further ones are escaped, or they would pile up over the
+lines above."""
+
+_SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def escape(text: str, *, ascii_only: bool = False) -> str:
+    """Text without anything that a terminal obeys.
+
+    Control, format and unassigned characters, line and paragraph separators, every space but the usual one, variation
+    selectors and lone surrogates become escapes; with ``ascii_only`` everything outside ASCII does.
+    """
+    if text.isascii():
+        return text if text.isprintable() else "".join(map(_escaped_ascii, text))
+    out: list[str] = []
+    marks = 0
+    for char in text:
+        if char < "\x7f":
+            out.append(char if char >= " " else _escaped_ascii(char))
+            marks = 0
+            continue
+        if ascii_only or not char.isprintable() or "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef":
+            out.append(_escaped(char))
+            marks = 0
+            continue
+        marks = 0 if get_character_cell_size(char) else marks + 1
+        out.append(_escaped(char) if marks > MAX_MARKS else char)
+    return "".join(out)
+
+
+def escape_bytes(raw: bytes, *, ascii_only: bool = False) -> str:
+    """Bytes as safe text: UTF-8 where they are, ``\\x80`` where they are not."""
+    return escape(raw.decode("utf-8", "surrogateescape"), ascii_only=ascii_only)
+
+
+def _escaped_ascii(char: str) -> str:
+    if char.isprintable():
+        return char
+    return _SHORT.get(char) or f"\\x{ord(char):02x}"
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
+    return f"\\u{code:04x}" if code > 0x9F else f"\\x{code:02x}"
+
+
+def cells(text: str) -> int:
+    """Columns that escaped text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def cut(text: str, width: int, ellipsis: str = "…") -> str:
+    """The beginning of escaped text in at most ``width`` columns, with an ellipsis where something was left out."""
+    if len(text) <= width and cells(text) <= width:
+        return text
+    return head(text, max(0, width - len(ellipsis))) + ellipsis[: max(0, width)]
+
+
+def head(text: str, width: int) -> str:
+    """As much of the beginning of escaped text as ``width`` columns hold."""
+    if text.isascii():
+        return text[:width]
+    used = 0
+    for index, char in enumerate(text):
+        used += 1 if char < "\x7f" else get_character_cell_size(char)
+        if used > width:
+            return text[:index]
+    return text
+
+
+def elide(text: str, width: int, ellipsis: str = "…") -> str:
+    """Escaped text in at most ``width`` columns, its middle left out: the ends of names tell them apart."""
+    if len(text) <= width and cells(text) <= width:
+        return text
+    room = width - len(ellipsis)
+    if room < 4:
+        return cut(text, width, ellipsis)
+    front = head(text, room - room // 3)
+    back, left = len(text), room // 3
+    while back > 0:
+        left -= get_character_cell_size(text[back - 1])
+        if left < 0:
+            break
+        back -= 1
+    return front + ellipsis + text[back:]

@@ -1,0 +1,280 @@
+"""Payloads for people: text, JSON, CBOR, MessagePack or hex, unpacked first when they are compressed.
+
+Whatever does not decode falls back to text or hex with a note that says why.  Nothing here takes more than a named
+limit of memory, however a payload was made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import orjson
+
+from mqttscope.mqtt.view import PAYLOAD_LIMIT
+from mqttscope.report.escape import cells, cut, escape
+from mqttscope.report.structured import MAX_BYTES as MAX_STRUCTURED_BYTES
+from mqttscope.report.structured import Undecodable, compact, from_cbor, from_msgpack, pretty
+from mqttscope.report.unpack import unpack
+
+KINDS = ("auto", "text", "hex", "json", "cbor", "msgpack", "none")
+
+MAX_LINES = 200
+"""Lines of one payload in a block; further ones are counted as left out."""
+MAX_JSON_BYTES = 1 << 20
+"""Longer payloads are not parsed as JSON."""
+PREVIEW_UNPACKED_BYTES = 4096
+"""How much of a compressed payload is unpacked for a preview."""
+BLOCK_UNPACKED_BYTES = 1 << 20
+"""How much of a compressed payload is unpacked at all."""
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|"')
+_BLANK = re.compile(r'("(?:[^"\\]|\\.)*"?)|[ \t\r\n]+')
+_MAX_INDENT = 24
+
+
+@dataclass(slots=True)
+class Shown:
+    """A payload made readable."""
+
+    label: str
+    """What it was recognised as: ``text``, ``hex``, ``gzip, json``."""
+    kind: str
+    """``text``, ``hex``, ``json``, ``cbor``, ``msgpack``, ``empty`` or ``none``."""
+    body: Iterator[str]
+    """Its lines, not escaped; of ``hex`` plain digits.  Cut at the limits, never endless."""
+    note: str = ""
+    """What the reader has to know: why it is not shown as asked for, that it was cut."""
+
+
+class PayloadView:
+    """Shows payloads as the user asked (``--payload``); ``auto`` looks at the content and what is said of it."""
+
+    def __init__(self, kind: str = "auto", *, limit: int = PAYLOAD_LIMIT, unicode: bool = True) -> None:
+        self.kind = kind if kind in KINDS else "auto"
+        self.limit = limit
+        self.ascii_only = not unicode
+        self.ellipsis = "…" if unicode else "..."
+
+    def preview(
+        self, payload: bytes, room: int, *, content_type: str | None = None, indicator: int | None = None,
+        missing: int = 0,
+    ) -> str:  # fmt: skip
+        """A payload in at most ``room`` columns, with its length where it does not fit or is not text."""
+        count = len(payload)
+        if not count:
+            return f"({missing} bytes, none captured)" if missing else "(empty)"
+        first = payload[0]
+        size = f"({count} of {count + missing} bytes captured)" if missing else ""
+        if self.kind == "none":
+            return size or _count(count)
+        if self.kind != "auto" or first in _COMPRESSED or _by_content_type(content_type) != "auto":
+            label, text, note = self._special(payload, room, content_type, indicator, missing)
+            if label == "hex":
+                return self._hex(payload, room, size, note)
+            if label not in ("text", "json"):
+                text = f"{label}: {text}"
+            size = " ".join(filter(None, (size, f"({note})" if note else "")))
+            return self._fit(text, count, room, size, whole=True)
+        limit = min(count, self.limit, room * 4)
+        text = _text(payload[:limit], cut_off=limit < count or missing > 0)
+        if text is None:
+            lies = indicator == 1 and not missing and not _is_utf8(payload)
+            return self._hex(payload, room, size, _NOT_UTF8 if lies else "")
+        return self._fit(_squeeze(text, payload), count, room, size, whole=limit == count)
+
+    def _fit(self, text: str, count: int, room: int, size: str, *, whole: bool) -> str:
+        shown = escape(text[: room * 4], ascii_only=self.ascii_only)
+        if whole and not size and cells(shown) <= room:
+            return shown
+        size = size or _count(count)
+        left = room - len(size) - 1
+        if left < 4:
+            return cut(shown, room, self.ellipsis)
+        return f"{cut(shown if whole else shown + self.ellipsis, left, self.ellipsis)} {size}"
+
+    def _hex(self, payload: bytes, room: int, size: str, note: str = "") -> str:
+        size = " ".join(filter(None, (size or _count(len(payload)), f"({note})" if note else "")))
+        digits = min(room - len(size) - 3, 2 * self.limit)
+        if digits >= 2 * len(payload):
+            return f"0x{payload.hex()} {size}"
+        fit = (digits - len(self.ellipsis)) // 2
+        if fit < 1:
+            return cut(size, room, self.ellipsis)
+        return f"0x{payload[:fit].hex()}{self.ellipsis} {size}"
+
+    def _special(
+        self, payload: bytes, room: int, content_type: str | None, indicator: int | None, missing: int
+    ) -> tuple[str, str, str]:
+        """Label, one line of text and note of a payload that needs more than a look at its first byte."""
+        shown = self._show(
+            payload, content_type, indicator, missing, min(PREVIEW_UNPACKED_BYTES, room * 4), one_line=True
+        )
+        return shown.label, "\n".join(islice(shown.body, MAX_LINES)), shown.note
+
+    def show(
+        self, payload: bytes, *, content_type: str | None = None, indicator: int | None = None, missing: int = 0
+    ) -> Shown:
+        """A payload in lines: JSON, CBOR and MessagePack indented.
+
+        ``content_type`` and ``indicator`` are the properties of 5.0 (3.3.2.3.9, 3.3.2.3.2); ``missing`` bytes at the
+        end were never captured.
+        """
+        return self._show(payload, content_type, indicator, missing, BLOCK_UNPACKED_BYTES, one_line=False)
+
+    def _show(
+        self, payload: bytes, content_type: str | None, indicator: int | None, missing: int, room: int, *,
+        one_line: bool,
+    ) -> Shown:  # fmt: skip
+        if self.kind == "none":
+            return Shown("none", "none", iter(()))
+        if not payload:
+            return Shown("empty", "empty", iter(()))
+        if self.kind == "hex":
+            return self._as_hex(payload, "")
+        steps: list[str] = []
+        notes: list[str] = []
+        data, cut_off = payload, missing > 0
+        found = unpack(data, room, missing=missing)
+        if found is not None:
+            steps, data, cut_off = found.steps, found.data, found.cut
+            notes += [found.note] if found.note else []
+        wanted = self.kind if self.kind != "auto" else _by_content_type(content_type)
+        inner = self._decoded(data, wanted, steps, notes, indicator, cut_off=cut_off, one_line=one_line)
+        inner.label = ", ".join([*steps, inner.label])
+        inner.note = "; ".join([*notes, inner.note] if inner.note else notes)
+        return inner
+
+    def _decoded(
+        self, data: bytes, wanted: str, steps: list[str], notes: list[str], indicator: int | None, *,
+        cut_off: bool, one_line: bool,
+    ) -> Shown:  # fmt: skip
+        asked = self.kind == wanted
+        if not data:
+            return Shown("empty", "empty", iter(()))
+        if wanted in ("cbor", "msgpack"):
+            try:
+                if len(data) > MAX_STRUCTURED_BYTES:
+                    raise Undecodable(f"longer than {MAX_STRUCTURED_BYTES} bytes")
+                value = from_cbor(data) if wanted == "cbor" else from_msgpack(data)
+                return Shown(wanted, wanted, iter([compact(value)]) if one_line else pretty(value))
+            except Undecodable as error:
+                notes.append(f"not shown as {_NAMES[wanted]}: {error}")
+        text = _text(data[: self.limit], cut_off=cut_off or len(data) > self.limit)
+        looks = text is not None and data.lstrip()[:1] in (b"{", b"[")
+        if text is not None and (wanted == "json" or (wanted == "auto" and looks)):
+            if len(data) <= MAX_JSON_BYTES and not cut_off and _is_json(data):
+                whole = data.decode()
+                return Shown("json", "json", iter([_compacted(whole)]) if one_line else indented(whole))
+            if not cut_off and (asked or wanted == "json"):
+                notes.append("it is not JSON" if asked else "the content type says JSON, it is not")
+        elif wanted == "json":
+            notes.append("it is not JSON" if asked else "the content type says JSON, it is not")
+        if text is None and wanted == "text" and asked:
+            text = data[: self.limit].decode("utf-8", "surrogateescape")
+        if text is None:
+            if indicator == 1 and not steps and not cut_off and not _is_utf8(data):
+                notes.append(_NOT_UTF8)
+            return self._as_hex(data, "")
+        note = "" if len(data) <= self.limit else f"first {self.limit} of {len(data)} bytes"
+        return Shown("text", "text", iter([_squeeze(text, data)]) if one_line else iter(text.splitlines() or [""]), note)
+
+    def _as_hex(self, data: bytes, note: str) -> Shown:
+        rows = (data[at : at + 16].hex(" ") for at in range(0, min(len(data), self.limit), 16))
+        if len(data) > self.limit:
+            note = note or f"first {self.limit} of {len(data)} bytes"
+        return Shown("hex", "hex", rows, note)
+
+
+_NAMES = {"cbor": "CBOR", "msgpack": "MessagePack"}
+_NOT_UTF8 = "payload_format_indicator says UTF-8, it is not"
+_COMPRESSED = (0x1F, 0x78, 0x28)
+"""First bytes of gzip, zlib and zstd."""
+
+
+def _count(count: int) -> str:
+    return f"({count} bytes)" if count != 1 else "(1 byte)"
+
+
+def _by_content_type(content_type: str | None) -> str:
+    if content_type is None:
+        return "auto"
+    kind = content_type[:256].partition(";")[0].strip().lower()
+    if kind.endswith(("/json", "+json")) or kind == "json":
+        return "json"
+    if kind.endswith(("/cbor", "+cbor")) or kind == "cbor":
+        return "cbor"
+    if kind.endswith(("/msgpack", "/x-msgpack", "/vnd.msgpack", "+msgpack")) or kind == "msgpack":
+        return "msgpack"
+    return "auto"
+
+
+def _text(data: bytes, *, cut_off: bool) -> str | None:
+    """Text of bytes that are UTF-8 without control characters; a character that the end cuts in two is dropped."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        if not cut_off or error.reason != "unexpected end of data":
+            return None
+        text = data[: error.start].decode()
+    return text if text.isprintable() or _CONTROL.search(text) is None else None
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        orjson.loads(data)
+    except (orjson.JSONDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _squeeze(text: str, payload: bytes) -> str:
+    """JSON without its blanks, so that more of it fits; other text as it is."""
+    if text[:1] not in ("{", "[") or not (": " in text or ", " in text or "\n" in text or "[ " in text or "{ " in text):
+        return text
+    return _compacted(text) if len(payload) <= PAYLOAD_LIMIT and _is_json(payload) else text
+
+
+def _compacted(text: str) -> str:
+    return _BLANK.sub(lambda found: found[1] or "", text)
+
+
+def indented(text: str) -> Iterator[str]:
+    """Lines of JSON text, indented; numbers, key order and repeated keys stay as they were sent."""
+    depth, line = 0, ""
+    tokens = _TOKEN.finditer(text)
+    before = ""
+    for found in tokens:
+        token = found[0]
+        if token in ("}", "]"):
+            depth -= 1
+            if before not in ("{", "["):
+                yield line
+                line = "  " * min(depth, _MAX_INDENT)
+            line += token
+        else:
+            if before in ("{", "["):
+                yield line
+                line = "  " * min(depth, _MAX_INDENT)
+            line += token
+            if token in ("{", "["):
+                depth += 1
+            elif token == ":":
+                line += " "
+            elif token == ",":
+                yield line
+                line = "  " * min(depth, _MAX_INDENT)
+        before = token
+    if line:
+        yield line

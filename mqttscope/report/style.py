@@ -1,0 +1,123 @@
+"""Colours by meaning, and lines that never grow wider than the terminal."""
+
+from __future__ import annotations
+
+from mqttscope.report.base import View
+from mqttscope.report.escape import cells, cut, elide, escape
+
+STYLES = {
+    "": "",
+    "time": "dim",
+    "dim": "dim",
+    "client": "cyan",
+    "server": "magenta",
+    "type": "bold",
+    "topic": "green",
+    "payload": "",
+    "note": "yellow",
+    "error": "red",
+    "malformed": "bold red",
+    "rule": "dim",
+    "span0": "cyan",
+    "span1": "yellow",
+    "tag0": "bold cyan",
+    "tag1": "bold yellow",
+    "tag2": "bold green",
+    "tag3": "bold magenta",
+    "tag4": "bold blue",
+}
+"""What a meaning looks like.  Only the eight colours that every terminal has, so that its theme decides."""
+
+UNLIMITED = 1 << 40
+
+
+class Painter:
+    """Turns text and a style name into what is written: ANSI sequences with colour, the text itself without."""
+
+    def __init__(self, view: View) -> None:
+        self.colour = view.colour
+        self.unicode = view.unicode
+        self.width = view.width if view.width > 0 else UNLIMITED
+        self.ellipsis = "…" if view.unicode else "..."
+        self.to_server = "→" if view.unicode else "->"
+        self.to_client = "←" if view.unicode else "<-"
+        self.dot = " · " if view.unicode else "; "
+        self.dash = "–" if view.unicode else "-"
+        self.rule = "──" if view.unicode else "--"
+        self._ansi: dict[str, tuple[str, str]] = _sequences() if view.colour else {}
+
+    def paint(self, text: str, style: str) -> str:
+        """Text in a style."""
+        if not self.colour or not style:
+            return text
+        before, after = self._ansi[style]
+        return f"{before}{text}{after}"
+
+    def safe(self, text: str) -> str:
+        """Captured text, escaped for this terminal."""
+        return escape(text, ascii_only=not self.unicode)
+
+    def name(self, text: str, width: int) -> str:
+        """Captured text as a name of at most ``width`` columns."""
+        # What cannot fit is not worth escaping: names come from the wire and may be 64 KiB long.
+        if len(text) > 4 * width:
+            text = text[: 2 * width] + text[-2 * width :]
+            return elide(self.safe(text), width, self.ellipsis)
+        return elide(self.safe(text), width, self.ellipsis)
+
+    def line(self, width: int | None = None) -> Line:
+        """An empty line that takes at most ``width`` columns, those of the terminal by default."""
+        return Line(self, self.width if width is None else width)
+
+
+def _sequences() -> dict[str, tuple[str, str]]:
+    from rich.color import ColorSystem
+    from rich.style import Style
+
+    found = {}
+    for name, look in STYLES.items():
+        shown = Style.parse(look).render("\0", color_system=ColorSystem.STANDARD) if look else "\0"
+        before, _, after = shown.partition("\0")
+        found[name] = before, after
+    return found
+
+
+class Line:
+    """One line in the making.  What does not fit any more is cut with an ellipsis, the rest left out."""
+
+    __slots__ = ("left", "painter", "parts", "used")
+
+    def __init__(self, painter: Painter, width: int) -> None:
+        self.painter = painter
+        self.parts: list[str] = []
+        self.left = width - 1
+        """Columns that are free; one more is kept for the ellipsis.  Negative when the line was cut."""
+        self.used = 0
+
+    def add(self, text: str, style: str = "") -> None:
+        """Append escaped text."""
+        width = len(text) if text.isascii() else cells(text)
+        if width > self.left:
+            if self.left < 0:
+                return
+            text = cut(text, self.left + 1, self.painter.ellipsis)
+            width = cells(text)
+            self.left = -1
+        else:
+            self.left -= width
+        self.used += width
+        self.parts.append(self.painter.paint(text, style) if style and self.painter.colour else text)
+
+    def put(self, painted: str, width: int) -> None:
+        """Append what is painted already; the caller knows its width, and that it fits."""
+        self.parts.append(painted)
+        self.left -= width
+        self.used += width
+
+    def __str__(self) -> str:
+        return "".join(self.parts)
+
+
+def encoded(lines: list[str]) -> bytes:
+    """Lines as they are written."""
+    return ("\n".join(lines) + "\n").encode("utf-8", "replace")

@@ -1,0 +1,112 @@
+"""Unpacking compressed payloads, with a hard limit on what comes out."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+
+MAX_NESTED = 3
+"""How often what comes out is unpacked again."""
+MAX_ZSTD_WINDOW_BYTES = 1 << 23
+"""Largest window a zstd frame may ask memory for; the format's own recommendation for decoders."""
+
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+
+
+@dataclass(slots=True)
+class Unpacked:
+    """What was inside."""
+
+    data: bytes
+    steps: list[str] = field(default_factory=list)
+    """Formats from the outside in: ``["gzip"]``."""
+    cut: bool = False
+    """More would have come out."""
+    note: str = ""
+
+
+def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
+    """Unpack gzip, zlib and zstd, recognised by their first bytes, to at most ``limit`` bytes.
+
+    None when the payload is not compressed.  A zlib header is only two bytes that text may begin with, so one that
+    does not unpack is no zlib; gzip and zstd that do not unpack carry a note.
+    """
+    found: Unpacked | None = None
+    for _ in range(MAX_NESTED):
+        data = payload if found is None else found.data
+        name = _recognise(data)
+        if name is None or (found is not None and found.cut):
+            break
+        made, cut, problem = _zstd(data, limit) if name == "zstd" else _deflate(data, limit, name)
+        if not made and problem and (name == "zlib" or found is not None):
+            break
+        found = found or Unpacked(payload)
+        if not made and problem:
+            found.note = f"{name} does not unpack: {problem}"
+            break
+        found.data, found.cut = made, cut or bool(problem)
+        found.steps.append(name)
+        if problem:
+            found.note = f"{name} is incomplete" if missing else f"{name}: {problem}"
+        elif cut:
+            found.note = f"first {limit} bytes unpacked"
+    return found
+
+
+def _recognise(data: bytes) -> str | None:
+    if data[:2] == GZIP:
+        return "gzip"
+    if data[:4] == ZSTD:
+        return "zstd"
+    return "zlib" if data[:2] in ZLIB else None
+
+
+def _deflate(data: bytes, limit: int, name: str) -> tuple[bytes, bool, str]:
+    """What comes out, whether there is more, and what is wrong."""
+    machine = zlib.decompressobj(31 if name == "gzip" else 15)
+    try:
+        made = machine.decompress(data, limit)
+        if machine.eof:
+            behind = len(machine.unused_data)
+            return made, False, f"{behind} bytes behind its end" if behind else ""
+        if len(made) >= limit:
+            return made, True, ""
+        return made, False, "it ends too early"
+    except zlib.error as error:
+        return _until_fault(data, limit, name), False, str(error).rpartition(": ")[2]
+
+
+def _until_fault(data: bytes, limit: int, name: str) -> bytes:
+    """What came out before the fault: fed in small pieces, since a piece with a fault gives nothing."""
+    machine = zlib.decompressobj(31 if name == "gzip" else 15)
+    made = bytearray()
+    try:
+        for at in range(0, len(data), 256):
+            made += machine.decompress(data[at : at + 256], limit - len(made) or 1)
+            if len(made) >= limit:
+                break
+    except zlib.error:
+        pass
+    return bytes(made[:limit])
+
+
+def _zstd(data: bytes, limit: int) -> tuple[bytes, bool, str]:
+    import zstandard
+
+    machine = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
+    made = b""
+    try:
+        with machine.stream_reader(data) as reader:
+            while len(made) <= limit:
+                piece = reader.read(limit + 1 - len(made))
+                if not piece:
+                    break
+                made += piece
+    except zstandard.ZstdError as error:
+        return made[:limit], False, str(error).rpartition(": ")[2]
+    announced = zstandard.frame_content_size(data)
+    if len(made) < min(announced, limit):
+        return made, False, "it ends too early"
+    return made[:limit], len(made) > limit, ""

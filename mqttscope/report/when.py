@@ -1,0 +1,96 @@
+"""The time column of human formats, and durations for people."""
+
+from __future__ import annotations
+
+from mqttscope.report.base import Clock, View
+
+WIDE = 120
+"""Terminals of this many columns have room for date and nanoseconds in every line."""
+NARROW = 60
+"""Below this many columns times end with milliseconds."""
+
+_SECOND = 1_000_000_000
+_DAY = 86_400
+
+
+class TimeColumn:
+    """Formats the time of each event in a column of one width.
+
+    ISO times are whole where the terminal is wide or without limit; in narrow ones the column holds the time of day,
+    and `new_day` gives the date whenever it changes.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._clock = Clock()
+        self._first: int | None = None
+        self._before: int | None = None
+        self._day: int | None = None
+        self._second = -1
+        self._text = ""
+        digits = 3 if 0 < view.width < NARROW else 6
+        self._digits = digits
+        self._unit = 10 ** (9 - digits)
+        self.mode = view.time
+        if self.mode == "iso" and 0 < view.width < WIDE:
+            self.mode = "clock"
+        self.width = {"iso": 30, "clock": 9 + digits, "relative": 6 + digits, "delta": 7 + digits}[self.mode]
+
+    def text(self, timestamp_ns: int) -> str:
+        """The time of an event."""
+        if self.mode == "clock":
+            second, rest = divmod(timestamp_ns, _SECOND)
+            if second != self._second:
+                self._second = second
+                minutes, seconds = divmod(second % _DAY, 60)
+                hours, minutes = divmod(minutes, 60)
+                self._text = f"{hours:02d}:{minutes:02d}:{seconds:02d}."
+            return f"{self._text}{rest // self._unit:0{self._digits}d}"
+        if self.mode == "iso":
+            return self._clock.iso(timestamp_ns)
+        if self.mode == "delta":
+            before, self._before = self._before, timestamp_ns
+            return self._seconds(0 if before is None else timestamp_ns - before, "+")
+        if self._first is None:
+            self._first = timestamp_ns
+        return self._seconds(timestamp_ns - self._first, "")
+
+    def new_day(self, timestamp_ns: int) -> str | None:
+        """The date, when the column does not show it and it is another than that of the event before."""
+        if self.mode != "clock":
+            return None
+        day = timestamp_ns // (_DAY * _SECOND)
+        if day == self._day:
+            return None
+        self._day = day
+        return self._clock.iso(timestamp_ns).partition("T")[0]
+
+    def _seconds(self, nanoseconds: int, plus: str) -> str:
+        sign = plus
+        if nanoseconds < 0:
+            sign, nanoseconds = "-", -nanoseconds
+        seconds, rest = divmod(nanoseconds // self._unit, 10**self._digits)
+        return f"{sign}{seconds}.{rest:0{self._digits}d}".rjust(self.width)
+
+
+def duration(nanoseconds: int, *, unicode: bool = True) -> str:
+    """A length of time for people: ``850 µs``, ``12.3 ms``, ``2.50 s``, ``3 min 20 s``, ``5 h 2 min``."""
+    sign, length = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
+    if length < 1_000_000:
+        return f"{sign}{length // 1000} {'µs' if unicode else 'us'}"
+    if length < _SECOND:
+        return f"{sign}{length / 1e6:.1f} ms"
+    if length < 60 * _SECOND:
+        return f"{sign}{length / 1e9:.2f} s"
+    minutes, seconds = divmod(length // _SECOND, 60)
+    if minutes < 60:
+        return f"{sign}{minutes} min {seconds} s"
+    return f"{sign}{minutes // 60} h {minutes % 60} min"
+
+
+def seconds(value: int) -> str:
+    """An interval of the protocol: ``60 s``, ``never`` for the largest one (5.0 3.1.2.11.2)."""
+    if value == 0xFFFFFFFF:
+        return "never"
+    if value >= 7200 and value % 3600 == 0:
+        return f"{value} s ({value // 3600} h)"
+    return f"{value} s"

@@ -1,0 +1,318 @@
+"""Single packets: every row of the table decoded, encoded and traced."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt import (
+    Connack,
+    Connect,
+    Disconnect,
+    Malformed,
+    MalformedReason,
+    PacketType,
+    Properties,
+    ProtocolVersion,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Will,
+    decode,
+    encode,
+)
+from mqttscope.mqtt.codec import unbelieved
+from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, Case, parse
+from tests.mqtt.cases import BORDERS, CASES, GENERATED, GOOD, LONG, MALFORMED, ids
+from tests.mqtt.checks import assert_malformed, assert_sound
+from tests.mqtt.octets import framed, string, varint
+from tests.mqtt.table_malformed_blocks import MANY_FAULTS
+
+R = MalformedReason
+
+
+def test_the_table_is_not_empty_and_has_every_packet_version_and_reason() -> None:
+    assert len({row.id for row in CASES}) == len(CASES) > 400
+    kinds = {(row.version, row.raw[0] >> 4) for row in GOOD}
+
+    assert kinds == {(version, kind) for version in ALL for kind in PacketType if kind != 15 or version == 5}
+    assert {row.reason for row in MALFORMED} == set(MalformedReason)
+    assert len(GENERATED) > 150
+    assert len(LONG) == len(BORDERS)
+
+
+@pytest.mark.parametrize("row", GOOD, ids=ids(GOOD))
+def test_well_formed_bytes_decode_to_the_packet_and_back(row: Case) -> None:
+    found = assert_sound(row.raw, row.version)
+
+    assert found == row.packet
+    if row.canonical:
+        assert row.packet is not None
+        assert encode(found, row.version) == row.raw
+        again = decode(encode(row.packet, row.version), row.version)
+        assert again == row.packet
+
+
+@pytest.mark.parametrize("row", MALFORMED, ids=ids(MALFORMED))
+def test_malformed_bytes_become_a_value_that_names_the_first_fault(row: Case) -> None:
+    found = assert_sound(row.raw, row.version)
+
+    assert isinstance(found, Malformed)
+    assert (found.reason, found.field, found.offset) == (row.reason, row.field, row.offset)
+
+
+@pytest.mark.parametrize("length", [*BORDERS, 0, 268_435_455])
+def test_the_remaining_length_takes_as_many_bytes_as_its_value_needs(length: int) -> None:
+    raw = encode(Publish(topic_name=""), remaining_length=length)
+
+    assert raw == b"\x30" + varint(length) + b"\0\0"
+
+
+def test_the_longest_packet_is_announced_and_not_believed_to_be_there() -> None:
+    found = decode(b"\x30" + varint(268_435_455) + string("t") + b"x")
+
+    assert isinstance(found, Malformed)
+    assert found.reason is R.TRUNCATED
+    assert found.missing == 268_435_455 - 4
+    assert isinstance(found.packet, Publish)
+    assert found.packet.payload == b"x"
+
+
+class TestAbsentEmptyAndZero:
+    @pytest.mark.parametrize(
+        ("text", "user_name", "password"),
+        [
+            ("100c 00044d515454 04 02 0000 0000", None, None),
+            ("100e 00044d515454 04 82 0000 0000 0000", "", None),
+            ("1010 00044d515454 04 c2 0000 0000 0000 0000", "", b""),
+        ],
+        ids=["both absent", "an empty user name", "both empty"],
+    )
+    def test_credentials(self, text: str, user_name: str | None, password: bytes | None) -> None:
+        found = decode(bytes.fromhex(text))
+
+        assert isinstance(found, Connect)
+        assert (found.user_name, found.password) == (user_name, password)
+
+    def test_an_empty_property_block_is_not_an_absent_one(self) -> None:
+        absent, empty = decode(bytes.fromhex("40030001 10"), V5), decode(bytes.fromhex("40040001 1000"), V5)
+
+        assert absent == Puback(1, 0x10, None)
+        assert empty == Puback(1, 0x10, Properties())
+        assert absent != empty
+
+    def test_a_reason_code_that_was_left_out_is_not_success(self) -> None:
+        assert decode(b"\xe0\x00", V5) == Disconnect(None)
+        assert decode(b"\xe0\x01\x00", V5) == Disconnect(0)
+        assert encode(Disconnect(None), V5) == b"\xe0\x00"
+        assert encode(Disconnect(0), V5) == b"\xe0\x01\x00"
+
+    def test_fields_of_other_versions_are_none(self) -> None:
+        unsuback = decode(b"\xb0\x02\0\x01", V3_1_1)
+
+        assert isinstance(unsuback, Unsuback)
+        assert unsuback.properties is None
+        assert unsuback.reason_codes is None
+
+
+class TestTheEncoderObeys:
+    def test_qos_3(self) -> None:
+        assert encode(Publish(qos=3, topic_name="t", packet_identifier=1), V3_1_1) == parse("36 05 00 01 74 00 01")
+
+    def test_no_identifier_at_qos_1_and_one_at_qos_0(self) -> None:
+        assert encode(Publish(qos=1, topic_name="t")) == parse("32 03 00 01 74")
+        assert encode(Publish(topic_name="t", packet_identifier=1)) == parse("30 05 00 01 74 00 01")
+
+    @pytest.mark.parametrize(
+        ("length", "written"), [(0, "00"), (1, "01"), (200, "c8 01"), (268_435_456, "80 80 80 80 01")]
+    )
+    def test_a_lying_remaining_length(self, length: int, written: str) -> None:
+        assert encode(Puback(1), remaining_length=length) == b"\x40" + parse(written) + b"\0\x01"
+
+    def test_packet_identifier_0(self) -> None:
+        assert encode(Puback(0)) == parse("40 02 00 00")
+
+    def test_values_too_large_are_cut_to_their_width(self) -> None:
+        assert encode(Puback(0x1FFFF)) == parse("40 02 ff ff")
+        assert encode(Connack(reason_code=0x105), V3_1_1) == parse("20 02 00 05")
+        assert encode(Connect(protocol_level=5, properties=Properties(maximum_packet_size=1 << 32)), V5)[
+            13:18
+        ] == parse("27 00 00 00 00")
+
+    def test_a_property_twice_one_that_is_forbidden_and_one_that_nobody_knows(self) -> None:
+        block = Properties.of([(0x23, 1), (0x23, 2), (0x13, 30), (0x7E, b"\x01\x02")])
+        raw = encode(Publish(topic_name="t", properties=block), V5)
+
+        assert raw == parse("30 10 00 01 74 0c 23 00 01 23 00 02 13 00 1e 7e 01 02")
+        found = decode(raw, V5)
+        assert isinstance(found, Malformed)
+        assert [one.reason for one in found.faults] == [R.PROPERTY_NOT_ALLOWED, R.PROPERTY_UNKNOWN]
+        assert isinstance(found.packet, Publish)
+        assert found.packet.properties == block
+        assert encode(found.packet, V5) == raw
+
+    def test_flags_of_the_fixed_header(self) -> None:
+        assert encode(Puback(1, header_flags=0xF)) == parse("4f 02 00 01")
+        assert encode(Subscribe(1, header_flags=0)) == parse("80 02 00 01")
+
+    def test_connect_and_acknowledge_flags_that_contradict_the_fields(self) -> None:
+        assert encode(Connect(connect_flags=0xFF), V3_1_1) == parse("10 0c 00 04 4d 51 54 54 04 ff 00 00 00 00")
+        assert encode(Connack(acknowledge_flags=0xFE), V3_1_1) == parse("20 02 fe 00")
+
+    def test_will_qos_3_and_reserved_option_bits(self) -> None:
+        raw = encode(Connect(will=Will("w", b"", 3)), V3_1_1)
+
+        assert raw[9] == 0x1E
+        assert encode(Subscribe(1, subscriptions=[Subscription("a", 3, reserved=0xC0)]))[-1] == 0xC3
+
+    def test_ill_formed_text_is_written_as_the_bytes_it_came_from(self) -> None:
+        raw = framed(0x30, string(b"a\xc3\x28"))
+        found = decode(raw)
+
+        assert isinstance(found, Malformed)
+        assert isinstance(found.packet, Publish)
+        assert found.packet.topic_name == "a\udcc3("
+        assert encode(found.packet) == raw
+
+    def test_a_connect_is_written_in_the_layout_of_its_own_level(self) -> None:
+        five = Connect(protocol_level=5, properties=Properties(receive_maximum=1))
+
+        assert encode(five, V3_1) == encode(five, V5)
+        assert b"\x03\x21\0\x01" in encode(five, V3_1)
+
+    def test_properties_that_are_missing_are_written_empty_where_the_layout_needs_them(self) -> None:
+        assert encode(Publish(topic_name="t"), V5) == parse("30 04 00 01 74 00")
+        assert encode(Puback(1, None, Properties()), V5) == parse("40 04 00 01 00 00")
+        assert encode(Suback(1, None, [0]), V5) == parse("90 04 00 01 00 00")
+        assert encode(Puback(1, 0x10, Properties(reason_string="x")), V3_1_1) == parse("40 02 00 01")
+
+    def test_an_unmutated_packet_is_replayed_from_its_raw_bytes_not_from_the_encoder(self) -> None:
+        raw = parse("c0 80 00")
+        found = decode(raw, V3_1_1)
+
+        assert not isinstance(found, Malformed)
+        assert found.raw == raw
+        assert encode(found, V3_1_1) == parse("c0 00")
+
+
+class TestMalformedValues:
+    def test_every_fault_is_told_in_the_order_of_the_bytes(self) -> None:
+        found = decode(bytes.fromhex(MANY_FAULTS))
+
+        assert isinstance(found, Malformed)
+        assert_malformed(found, bytes.fromhex(MANY_FAULTS))
+        assert [(one.reason, one.offset) for one in found.faults] == [
+            (R.PROTOCOL_NAME_INVALID, 2),
+            (R.WILL_QOS_INVALID, 9),
+            (R.CONNECT_FLAGS_RESERVED, 9),
+            (R.UTF8_NULL_CHARACTER, 14),
+            (R.UTF8_ILL_FORMED, 17),
+            (R.CONNECT_PAYLOAD_MISMATCH, 21),
+        ]
+        assert found.complete
+        assert isinstance(found.packet, Connect)
+        assert found.packet.will is not None
+        assert found.packet.will.will_payload == b"x"
+
+    def test_fields_before_the_fault_are_kept_and_named(self) -> None:
+        found = decode(parse("32 04 00 01 74 00"))
+
+        assert isinstance(found, Malformed)
+        assert not found.complete
+        assert isinstance(found.packet, Publish)
+        assert found.packet.topic_name == "t"
+        assert found.packet.packet_identifier is None
+        assert found.fields_read == ("dup", "qos", "retain", "topic_name")
+
+    def test_a_fault_in_a_value_leaves_the_packet_complete(self) -> None:
+        found = decode(parse("90 06 00 01 00 03 80 81"), V3_1_1)
+
+        assert isinstance(found, Malformed)
+        assert found.complete
+        assert found.packet == Suback(1, None, [0, 3, 0x80, 0x81])
+        assert [one.field for one in found.faults] == ["reason_codes[1]", "reason_codes[3]"]
+
+    def test_subscriptions_before_the_fault_are_kept(self) -> None:
+        found = decode(parse("82 09 00 01 00 01 61 01 00 09 62"), V3_1_1)
+
+        assert isinstance(found, Malformed)
+        assert isinstance(found.packet, Subscribe)
+        assert found.packet.subscriptions == [Subscription("a", 1)]
+
+    def test_a_will_is_kept_as_far_as_it_could_be_read(self) -> None:
+        found = decode(parse("10 11 00 04 4d 51 54 54 04 06 00 00 00 00 00 01 77 00 05"))
+
+        assert isinstance(found, Malformed)
+        assert isinstance(found.packet, Connect)
+        assert found.packet.will is not None
+        assert found.packet.will.will_topic == "w"
+
+    def test_a_will_goes_on_behind_a_fault_inside_its_properties(self) -> None:
+        found = decode(parse("10 14 00 04 4d 51 54 54 05 06 00 00 00 00 00 02 7e 00 00 01 77 00"), V5)
+
+        assert isinstance(found, Malformed)
+        assert [(one.reason, one.field) for one in found.faults] == [
+            (R.PROPERTY_UNKNOWN, "will.properties.unknown_0x7e"),
+            (R.FIELD_OVERRUN, "will.will_payload"),
+        ]
+
+    def test_a_cut_packet_names_only_what_was_read_and_no_fault_of_the_cut(self) -> None:
+        found = decode(parse("40 10 00 01"), V5)
+
+        assert isinstance(found, Malformed)
+        assert found.fields_read == ("packet_identifier",)
+        assert found.missing == 14
+        assert [one.reason for one in found.faults] == [R.TRUNCATED]
+
+    def test_a_cut_packet_still_tells_faults_before_the_cut(self) -> None:
+        found = decode(parse("36 20 00 02 61 ff 00 01"), V3_1_1)
+
+        assert isinstance(found, Malformed)
+        assert [one.reason for one in found.faults] == [R.QOS_INVALID, R.UTF8_ILL_FORMED, R.TRUNCATED]
+
+    def test_a_cut_connect_does_not_invent_a_clean_start(self) -> None:
+        found = decode(parse("10 20 00 04 4d 51 54 54 04"))
+
+        assert isinstance(found, Malformed)
+        assert found.fields_read == ("protocol_name", "protocol_level")
+
+    def test_a_connect_cut_inside_its_protocol_name_is_read_as_far_as_it_goes(self) -> None:
+        for size in range(2, 9):
+            found = decode(parse("10 20 00 04 4d 51 54 54 05 02")[:size])
+            assert isinstance(found, Malformed)
+            assert found.reason is R.TRUNCATED
+
+    def test_unknown_levels_are_read_in_the_layout_of_3_1_1(self) -> None:
+        found = decode(parse("10 0d 00 04 4d 51 54 54 07 02 00 1e 00 01 61"), V5)
+
+        assert isinstance(found, Malformed)
+        assert isinstance(found.packet, Connect)
+        assert (found.packet.client_identifier, found.packet.keep_alive) == ("a", 30)
+        assert found.packet.version is V3_1_1
+
+    @pytest.mark.parametrize(
+        ("raw", "version", "reason"),
+        [
+            ("61", V5, R.FIXED_HEADER_FLAGS),
+            ("36 05", V3_1_1, R.QOS_INVALID),
+            ("30 05 00 ff", V3_1_1, R.REMAINING_LENGTH_WRONG),
+            ("40 ff ff 03 00 01", V3_1_1, R.REMAINING_LENGTH_WRONG),
+            ("6a 30 00", V3_1, R.REMAINING_LENGTH_WRONG),
+            ("00 ff 01", V5, R.PACKET_TYPE_RESERVED),
+            ("f0 ff", V3_1_1, R.PACKET_TYPE_RESERVED),
+        ],
+    )
+    def test_a_header_that_is_not_believed_says_what_is_wrong_with_it(
+        self, raw: str, version: ProtocolVersion, reason: MalformedReason
+    ) -> None:
+        found = unbelieved(parse(raw), version)
+
+        assert_malformed(found, parse(raw))
+        assert found.reason is reason
+        assert found.missing == 0
+
+
+def test_any_bytes_like_input_is_taken() -> None:
+    assert decode(memoryview(b"\xc0\x00")) == decode(bytearray(b"\xc0\x00"))  # type: ignore[arg-type]

@@ -1,0 +1,129 @@
+"""What holds for any bytes and any packet, tried on generated ones."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqttscope.mqtt import ControlPacket, Malformed, PacketStream, ProtocolVersion, decode, encode
+from mqttscope.mqtt.view import malformed_view, view
+from tests.mqtt.case import ALL
+from tests.mqtt.checks import assert_sound, facts, run
+from tests.mqtt.strategies import VERSIONS, almost, chunked, mutated, packets, streams
+
+LAWS = settings(max_examples=300, derandomize=True, deadline=None)
+
+
+@pytest.mark.parametrize("version", ALL)
+@LAWS
+@given(data=st.data())
+def test_encode_inverts_decode_and_decode_inverts_encode(version: ProtocolVersion, data: st.DataObject) -> None:
+    packet = data.draw(packets(version))
+    raw = encode(packet, version)
+    found = assert_sound(raw, version)
+
+    assert found == packet
+    assert isinstance(found, ControlPacket)
+    assert encode(found, version) == raw
+    assert set(view(found, version)) <= {
+        *packet.__slots__,
+        *(row.name for row in packet.declaration),
+        "reason",
+        "reasons",
+    }
+
+
+@LAWS
+@given(raw=st.binary(max_size=60), version=VERSIONS)
+def test_any_bytes_are_decoded_to_something(raw: bytes, version: ProtocolVersion) -> None:
+    assert_sound(raw, version)
+
+
+@settings(LAWS, max_examples=600)
+@given(data=st.data(), version=VERSIONS, spoken=VERSIONS)
+def test_damaged_packets_are_decoded_to_something_in_any_version(
+    data: st.DataObject, version: ProtocolVersion, spoken: ProtocolVersion
+) -> None:
+    raw = data.draw(mutated(spoken))
+    found = assert_sound(raw, version)
+
+    if isinstance(found, Malformed):
+        assert found.raw == raw
+        shown = malformed_view(found, version)
+        assert shown["reason"] == found.reason
+        if found.packet is not None:
+            assert view(found.packet, version, only=found.fields_read) is not None
+    elif found.packet_type != 1:
+        again = decode(encode(found, version), version)
+        assert again == found
+
+
+@settings(LAWS, max_examples=800)
+@given(stream=streams(), known=st.booleans(), joined=st.booleans(), data=st.data())
+def test_what_a_stream_gives_depends_on_its_bytes_and_not_on_how_they_are_cut(
+    stream: tuple[ProtocolVersion, bytes], known: bool, joined: bool, data: st.DataObject
+) -> None:
+    version, raw = stream
+
+    def made() -> PacketStream:
+        new = PacketStream(version) if known else PacketStream(version_source="")
+        if joined:
+            new.lose_framing()
+        return new
+
+    whole, pieces, single = made(), made(), made()
+    expected = facts(run([raw], whole))
+    assert facts(run(data.draw(chunked(raw)), pieces)) == expected
+    assert facts(run([raw[at : at + 1] for at in range(len(raw))], single)) == expected
+    assert (whole.version, whole.version_source) == (pieces.version, pieces.version_source)
+
+
+@settings(LAWS, max_examples=300)
+@given(stream=streams(), limit=st.integers(2, 40), data=st.data())
+def test_so_it_is_with_a_limit_on_the_size_of_packets(
+    stream: tuple[ProtocolVersion, bytes], limit: int, data: st.DataObject
+) -> None:
+    version, raw = stream
+    pieces = data.draw(chunked(raw))
+
+    assert facts(run(pieces, PacketStream(version, max_packet_bytes=limit))) == facts(
+        run([raw], PacketStream(version, max_packet_bytes=limit))
+    )
+
+
+@settings(LAWS, max_examples=500)
+@given(stream=streams(), known=st.booleans(), data=st.data())
+def test_gaps_anywhere_lose_no_count_of_bytes_and_the_cut_of_the_rest_does_not_matter(
+    stream: tuple[ProtocolVersion, bytes], known: bool, data: st.DataObject
+) -> None:
+    version, raw = stream
+    parts = data.draw(chunked(raw))
+    gaps = [data.draw(st.integers(1, 12)) for _ in parts]
+    coarse: list[bytes | int] = []
+    fine: list[bytes | int] = []
+    for part, gap in zip(parts, gaps, strict=True):
+        coarse += [part, gap]
+        fine += [*data.draw(chunked(part)), gap]
+
+    def made() -> PacketStream:
+        return PacketStream(version) if known else PacketStream(version_source="")
+
+    assert facts(run(coarse, made())) == facts(run(fine, made()))
+
+
+@settings(LAWS, max_examples=200)
+@given(data=st.data(), version=VERSIONS)
+def test_well_formed_packets_come_out_as_they_went_in(data: st.DataObject, version: ProtocolVersion) -> None:
+    sent = [one for one in data.draw(st.lists(packets(version), max_size=6)) if one.packet_type != 1]
+    raw = b"".join(encode(one, version) for one in sent)
+
+    assert run(data.draw(chunked(raw)), PacketStream(version)) == sent
+
+
+@settings(LAWS, max_examples=200)
+@given(data=st.data(), version=VERSIONS)
+def test_bytes_that_were_not_understood_are_still_there(data: st.DataObject, version: ProtocolVersion) -> None:
+    raw = b"".join(data.draw(st.lists(almost(version), max_size=5)))
+
+    assert b"".join(one.raw for one in run([raw], PacketStream(version))) == raw
