@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.resync import count_packets
+from mqttscope.mqtt.resync import count_packets, plausible_header
 
 VERSIONS = (ProtocolVersion.V5, ProtocolVersion.V3_1_1)
 MIN_RUN = 2
@@ -35,6 +35,16 @@ def looks_like_mqtt(first: bytes, second: bytes) -> bool:
     """
     one, other = count_packets(first, VERSIONS), count_packets(second, VERSIONS)
     return bool(one and other) and max(one, other) >= MIN_RUN
+
+
+def begins_with_packet(head: bytes) -> bool:
+    """Whether a sensible packet lies at the beginning."""
+    return count_packets(head, VERSIONS) > 0
+
+
+def may_start_packet(head: bytes) -> bool:
+    """Whether a packet of any version may begin here, by its fixed header; also while nothing is there."""
+    return not head or any(plausible_header(head, 0, len(head), version) for version in VERSIONS)
 
 
 def client_speaks(data: bytes) -> bool | None:

@@ -1,29 +1,52 @@
 """What is known above TCP of one flow: first what it speaks, then its MQTT streams and connection.
 
-A dialogue begins undecided and keeps what arrives until the bytes, the ports or a limit decide.  A flow that does not
-speak MQTT is dropped from memory at once; `IGNORED` stands in its place.
+A dialogue begins undecided and keeps what arrives until the bytes, the ports or a limit decide.  Nothing is kept of a
+flow that does not speak MQTT.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mqttscope.dissect.detect import client_speaks, looks_like_mqtt, starts_with_connect
+from mqttscope.dissect.detect import (
+    begins_with_packet,
+    client_speaks,
+    looks_like_mqtt,
+    may_start_packet,
+    starts_with_connect,
+)
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
-from mqttscope.mqtt.stream import PacketStream
+from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.net.events import StreamData, StreamGap
 from mqttscope.net.flows import Flow
 from mqttscope.net.http_upgrade import looks_like_upgrade
 from mqttscope.net.segment import ports
-from mqttscope.net.tls_hello import TlsObserver, looks_like_tls
+from mqttscope.net.tls_hello import CLIENT_HELLO, TlsObserver, looks_like_tls, looks_like_tls_records
 from mqttscope.net.websocket import WebSocket
 from mqttscope.session.connection import Connection
 
 MAX_UNDECIDED_BYTES = 16_384
 """Bytes of one flow that are kept while it is not clear what it speaks."""
+PIECE_COST = 16
+"""What each piece of them counts beside its bytes, so that tiny pieces are bounded too."""
+GAP_COST = 256
+"""What a gap counts."""
+LOOKS = 64
+"""So many pieces are looked at one by one; then a look waits until the bytes have grown by a quarter."""
 
 UNDECIDED = "undecided"
+SEARCHING = "searching"
 NOTHING = "ignored"
+
+
+@dataclass(slots=True)
+class Arrival:
+    """Bytes that a stream holds while it looks for packets, and the frame that brought them."""
+
+    length: int
+    frame: int
+    timestamp_ns: int
+    capture: str
 
 
 @dataclass(slots=True)
@@ -32,7 +55,8 @@ class Dialogue:
 
     flow: Flow
     phase: str = UNDECIDED
-    """``undecided``, ``mqtt``, ``ws``, ``tls`` or ``ignored``."""
+    """``undecided``, ``mqtt``, ``searching`` (MQTT, and one of the streams looks for packets), ``ws``, ``tls`` or
+    ``ignored``."""
     client_is_initiator: bool = True
     roles_known: bool = True
     roles_evidence: str = "TCP handshake"
@@ -43,20 +67,63 @@ class Dialogue:
     server_stream: PacketStream = field(default_factory=PacketStream)
     web: WebSocket | None = None
     tls: TlsObserver | None = None
-    announced: bool = False
-    """Whether the connection was reported."""
+    client_arrivals: list[Arrival] = field(default_factory=list)
+    """Where the bytes came from that the client's stream searches; empty while it is framed."""
+    server_arrivals: list[Arrival] = field(default_factory=list)
     waiting: list[StreamData | StreamGap] = field(default_factory=list)
     """What arrived while undecided."""
     waiting_bytes: int = 0
-    first_closer: str | None = None
-    """Which side ended the transport first."""
+    """Their size, with `PIECE_COST` and `GAP_COST`."""
+    next_look: int = 0
+    """Size at which the next look is due."""
+    closed_by: str | None = None
+    """``client`` or ``server``: who ended the transport first."""
+    closed_how: str | None = None
+
+    @property
+    def speaks_mqtt(self) -> bool:
+        """Whether the bytes of the flow are MQTT as they are."""
+        return self.phase in (MQTT, SEARCHING)
+
+    def stream(self, from_client: bool) -> PacketStream:
+        """The stream of one direction."""
+        return self.client_stream if from_client else self.server_stream
+
+    def arrivals(self, from_client: bool) -> list[Arrival]:
+        """Where the bytes came from that the stream of one direction searches."""
+        return self.client_arrivals if from_client else self.server_arrivals
+
+    def settle(self) -> None:
+        """Go into or out of the phase in which one of the streams looks for packets."""
+        for stream, arrivals in (
+            (self.client_stream, self.client_arrivals),
+            (self.server_stream, self.server_arrivals),
+        ):
+            if not stream.searching:
+                # What is left belongs to a packet that a later frame completes.
+                arrivals.clear()
+        if self.speaks_mqtt:
+            self.phase = SEARCHING if self.client_stream.searching or self.server_stream.searching else MQTT
+
+    def restart_stream(self, from_client: bool) -> list[StreamItem]:
+        """Begin a stream anew, looking for packets: an unknown number of its bytes is lost.  Returns what it held."""
+        old = self.stream(from_client)
+        new = PacketStream(old.version, old.version_source, old.max_packet_bytes)
+        new.lose_framing()
+        if from_client:
+            self.client_stream = new
+        else:
+            self.server_stream = new
+        self.arrivals(from_client).clear()
+        return old.close()
 
     def take(self, event: StreamData | StreamGap, options: Options) -> bool:
         """Keep what arrived and try to decide; returns whether the dialogue is decided now."""
         self.waiting.append(event)
-        if isinstance(event, StreamData):
-            self.waiting_bytes += len(event.data)
-        self._decide(options)
+        self.waiting_bytes += PIECE_COST + len(event.data) if isinstance(event, StreamData) else GAP_COST
+        if len(self.waiting) <= LOOKS or self.waiting_bytes >= min(self.next_look, MAX_UNDECIDED_BYTES):
+            self.next_look = self.waiting_bytes + self.waiting_bytes // 4
+            self._decide(options)
         return self.phase != UNDECIDED
 
     def give_up(self, options: Options) -> None:
@@ -65,77 +132,76 @@ class Dialogue:
         if self.phase == UNDECIDED:
             self.phase = NOTHING
 
-    def _head(self, *, from_initiator: bool) -> bytes:
-        parts = []
+    def _head(self, *, from_initiator: bool) -> tuple[bytes, bool]:
+        """The first bytes of one direction up to a gap, and whether some before them are lost."""
+        parts: list[bytes] = []
+        cut = False
         for event in self.waiting:
             if event.from_initiator == from_initiator:
-                if isinstance(event, StreamGap):
+                if isinstance(event, StreamData):
+                    parts.append(event.data)
+                elif parts:
                     break
-                parts.append(event.data)
-        return b"".join(parts)
+                else:
+                    cut = True
+        return b"".join(parts), cut
 
     def _decide(self, options: Options, *, final: bool = False) -> None:
-        first, second = self._head(from_initiator=True), self._head(from_initiator=False)
         source, destination = ports(self.flow.key)
         protocol, server_port = options.protocol_of(source, destination)
-        self.joined = not (self.flow.syn_seen or self.flow.syn_ack_seen)
-        if self._by_content(first, second):
-            return
         if protocol is None and not options.detect:
             self.phase = NOTHING
             return
-        undecided = self._content_open(first, second) and not final and self.waiting_bytes < MAX_UNDECIDED_BYTES
-        if protocol is not None:
-            if undecided and not self.joined:
-                return
-            self._by_port(protocol, server_port == source, first, second)
+        first, first_cut = self._head(from_initiator=True)
+        second, second_cut = self._head(from_initiator=False)
+        self.joined = not (self.flow.syn_seen or self.flow.syn_ack_seen)
+        if self._by_content(first, second):
             return
-        if self.joined:
+        middle = self.joined or first_cut or second_cut
+        final = final or self.waiting_bytes >= MAX_UNDECIDED_BYTES
+        undecided = not final and _open_question(first)
+        if protocol is not None:
+            waits = protocol == TLS and not final and _may_be_plain(first, second)
+            if not undecided or (middle and (first or second) and not waits):
+                self._by_port(protocol, server_port == source, first, second, middle=middle)
+        elif middle:
             if looks_like_mqtt(first, second):
                 self._orient(first, second)
                 self.phase = MQTT
-                return
-            if final or self.waiting_bytes >= MAX_UNDECIDED_BYTES:
+            elif final or not (may_start_packet(first) and may_start_packet(second)):
                 self.phase = NOTHING
-            return
-        if not undecided:
+        elif not undecided:
             self.phase = NOTHING
 
     def _by_content(self, first: bytes, second: bytes) -> bool:
+        """Decide by the first bytes of either direction, which also tell who is the client."""
         for head, from_initiator in ((first, True), (second, False)):
             if starts_with_connect(head):
-                if from_initiator is not self.client_is_initiator or not self.flow.initiator_known:
-                    self.client_is_initiator = from_initiator
-                    self.roles_evidence = "CONNECT"
-                self.joined = False
+                self._client_is(from_initiator, "CONNECT")
                 self.phase = MQTT
-                return True
-            if looks_like_upgrade(head):
-                self.client_is_initiator = from_initiator
-                self.roles_evidence = "HTTP upgrade"
-                self.phase = WEBSOCKET
-                self.web = WebSocket()
-                return True
-            if looks_like_tls(head):
-                self.phase = TLS
-                self.tls = TlsObserver()
-                return True
+            elif looks_like_upgrade(head):
+                self._client_is(from_initiator, "HTTP upgrade")
+                self.phase, self.web = WEBSOCKET, WebSocket()
+            elif looks_like_tls(head):
+                self._client_is(from_initiator is (head[5] == CLIENT_HELLO), "TLS hello")
+                self.phase, self.tls = TLS, TlsObserver()
+            else:
+                continue
+            self.joined = False
+            return True
         return False
 
-    def _content_open(self, first: bytes, second: bytes) -> bool:
-        """Whether more bytes of the initiator could still show what this is."""
-        return (
-            starts_with_connect(first) is None
-            or looks_like_upgrade(first) is None
-            or looks_like_tls(first) is None
-            or not first
-        )
+    def _client_is(self, initiator: bool, evidence: str) -> None:
+        """The bytes say who the client is; the handshake stays the evidence where it says the same."""
+        if initiator is not self.client_is_initiator or not self.flow.initiator_known:
+            self.client_is_initiator, self.roles_evidence = initiator, evidence
 
-    def _by_port(self, protocol: str, initiator_serves: bool, first: bytes, second: bytes) -> None:
+    def _by_port(self, protocol: str, initiator_serves: bool, first: bytes, second: bytes, *, middle: bool) -> None:
+        """Believe the port where the bytes say nothing."""
         if not self.flow.initiator_known:
             self.client_is_initiator = not initiator_serves
             self.roles_known = False
-            self.roles_evidence = "well-known port"
+            self.roles_evidence = "port"
             self._orient(first, second)
         if protocol == TLS:
             # Bytes that are no TLS record on a port for TLS: joined in the middle, or plain MQTT after all.
@@ -143,7 +209,7 @@ class Dialogue:
             self.tls = TlsObserver() if self.phase == TLS else None
         elif protocol == WEBSOCKET:
             self.phase = WEBSOCKET
-            self.web = WebSocket.joined()
+            self.web = WebSocket.joined() if middle else WebSocket()
         else:
             self.phase = MQTT
 
@@ -153,8 +219,27 @@ class Dialogue:
             return
         self.roles_known = False
         for head, side in ((first, True), (second, False)):
-            speaks = client_speaks(head)
+            speaks = client_speaks(head) if begins_with_packet(head) else None
             if speaks is not None:
                 self.client_is_initiator = speaks is side
                 self.roles_evidence = "packet types"
                 return
+
+
+def _may_be_plain(first: bytes, second: bytes) -> bool:
+    """Whether more bytes could show that plain MQTT is spoken on a port for TLS that was joined in the middle."""
+    if looks_like_mqtt(first, second):
+        return False
+    return not any(head and looks_like_tls_records(head) for head in (first, second)) and (
+        may_start_packet(first) and may_start_packet(second)
+    )
+
+
+def _open_question(first: bytes) -> bool:
+    """Whether more bytes of the initiator could still show what this is."""
+    return (
+        not first
+        or starts_with_connect(first) is None
+        or looks_like_upgrade(first) is None
+        or looks_like_tls(first) is None
+    )

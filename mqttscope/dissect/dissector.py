@@ -7,45 +7,31 @@ from collections.abc import Iterable, Iterator
 
 from mqttscope.dissect.counters import tcp_counters
 from mqttscope.dissect.dialogue import NOTHING, UNDECIDED, Dialogue
+from mqttscope.dissect.items import C2S, S2C, PacketEvents, Place
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
-from mqttscope.events import (
-    ConnectionClosed,
-    ConnectionOpened,
-    Event,
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
-from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, PacketEvent
+from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
+from mqttscope.mqtt.stream import StreamItem, Unparsed
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.http_upgrade import Problem, Upgrade
 from mqttscope.net.frame import CaptureNotice
+from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.segment import Segment, endpoints, ports
 from mqttscope.net.websocket import Lost, MessageData, MessageGap
 from mqttscope.session.connection import Connection
 
-Place = StreamData | StreamGap | StreamClosed | FlowClosed
-"""What an event takes frame, time and capture from."""
 
-C2S = Direction.CLIENT_TO_SERVER
-S2C = Direction.SERVER_TO_CLIENT
-
-
-class Dissector:
+class Dissector(PacketEvents):
     """All flows of one run.  Feed it segments, then close it."""
 
     def __init__(self, options: Options | None = None) -> None:
+        super().__init__()
         self.options = options or Options()
         self.flows = FlowTable()
         self.connections = 0
         """Connections reported so far; the next one gets this number."""
-        self.packets = 0
-        """Packets reported so far, malformed ones included."""
         self.overlaps = 0
         """Places where bytes came again with other content."""
         self.other_flows = 0
@@ -68,10 +54,7 @@ class Dissector:
         if type(event) is StreamData:
             dialogue = event.flow.context
             if type(dialogue) is Dialogue:
-                if dialogue.phase == MQTT:
-                    yield from self._data(dialogue, event)
-                elif dialogue.phase != NOTHING:
-                    yield from self._other_data(dialogue, event)
+                yield from self._data(dialogue, event)
             return
         if isinstance(event, FlowOpened):
             event.flow.context = Dialogue(event.flow)
@@ -89,79 +72,10 @@ class Dissector:
             yield from self._end_of_flow(dialogue, event)
 
     def _data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
-        from_client = event.from_initiator is dialogue.client_is_initiator
-        stream = dialogue.client_stream if from_client else dialogue.server_stream
-        return self.items(dialogue, from_client, stream.feed(event.data), event)
-
-    def items(self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
-        """Events of what one direction's stream gave; each is applied when its reader comes back for the next."""
-        if not items:
-            return
-        connection = dialogue.connection
-        assert connection is not None
-        direction = C2S if from_client else S2C
-        if not connection.version_known:
-            self._learn_version(dialogue, connection, from_client)
-        frame, timestamp_ns, capture = at.frame, at.timestamp_ns, at.capture
-        for item in items:
-            if isinstance(item, ControlPacket):
-                number = self.packets
-                self.packets = number + 1
-                kind = item.packet_type
-                topic = None
-                if kind == 3:
-                    topic = connection.resolve_topic(item, direction)  # type: ignore[arg-type]
-                elif kind <= 2:
-                    connection.identify(item)
-                    self._share_version(dialogue, connection)
-                yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic)
-                connection.apply(item, direction, number, frame, timestamp_ns)
-            elif isinstance(item, Malformed):
-                yield from self._malformed(dialogue, connection, direction, item, at)
-            else:
-                connection.side(direction).gapped = True
-                if not item.raw and item.reason == "gap":
-                    continue  # lost bytes alone: the gap itself was reported
-                yield UnparsedEvent(connection, direction, frame, timestamp_ns, capture, item)
-
-    def _malformed(
-        self,
-        dialogue: Dialogue,
-        connection: Connection,
-        direction: Direction,
-        item: Malformed,
-        at: Place,
-    ) -> Iterator[Event]:
-        number = self.packets
-        self.packets = number + 1
-        topic = None
-        made = item.packet
-        if made is not None and item.complete:
-            connection.identify(made)
-            self._share_version(dialogue, connection)
-            if isinstance(made, Publish):
-                topic = connection.resolve_topic(made, direction)
-        yield MalformedEvent(connection, direction, number, at.frame, at.timestamp_ns, at.capture, item, topic)
-        if made is not None and item.complete:
-            # The fault was in a value, so the peer may well have taken the packet: its answer will name it.
-            connection.apply(made, direction, number, at.frame, at.timestamp_ns)
-
-    def _learn_version(self, dialogue: Dialogue, connection: Connection, from_client: bool) -> None:
-        """Take over what the streams found out about the version of a connection without CONNECT."""
-        stream = dialogue.client_stream if from_client else dialogue.server_stream
-        if stream.version_source and stream.version_source != connection.version_evidence:
-            if stream.version_source != "CONNECT":
-                connection.assume_version(stream.version, stream.version_source)
-            for other in (dialogue.client_stream, dialogue.server_stream):
-                other.version, other.version_source = stream.version, stream.version_source
-
-    def _share_version(self, dialogue: Dialogue, connection: Connection) -> None:
-        if connection.version_known:
-            for stream in (dialogue.client_stream, dialogue.server_stream):
-                stream.version, stream.version_source = connection.version, "CONNECT"
-
-    def _other_data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
-        if dialogue.phase == UNDECIDED:
+        if dialogue.speaks_mqtt:
+            from_client = event.from_initiator is dialogue.client_is_initiator
+            yield from self.feed_stream(dialogue, from_client, event.data, event)
+        elif dialogue.phase == UNDECIDED:
             if dialogue.take(event, self.options):
                 yield from self._begin(dialogue)
         elif dialogue.phase == WEBSOCKET:
@@ -182,10 +96,8 @@ class Dissector:
                 return
             if isinstance(event, StreamGap):
                 yield from self._gap(dialogue, event)
-            elif dialogue.phase == MQTT:
-                yield from self._data(dialogue, event)
             else:
-                yield from self._other_data(dialogue, event)
+                yield from self._data(dialogue, event)
 
     def _ignore(self, dialogue: Dialogue) -> None:
         if dialogue.tls is not None:
@@ -225,7 +137,7 @@ class Dissector:
                 stream.lose_framing()
         if version is not None:
             connection.assume_version(version, "given", known=True)
-        dialogue.announced = True
+        dialogue.settle()
         return ConnectionOpened(connection, flow.first_frame, flow.opened_ns, flow.capture)
 
     def _websocket(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
@@ -237,7 +149,10 @@ class Dissector:
         """Events of what a WebSocket gave."""
         for one in found:
             if isinstance(one, Upgrade):
-                if not one.accepted or not _speaks_mqtt(one):
+                refused = not one.accepted and one.status is not None
+                if refused and one.status != 101 and dialogue.web is not None and dialogue.web.client.phase == HTTP:
+                    continue  # the client may ask again, with credentials for example
+                if refused or not self._wanted(dialogue, one):
                     self._ignore(dialogue)
                     return
                 opened = self._open(dialogue, "websocket")
@@ -257,16 +172,17 @@ class Dissector:
                 if isinstance(problems, list) and len(problems) < _MAX_PROBLEMS:
                     problems.append({"from_client": one.from_client, "reason": one.reason, "detail": one.detail})
             elif isinstance(one, MessageData):
-                stream = dialogue.client_stream if one.from_client else dialogue.server_stream
-                yield from self.items(dialogue, one.from_client, stream.feed(one.data), at)
+                yield from self.feed_stream(dialogue, one.from_client, one.data, at)
             elif isinstance(one, MessageGap):
-                stream = dialogue.client_stream if one.from_client else dialogue.server_stream
-                yield from self.items(dialogue, one.from_client, stream.gap(one.length), at)
+                yield from self.gap_in_stream(dialogue, one.from_client, one.length, at)
             elif isinstance(one, Lost):
-                # WebSocket framing is lost, so where MQTT goes on in these bytes cannot be known.
-                connection.side(C2S if one.from_client else S2C).gapped = True
-                lost: StreamItem = Unparsed("websocket", one.length)
-                yield from self.items(dialogue, one.from_client, [lost], at)
+                # An unknown number of bytes is missing, so that framing is lost inside the WebSocket too.
+                rest = [_cut_off(item, "websocket") for item in dialogue.restart_stream(one.from_client)]
+                yield from self.items(dialogue, one.from_client, [*rest, Unparsed("websocket", one.length)], at)
+
+    def _wanted(self, dialogue: Dialogue, upgrade: Upgrade) -> bool:
+        """Whether a WebSocket goes with MQTT: by its names, or because the user says so of the port."""
+        return _names_mqtt(upgrade) or WEBSOCKET in map(self.options.ports.get, ports(dialogue.flow.key))
 
     def _tls(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
         """TLS is listed, not read: the connection is reported once the hello says whether it concerns us."""
@@ -309,9 +225,8 @@ class Dissector:
             yield GapEvent(
                 connection, direction, event.frame, event.timestamp_ns, event.capture, event.length, event.reason
             )
-        if dialogue.phase == MQTT:
-            stream = dialogue.client_stream if from_client else dialogue.server_stream
-            yield from self.items(dialogue, from_client, stream.gap(event.length), event)
+        if dialogue.speaks_mqtt:
+            yield from self.gap_in_stream(dialogue, from_client, event.length, event)
         elif dialogue.web is not None:
             yield from self._unwrapped(dialogue, dialogue.web.gap(from_client, event.length), event)
         elif dialogue.tls is not None:
@@ -323,44 +238,45 @@ class Dissector:
                 return
             dialogue.give_up(self.options)
             yield from self._begin(dialogue)
-        connection = dialogue.connection
         from_client = event.from_initiator is dialogue.client_is_initiator
-        if connection is None:
-            return
-        if connection.closed_by is None:
-            connection.closed_by = "client" if from_client else "server"
-            connection.closed_how = event.how
-        if dialogue.web is not None:
-            yield from self._unwrapped(dialogue, dialogue.web.close(from_client), event)
-        stream = dialogue.client_stream if from_client else dialogue.server_stream
-        yield from self._last_items(dialogue, from_client, stream, event.how, event)
+        if not dialogue.closed_how:
+            dialogue.closed_by, dialogue.closed_how = "client" if from_client else "server", event.how
+        self._note_close(dialogue)
+        yield from self._last_items(dialogue, from_client, event)
 
-    def _last_items(
-        self, dialogue: Dialogue, from_client: bool, stream: PacketStream, how: str, at: StreamClosed | FlowClosed
-    ) -> Iterator[Event]:
+    def _last_items(self, dialogue: Dialogue, from_client: bool, at: StreamClosed | FlowClosed) -> Iterator[Event]:
         """What a stream still held.  Only a sender that closes in good order inside a packet is to blame for it."""
-        items = stream.close()
-        if how != "fin":
-            items = [_cut_off(one, how) for one in items]
-        return self.items(dialogue, from_client, items, at)
+        if dialogue.web is not None and not dialogue.stream(from_client).closed:
+            yield from self._unwrapped(dialogue, dialogue.web.close(from_client), at)
+        items = dialogue.stream(from_client).close()
+        if at.how != "fin":
+            items = [_cut_off(one, at.how) for one in items]
+        if items and dialogue.connection is not None:
+            yield from self.late_items(dialogue, from_client, items, at)
 
     def _end_of_flow(self, dialogue: Dialogue, event: FlowClosed) -> Iterator[Event]:
         if dialogue.phase == UNDECIDED:
             dialogue.give_up(self.options)
             yield from self._begin(dialogue)
-        connection = dialogue.connection
+        if dialogue.phase != NOTHING:
+            for from_client in (True, False):
+                yield from self._last_items(dialogue, from_client, event)
         event.flow.context = None
-        if connection is None or dialogue.phase == NOTHING:
+        connection = dialogue.connection
+        if connection is None:
+            if dialogue.phase != NOTHING:
+                self._ignore(dialogue)
             return
-        for from_client in (True, False):
-            stream = dialogue.client_stream if from_client else dialogue.server_stream
-            yield from self._last_items(dialogue, from_client, stream, event.how, event)
         if dialogue.tls is not None:
             self._tls_details(dialogue)
-        if connection.closed_how is None or event.how not in ("fin", "reset"):
-            connection.closed_how = connection.closed_how or event.how
+        dialogue.closed_how = dialogue.closed_how or event.how
+        self._note_close(dialogue)
         connection.details["tcp"] = tcp_counters(event.flow, client_is_initiator=dialogue.client_is_initiator)
         yield ConnectionClosed(connection, event.frame, event.timestamp_ns, event.capture)
+
+    def _note_close(self, dialogue: Dialogue) -> None:
+        if dialogue.connection is not None:
+            dialogue.connection.closed_by, dialogue.connection.closed_how = dialogue.closed_by, dialogue.closed_how
 
 
 MAX_OTHER_SERVERS = 100
@@ -369,7 +285,7 @@ _MAX_PROBLEMS = 100
 """WebSocket problems that are kept of one connection."""
 
 
-def _speaks_mqtt(upgrade: Upgrade) -> bool:
+def _names_mqtt(upgrade: Upgrade) -> bool:
     names = [upgrade.subprotocol] if upgrade.subprotocol else list(upgrade.subprotocols_offered)
     return any(name.lower().startswith("mqtt") for name in names) or "mqtt" in upgrade.request_path.lower()
 

@@ -260,10 +260,9 @@ class HalfStream:
             if not self._resume(sequence, length, report):
                 return
             start = self.offset
-        limit = self.offset if self.ended else self.fin_offset
-        if 0 <= limit < start + length:
-            self.after_end_bytes += start + length - max(start, limit)
-            length = limit - start
+        if 0 <= self.fin_offset < start + length:
+            self.after_end_bytes += start + length - max(start, self.fin_offset)
+            length = self.fin_offset - start
             if length <= 0:
                 return
             payload = payload[:length]
@@ -292,7 +291,6 @@ class HalfStream:
             self.ignored_fins += 1
             return
         self.fin_offset = position
-        self.sent = min(self.sent, position)
         self._drain(report)
 
     def reset(self, report: Report) -> None:

@@ -148,7 +148,7 @@ class Pieces:
         """Remove the bytes that start at ``position``, up to the next hole or cut; return them and the cut's length."""
         count = missing = 0
         for start, part in zip(self.starts, self.parts, strict=True):
-            if start != position or missing:
+            if start != position:
                 break
             count += 1
             position += len(part)

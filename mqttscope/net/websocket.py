@@ -110,6 +110,7 @@ class Inflater:
     def feed(self, data: bytes, last: bool, out: list[bytes]) -> str | None:
         """Append the inflated bytes of the next part of a message to ``out``; returns what is wrong, if anything."""
         error = None
+        had, delivered = self.fed, len(out)
         if self.zlib_object is None and self.fed and not self.restart:
             error = self._replay()
         for at in range(0, len(data), _INFLATE_STEP):
@@ -119,6 +120,8 @@ class Inflater:
             # section 7.2.3.4 asks for.
             error = self._run(_FLUSH, out)
         if error:
+            if len(self.pending) == had:
+                self._salvage(data + _FLUSH if last else data, out, sum(map(len, out[delivered:])))
             self.reset()
         elif last:
             self._finish()
@@ -146,6 +149,19 @@ class Inflater:
         self.restart = False
         self.tail.clear()
         self.pending.clear()
+
+    def _salvage(self, data: bytes, out: list[bytes], delivered: int) -> None:
+        """Append what ``data`` holds before the byte that is wrong: zlib drops it, as much as the chunking has it."""
+        self.zlib_object = None
+        self.fed = self.finals = 0
+        self.tail.clear()
+        self._run(bytes(self.pending), [])
+        found: list[bytes] = []
+        for at in range(len(data)):
+            if self._run(data[at : at + 1], found):
+                break
+        rest = b"".join(found)[delivered:]
+        out += [rest[at : at + MAX_INFLATE_BYTES] for at in range(0, len(rest), MAX_INFLATE_BYTES)]
 
     def _replay(self) -> str | None:
         if len(self.pending) != self.fed:

@@ -1,8 +1,8 @@
-"""Captured text made safe for a terminal, and measured in its columns.
+r"""Captured text made safe for a terminal, and measured in its columns.
 
 Payloads, topics and client identifiers come from whoever speaks to the broker.  Nothing of them that moves the cursor,
-changes colours or reorders the line may reach the terminal, so it is shown as an escape: ``\\n``, ``\\x1b``,
-``\\u202e``.  Bytes that are not UTF-8 are shown as ``\\x80``.  Backslashes of the data stay as they are.
+changes colours or reorders the line may reach the terminal, so it is shown as an escape: ``\n``, ``\x1b``,
+``\u202e``.  Bytes that are not UTF-8 are shown as ``\x80``.  Backslashes of the data stay as they are.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def escape(text: str, *, ascii_only: bool = False) -> str:
 
 
 def escape_bytes(raw: bytes, *, ascii_only: bool = False) -> str:
-    """Bytes as safe text: UTF-8 where they are, ``\\x80`` where they are not."""
+    r"""Bytes as safe text: UTF-8 where they are, ``\x80`` where they are not."""
     return escape(raw.decode("utf-8", "surrogateescape"), ascii_only=ascii_only)
 
 

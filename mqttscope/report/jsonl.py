@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 
 from mqttscope.events import (
-    CaptureError,
     ConnectionClosed,
     ConnectionOpened,
     Event,
@@ -20,6 +19,7 @@ from mqttscope.events import (
 from mqttscope.mqtt.constants import REASON_CODES, Direction, PacketType
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, text, view
+from mqttscope.net.frame import CaptureError
 from mqttscope.report.base import Clock, Sink
 from mqttscope.session.connection import Connection
 
@@ -31,6 +31,8 @@ _FLAGS = tuple(
     for bits in range(16)
 )
 _TOPICS_KEPT = 10_000
+_TOPIC_KEPT_CHARACTERS = 256
+_PREFIXES_KEPT = 20_000
 _quote = json.encoder.encode_basestring
 
 
@@ -52,10 +54,10 @@ class JsonLines:
         self.show_secrets = show_secrets
         self._clock = Clock()
         self._capture = ""
-        self._capture_json = ""
+        self._capture_json = '""'
         self._topics: dict[str, str] = {}
         self._prefixes: dict[int, tuple[int, str]] = {}
-        self._second = ""
+        self._second: int | None = None
         self._time = ""
 
     def feed(self, event: Event) -> None:
@@ -114,7 +116,8 @@ class JsonLines:
         if not packet.missing:
             content = None if len(payload) > self.payload_limit else printable(payload)
             if content is not None:
-                return f'{start}{{"length":{len(payload)},"text":'.encode() + dumps(content) + f'}}}},"topic":{shown}}}\n'.encode()
+                head = f'{start}{{"length":{len(payload)},"text":'
+                return head.encode() + dumps(content) + f'}}}},"topic":{shown}}}\n'.encode()
             return start.encode() + dumps(binary(payload, self.payload_limit)) + f'}},"topic":{shown}}}\n'.encode()
         value = dumps(binary(payload, self.payload_limit, packet.missing))
         return start.encode() + value + f'}},"topic":{shown},"missing":{packet.missing}}}\n'.encode()
@@ -125,7 +128,9 @@ class JsonLines:
         if kept is None:
             if len(self._topics) >= _TOPICS_KEPT:
                 self._topics.clear()
-            kept = self._topics[topic] = dumps(text(topic)).decode()
+            kept = dumps(text(topic)).decode()
+            if len(topic) <= _TOPIC_KEPT_CHARACTERS:
+                self._topics[topic] = kept
         return kept
 
     def _head(self, name: str, event: Any) -> str:
@@ -138,15 +143,17 @@ class JsonLines:
         key = connection.number * 2 + client
         kept = self._prefixes.get(key)
         if kept is None or kept[0] != connection.revision:
+            if len(self._prefixes) >= _PREFIXES_KEPT:
+                self._prefixes.clear()
             kept = connection.revision, _connection_part(connection, event.direction)
             self._prefixes[key] = kept
-        nanoseconds = str(event.timestamp_ns)
-        if nanoseconds[:-9] != self._second:
-            self._second = nanoseconds[:-9]
+        second, nanosecond = divmod(event.timestamp_ns, 1_000_000_000)
+        if second != self._second:
+            self._second = second
             self._time = self._clock.iso(event.timestamp_ns).partition(".")[0]
         return (
             f'{{"schema":{SCHEMA},"event":"{name}","capture":{self._capture_json},"frame":{event.frame},'
-            f'"timestamp":"{self._time}.{nanoseconds[-9:]}Z","timestamp_ns":{nanoseconds},{kept[1]}'
+            f'"timestamp":"{self._time}.{nanosecond:09d}Z","timestamp_ns":{event.timestamp_ns},{kept[1]}'
         )
 
     def other(self, event: Event) -> bytes | None:
@@ -161,7 +168,7 @@ class JsonLines:
             if found.packet_type is not None:
                 shown["packet_type"] = found.packet_type
             shown["raw"] = binary(found.raw, self.payload_limit)
-            return f'{self._head("unparsed", event)},{dumps(shown).decode()[1:]}\n'.encode()
+            return f"{self._head('unparsed', event)},{dumps(shown).decode()[1:]}\n".encode()
         if isinstance(event, ConnectionOpened | ConnectionClosed):
             return dumps(self.connection(event)) + b"\n"
         if isinstance(event, CaptureError):
@@ -189,7 +196,7 @@ class JsonLines:
             )
             if kind == "publish":
                 shown["topic"] = None if event.topic is None else text(event.topic)
-        return f'{self._head("malformed", event)},{dumps(shown).decode()[1:]}\n'.encode()
+        return f"{self._head('malformed', event)},{dumps(shown).decode()[1:]}\n".encode()
 
     def connection(self, event: ConnectionOpened | ConnectionClosed) -> dict[str, Any]:
         """The object of a connection that opened or closed."""

@@ -68,43 +68,47 @@ class PayloadView:
         if not count:
             return f"({missing} bytes, none captured)" if missing else "(empty)"
         first = payload[0]
-        size = f"({count} of {count + missing} bytes captured)" if missing else ""
+        size = f"{count} of {count + missing} bytes captured" if missing else ""
         if self.kind == "none":
-            return size or _count(count)
+            return f"({size or _count(count)})"
         if self.kind != "auto" or first in _COMPRESSED or _by_content_type(content_type) != "auto":
             label, text, note = self._special(payload, room, content_type, indicator, missing)
             if label == "hex":
                 return self._hex(payload, room, size, note)
             if label not in ("text", "json"):
                 text = f"{label}: {text}"
-            size = " ".join(filter(None, (size, f"({note})" if note else "")))
-            return self._fit(text, count, room, size, whole=True)
+            return self._fit(text, count, room, size, note)
         limit = min(count, self.limit, room * 4)
-        text = _text(payload[:limit], cut_off=limit < count or missing > 0)
-        if text is None:
+        plain = _text(payload[:limit], cut_off=limit < count or missing > 0)
+        if plain is None:
             lies = indicator == 1 and not missing and not _is_utf8(payload)
             return self._hex(payload, room, size, _NOT_UTF8 if lies else "")
-        return self._fit(_squeeze(text, payload), count, room, size, whole=limit == count)
+        return self._fit(_squeeze(plain, payload), count, room, size, whole=limit == count)
 
-    def _fit(self, text: str, count: int, room: int, size: str, *, whole: bool) -> str:
+    def _fit(self, text: str, count: int, room: int, size: str, note: str = "", *, whole: bool = True) -> str:
+        """Text, then what has to be said of it; the note is the first that goes when there is no room."""
         shown = escape(text[: room * 4], ascii_only=self.ascii_only)
-        if whole and not size and cells(shown) <= room:
+        if whole and not size and not note and cells(shown) <= room:
             return shown
         size = size or _count(count)
-        left = room - len(size) - 1
+        if note and cells(note) + len(size) + 20 < room:
+            size = f"{size}; {note}"
+        left = room - cells(size) - 3
         if left < 4:
             return cut(shown, room, self.ellipsis)
-        return f"{cut(shown if whole else shown + self.ellipsis, left, self.ellipsis)} {size}"
+        return f"{cut(shown if whole else shown + self.ellipsis, left, self.ellipsis)} ({size})"
 
     def _hex(self, payload: bytes, room: int, size: str, note: str = "") -> str:
-        size = " ".join(filter(None, (size or _count(len(payload)), f"({note})" if note else "")))
-        digits = min(room - len(size) - 3, 2 * self.limit)
+        size = size or _count(len(payload))
+        if note and len(note) + len(size) + 20 < room:
+            size = f"{size}; {note}"
+        digits = min(room - len(size) - 5, 2 * self.limit)
         if digits >= 2 * len(payload):
-            return f"0x{payload.hex()} {size}"
+            return f"0x{payload.hex()} ({size})"
         fit = (digits - len(self.ellipsis)) // 2
         if fit < 1:
-            return cut(size, room, self.ellipsis)
-        return f"0x{payload[:fit].hex()}{self.ellipsis} {size}"
+            return cut(f"({size})", room, self.ellipsis)
+        return f"0x{payload[:fit].hex()}{self.ellipsis} ({size})"
 
     def _special(
         self, payload: bytes, room: int, content_type: str | None, indicator: int | None, missing: int
@@ -180,7 +184,9 @@ class PayloadView:
                 notes.append(_NOT_UTF8)
             return self._as_hex(data, "")
         note = "" if len(data) <= self.limit else f"first {self.limit} of {len(data)} bytes"
-        return Shown("text", "text", iter([_squeeze(text, data)]) if one_line else iter(text.splitlines() or [""]), note)
+        return Shown(
+            "text", "text", iter([_squeeze(text, data)]) if one_line else iter(text.splitlines() or [""]), note
+        )
 
     def _as_hex(self, data: bytes, note: str) -> Shown:
         rows = (data[at : at + 16].hex(" ") for at in range(0, min(len(data), self.limit), 16))
@@ -196,7 +202,7 @@ _COMPRESSED = (0x1F, 0x78, 0x28)
 
 
 def _count(count: int) -> str:
-    return f"({count} bytes)" if count != 1 else "(1 byte)"
+    return f"{count} bytes" if count != 1 else "1 byte"
 
 
 def _by_content_type(content_type: str | None) -> str:

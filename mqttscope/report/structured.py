@@ -39,7 +39,7 @@ def from_cbor(data: bytes) -> Any:
     except Exception as error:  # tags make cbor2 call parsers for dates, addresses, patterns: they raise anything
         raise Undecodable(_reason(error)) from None
     if stream.tell() < len(data):
-        raise Undecodable(f"{len(data) - stream.tell()} bytes behind the value")
+        raise Undecodable(f"the value ends at byte {stream.tell()} of {len(data)}")
     return value
 
 
@@ -128,7 +128,10 @@ def _scalar(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]
     elif isinstance(value, int):
         yield -1, str(value) if value.bit_length() < MAX_DIGITS * 3 else f"({value.bit_length()}-bit integer)"
     elif isinstance(value, float):
-        yield -1, repr(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
+        yield (
+            -1,
+            repr(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity"),
+        )
     elif hasattr(value, "tag") and hasattr(value, "value"):
         yield -1, f"{value.tag}("
         if depth >= MAX_DEPTH:

@@ -118,6 +118,47 @@ class Line:
         return "".join(self.parts)
 
 
+_SHORT = 24
+"""Columns of text that is kept together."""
+
+
+class Wrapped:
+    """Text that goes on in indented lines where the terminal is narrow: for what must not be cut."""
+
+    def __init__(self, first: Line, *, indent: int = 4, most: int = 4) -> None:
+        self.lines = [first]
+        self._painter = first.painter
+        self._indent = indent
+        self._most = most
+        self._width = first.left + first.used + 1
+
+    def add(self, text: str, style: str = "") -> None:
+        """Append escaped text: what is short goes to the next line whole, other text is broken at blanks."""
+        line = self.lines[-1]
+        if cells(text) <= line.left or len(self.lines) == self._most:
+            line.add(text, style)
+            return
+        if cells(text) <= min(_SHORT, self._width - self._indent - 1):
+            self._next().add(text.lstrip(" "), style)
+            return
+        for index, word in enumerate(text.split(" ")):
+            line, piece = self.lines[-1], " " + word if index else word
+            if cells(piece) > line.left and len(self.lines) < self._most and line.used > self._indent:
+                line, piece = self._next(), word
+            if piece:
+                line.add(piece, style)
+
+    def _next(self) -> Line:
+        line = self._painter.line(self._width)
+        line.put(" " * self._indent, self._indent)
+        self.lines.append(line)
+        return line
+
+    def texts(self) -> list[str]:
+        """The lines."""
+        return [str(line).rstrip(" ") for line in self.lines]
+
+
 def encoded(lines: list[str]) -> bytes:
     """Lines as they are written."""
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqttscope.report.base import Clock, View
 
-WIDE = 120
+WIDE = 140
 """Terminals of this many columns have room for date and nanoseconds in every line."""
 NARROW = 60
 """Below this many columns times end with milliseconds."""

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.properties import Properties
-from mqttscope.session.inflight import Exchange, Side
+from mqttscope.mqtt.properties import EMPTY, Properties
+from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
 
 C2S = Direction.CLIENT_TO_SERVER
 S2C = Direction.SERVER_TO_CLIENT
+KNOWN_LEVELS = (3, 4, 5, *packets.BRIDGE_LEVELS)
+"""Protocol levels that say for certain which version is spoken."""
 
 
 @dataclass(slots=True)
@@ -102,10 +104,10 @@ class Connection:
         """The exchange that this packet moves on or ends, looked up before it is applied."""
         kind = packet.packet_type
         if kind in _ANSWERS:
-            found = self.receiver(direction).exchanges.get(packet.packet_identifier)  # type: ignore[attr-defined]
-            return found if found is not None and found.kind == _ANSWERS[kind] else None
+            identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
+            return self.receiver(direction).running(identifier, _ANSWERS[kind])
         if kind == PacketType.PUBREL:
-            return self.side(direction).exchanges.get(packet.packet_identifier)  # type: ignore[attr-defined]
+            return self.side(direction).running(packet.packet_identifier, "publish")  # type: ignore[attr-defined]
         return None
 
     def assume_version(self, version: ProtocolVersion, evidence: str, *, known: bool = False) -> None:
@@ -116,8 +118,13 @@ class Connection:
     def identify(self, packet: ControlPacket) -> None:
         """Take what a CONNECT or CONNACK says of who speaks which version; done before the packet is shown."""
         if isinstance(packet, packets.Connect):
-            if packet.protocol_level is not None:
+            level = packet.protocol_level
+            if level in KNOWN_LEVELS:
                 self.version, self.version_known, self.version_evidence = packet.version, True, "CONNECT"
+            elif level is not None:
+                # The layout is a guess, and what the server speaks is still open.
+                self.version, self.version_known = packet.version, False
+                self.version_evidence = f"a CONNECT with unknown protocol level {level}"
             self.client_identifier = packet.client_identifier
             self.revision += 1
         elif isinstance(packet, packets.Connack) and packet.properties is not None:
@@ -209,7 +216,7 @@ class Connection:
         """PUBREC and PUBREL (5.0 4.3.3)."""
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
         if kind == PacketType.PUBREL:
-            running = side.exchanges.get(identifier)
+            running = side.running(identifier, "publish")
             if running is not None:
                 running.phase, running.released_by = "released", number
             return
@@ -218,7 +225,7 @@ class Connection:
             sender.finish(identifier, "publish")
             side.receiving.pop(identifier, None)
         else:
-            running = sender.exchanges.get(identifier)
+            running = sender.running(identifier, "publish")
             if running is not None:
                 running.phase = "received"
 
@@ -228,9 +235,9 @@ class Connection:
         self.clean_start, self.keep_alive = packet.clean_start, packet.keep_alive
         side = self.client_side
         side.limits_known = True
-        if packet.properties is not None:
-            self._limits(side, packet.properties)
-            self.session_expiry_interval = packet.properties.session_expiry_interval or 0
+        block = packet.properties
+        self._limits(side, block)
+        self.session_expiry_interval = None if block is None else block.session_expiry_interval or 0
 
     def _connack(self, packet: packets.Connack, number: int) -> None:
         self.connack_packet = number
@@ -239,8 +246,8 @@ class Connection:
         side = self.server_side
         side.limits_known = True
         block = packet.properties
+        self._limits(side, block)
         if block is not None:
-            self._limits(side, block)
             if block.server_keep_alive is not None:
                 self.keep_alive = block.server_keep_alive
             if block.session_expiry_interval is not None:
@@ -252,19 +259,21 @@ class Connection:
                 if value is not None:
                     setattr(self, name, bool(value))
 
-    def _limits(self, side: Side, block: Properties) -> None:
-        if block.receive_maximum is not None:
-            side.receive_maximum = block.receive_maximum
-        if block.topic_alias_maximum is not None:
-            side.topic_alias_maximum = block.topic_alias_maximum
-        side.maximum_packet_size = block.maximum_packet_size
+    def _limits(self, side: Side, block: Properties | None) -> None:
+        """What a side announces; what it leaves out has the value that the specification gives it."""
+        announced = EMPTY if block is None else block
+        receive_maximum = announced.receive_maximum
+        side.receive_maximum = MAX_PACKET_IDENTIFIERS if receive_maximum is None else receive_maximum
+        side.topic_alias_maximum = announced.topic_alias_maximum or 0
+        side.maximum_packet_size = announced.maximum_packet_size
 
     def _disconnect(self, packet: packets.Disconnect, direction: Direction) -> None:
         self.phase = "disconnected"
         self.disconnect_by = "client" if direction is C2S else "server"
         self.disconnect_reason = packet.reason_code or 0
-        if packet.properties is not None and packet.properties.session_expiry_interval is not None:
-            self.session_expiry_interval = packet.properties.session_expiry_interval
+        block = packet.properties
+        if block is not None and direction is C2S and block.session_expiry_interval is not None:
+            self.session_expiry_interval = block.session_expiry_interval
 
 
 _ANSWERS = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 MAX_PACKET_IDENTIFIERS = 65_535
-"""Packet identifiers of one direction; the tables below can hold no more."""
+"""Packet identifiers of one direction, and so the Receive Maximum of a side that announces none (5.0 3.1.2.11.3)."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Exchange:
 class Side:
     """What one end of a connection announced, and what it sent."""
 
-    receive_maximum: int = 65_535
+    receive_maximum: int = MAX_PACKET_IDENTIFIERS
     """How many QoS 1 and 2 messages it takes at a time (5.0 3.1.2.11.3, 3.2.2.3.3)."""
     maximum_packet_size: int | None = None
     """Longest packet it takes in bytes, ``None`` for the protocol's own limit."""
@@ -82,10 +82,15 @@ class Side:
             if self.in_flight > self.in_flight_peak:
                 self.in_flight_peak = self.in_flight
 
+    def running(self, packet_identifier: int, kind: str) -> Exchange | None:
+        """The exchange of this kind that has the identifier now."""
+        found = self.exchanges.get(packet_identifier)
+        return found if found is not None and found.kind == kind else None
+
     def finish(self, packet_identifier: int, kind: str) -> Exchange | None:
         """Take an answered exchange of this kind out of the table."""
-        found = self.exchanges.get(packet_identifier)
-        if found is None or found.kind != kind:
+        found = self.running(packet_identifier, kind)
+        if found is None:
             return None
         del self.exchanges[packet_identifier]
         if kind == "publish":

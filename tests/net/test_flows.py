@@ -88,6 +88,16 @@ END = "closed capture_end"
             id="reset flushes what waits",
         ),
         pytest.param(
+            [*HANDSHAKE, "> A 102:bc 501", "> R 104"],
+            ["opened", "> gap 0+1 unproven", "> 1:bc", "> closed reset", "< closed reset", "closed reset"],
+            id="reset flushes what waits on its own side",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> A 101:abc 501", "< A 501 104", "> R 102", "> A 104:def 501"],
+            ["opened", "> 0:abc", "> 3:def", END],
+            id="reset before what was acknowledged is ignored",
+        ),
+        pytest.param(
             [*HANDSHAKE, "> R 90000", "> R 5", "< R 490", "> A 101:abc 501"],
             ["opened", "> 0:abc", END],
             id="reset outside the window is ignored",
@@ -190,6 +200,11 @@ END = "closed capture_end"
             ["> A 101:abc 501", "< A 600:xyz 104 t=7", "> A 104 603 t=7.1", "> A 104 603 t=10"],
             ["opened", "> 0:abc", "< gap 0+99 not_captured", "< 99:xyz", END],
             id="no handshake, the start of the answer was lost later on",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 1500000000:xyz 104 t=7", "< A 1500000003:u 104"],
+            ["opened", "> 0:abc", "< 0:xyz", "< 3:u", END],
+            id="no handshake, an acknowledgment that has nothing to do with the answer",
         ),
         pytest.param(
             ["> A 101:abc 501", "> A 104:def 501", "> A 91:earlier... 501", "> A 107:g 501"],

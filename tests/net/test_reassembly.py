@@ -242,6 +242,11 @@ def test_segments_behind_a_handshake(lines: list[str], expected: list[str]) -> N
             ["> A 101:abc 501", "< A 501 105"], ["> 0:abc"], id="one byte beyond may be a FIN that was not captured"
         ),
         pytest.param(
+            ["> A 101:abc 501", "> A 105 501", "< A 501 105", "> A 105 501 t=5"],
+            ["> 0:abc"],
+            id="an empty segment one byte on may follow a FIN that was not captured",
+        ),
+        pytest.param(
             ["> A 101:abc 501", "> A 110:jkl 501", "> A 120:tu 501"],
             ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl", "> gap 12+7 unproven", "> 19:tu"],
             id="two holes",

@@ -1,0 +1,150 @@
+"""``mqttscope stats``: count and measure the traffic of captures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mqttscope.cli.main import EXIT_UNREADABLE
+from mqttscope.cli.options import colour_option, dissection, make_options
+
+if TYPE_CHECKING:
+    from mqttscope.events import Event
+    from mqttscope.mqtt.constants import ProtocolVersion
+
+TABLES = ("capture", "connection", "client", "topic")
+SORTS = ("packets", "bytes", "rate", "latency")
+
+
+class Tables(click.ParamType):
+    """``connection,topic``: names of tables with commas between them."""
+
+    name = "table,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Read names; the tables come in their own order, each once."""
+        if isinstance(value, tuple):
+            return value
+        asked = {name.strip() for name in str(value).split(",")}
+        for name in sorted(asked.difference(TABLES)):
+            self.fail(f"{name!r} is not one of {', '.join(TABLES)}", param, ctx)
+        return tuple(name for name in TABLES if name in asked)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mqttscope stats site.pcapng --by client,topic --top 20
+  mqttscope stats day/*.pcap.zst --filter 'topic matches "plant/#"' --sort latency
+  mqttscope stats site.pcapng --format json | jq '.totals.latencies.publish_puback'
+"""
+)
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=click.Path(allow_dash=True))
+@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
+@dissection
+@click.option(
+    "--by",
+    "tables",
+    type=Tables(),
+    default=",".join(TABLES),
+    show_default=True,
+    metavar="TABLE,...",
+    help="Tables to show.",
+)
+@click.option("--top", type=click.IntRange(1), metavar="N", help="Rows per table. [default: 10 in text, all in json]")
+@click.option("--sort", type=click.Choice(SORTS), default="packets", show_default=True, help="Highest first.")
+@colour_option
+def command(
+    captures: tuple[str, ...],
+    format_: str,
+    expression: str | None,
+    connection: tuple[int, ...],
+    ports: tuple[tuple[int, str], ...],
+    mqtt_version: ProtocolVersion | None,
+    tables: tuple[str, ...],
+    top: int | None,
+    sort: str,
+    colour: bool | None,
+) -> int:
+    """Count and measure the traffic of captures: packets, bytes, rates, QoS, latencies, aliases, losses.
+
+    Per capture, connection, client and topic. Captures are files, globs, directories, or - for standard input. Exit
+    code 3 when one of them could not be read to its end.
+    """
+    from mqttscope.capture import open_capture
+    from mqttscope.cli.inspect import compile_filter, nothing_found
+    from mqttscope.cli.output import Output, Watch, make_view, warn
+    from mqttscope.dissect import Dissector, dissect
+    from mqttscope.report.statistics import Statistics
+
+    wanted = compile_filter(expression)
+    watch = Watch(progress=True)
+    statistics = Statistics()
+    dissector = Dissector(make_options(ports, mqtt_version))
+    events = dissect(statistics.frames(open_capture(captures)), dissector=dissector, skipped=watch.skipped)
+    interrupted = False
+    try:
+        for event in counted(watch.events(events), wanted, connection):
+            statistics.feed(event)
+    except KeyboardInterrupt:
+        # What was found so far is worth more than nothing: a second Ctrl-C ends it.
+        interrupted = True
+    statistics.finish()
+    sink = Output()
+    if format_ == "json":
+        from mqttscope.report.jsonl import dumps
+        from mqttscope.report.statistics_json import document
+
+        shown = document(
+            statistics,
+            tables=tables,
+            sort=sort,
+            top=top,
+            other_flows=dissector.other_flows,
+            skipped=watch.skipped,
+        )
+        sink.write(dumps(shown) + b"\n")
+    else:
+        from mqttscope.report.stats_text import TOP, render
+
+        view = make_view(colour=colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+        sink.write(
+            render(
+                statistics,
+                view,
+                tables=tables,
+                sort=sort,
+                top=top or TOP,
+                other_flows=dissector.other_flows,
+                skipped=watch.skipped,
+            )
+        )
+    sink.flush()
+    if interrupted:
+        raise KeyboardInterrupt
+    if not dissector.connections and not watch.errors:
+        warn(nothing_found(dissector))
+    return EXIT_UNREADABLE if watch.errors else 0
+
+
+def counted(events: Iterable[Event], wanted: Any | None, connections: tuple[int, ...]) -> Iterator[Event]:
+    """Events that the user asked for.
+
+    Unlike those of `inspect` they hold the end of every connection that was asked for: the statistics need it to
+    close the books of a connection, and pass over those of which nothing was counted.
+    """
+    if wanted is None and not connections:
+        yield from events
+        return
+    from mqttscope.events import CaptureDrops, CaptureError, ConnectionClosed
+
+    for event in events:
+        if not isinstance(event, CaptureError | CaptureDrops):
+            owner = getattr(event, "connection", None)
+            if connections and (owner is None or owner.number not in connections):
+                continue
+            if wanted is not None and not isinstance(event, ConnectionClosed) and not wanted.matches(event):
+                continue
+        yield event

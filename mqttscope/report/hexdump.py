@@ -1,0 +1,176 @@
+"""Hexdump of one packet: the bytes of each field are one span, faults have carets under them.
+
+Spans are told apart by colour, or by letters in a line under the bytes; the letters are those of the field list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mqttscope.mqtt.declare import Span
+from mqttscope.report.escape import cells
+from mqttscope.report.style import Painter
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_INDENT = 2
+
+
+def letter(index: int) -> str:
+    """The letter of the field with this number; they begin again after Z, since order tells them apart."""
+    return _LETTERS[index % len(_LETTERS)]
+
+
+@dataclass(slots=True)
+class Mark:
+    """A place that carets point at."""
+
+    start: int
+    end: int
+    """Offset behind the last byte; equal to ``start`` for a place where a byte is missing."""
+    text: str
+    """Escaped."""
+
+
+class Hexdump:
+    """The dump of ``raw``.
+
+    ``hidden`` are ranges whose bytes are not shown (secrets), ``skip`` ranges whose whole rows are left out.
+    """
+
+    def __init__(
+        self,
+        raw: bytes,
+        spans: Sequence[Span],
+        painter: Painter,
+        *,
+        marks: Sequence[Mark] = (),
+        hidden: Sequence[tuple[int, int]] = (),
+        skip: tuple[int, int] | None = None,
+    ) -> None:
+        self.raw = raw
+        self.spans = sorted(spans, key=lambda one: one.start)
+        self.painter = painter
+        self.marks = marks
+        self.hidden = hidden
+        self.skip = skip
+        self._digits = max(4, len(f"{max(len(raw) - 1, 0):x}"))
+        left = painter.width - _INDENT - self._digits - 2
+        self._columns = 16 if left >= 16 * 3 + 1 + 16 else 8
+        self._with_text = left >= self._columns * 4 + 1
+        self._first_span = 0
+
+    def lines(self) -> Iterator[str]:
+        """The lines of the dump."""
+        raw, columns = self.raw, self._columns
+        last = max([len(raw) - 1, *(mark.start for mark in self.marks)])
+        start = 0
+        while start <= last:
+            stop = start + columns
+            if self.skip is not None and self.skip[0] <= start and stop <= self.skip[1]:
+                behind = start + (self.skip[1] - start) // columns * columns
+                yield self._left_out(start, min(behind, len(raw)))
+                start = behind
+                continue
+            yield from self._row(start, min(stop, len(raw)))
+            start = stop
+
+    def _left_out(self, start: int, stop: int) -> str:
+        line = self.painter.line()
+        line.add(" " * (_INDENT + self._digits + 2))
+        line.add(f"{self.painter.ellipsis} {stop - start} bytes", "dim")
+        return str(line)
+
+    def _row(self, start: int, stop: int) -> Iterator[str]:
+        fields = self._fields(start, stop)
+        painter = self.painter
+        line = painter.line()
+        line.add(f"{'':{_INDENT}}{start:0{self._digits}x}  ", "dim")
+        for index, first, behind in fields:
+            line.add(self._hex(first, behind), f"span{index % 2}" if index >= 0 else "dim")
+            if behind < stop:
+                line.add(" ")
+        width = self._columns * 3 - 1
+        line.add(" " * (width - max(0, (stop - start) * 3 - 1)))
+        if self._with_text:
+            line.add("  ")
+            for index, first, behind in fields:
+                line.add(self._text(first, behind), f"span{index % 2}" if index >= 0 else "dim")
+        yield str(line).rstrip(" ")
+        under = self._letters(start, fields)
+        if under:
+            yield under
+        yield from self._carets(start, stop)
+
+    def _fields(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """``(number of the span or -1, first byte, behind)`` of the row, without holes."""
+        found: list[tuple[int, int, int]] = []
+        at = start
+        spans = self.spans
+        while self._first_span < len(spans) and spans[self._first_span].end <= start:
+            self._first_span += 1
+        index = self._first_span
+        while at < stop:
+            while index < len(spans) and spans[index].end <= at:
+                index += 1
+            if index == len(spans) or spans[index].start >= stop:
+                found.append((-1, at, stop))
+                break
+            span = spans[index]
+            if span.start > at:
+                found.append((-1, at, span.start))
+                at = span.start
+            behind = min(span.end, stop)
+            found.append((index, at, behind))
+            at = behind
+        return found
+
+    def _is_hidden(self, at: int) -> bool:
+        return any(first <= at < behind for first, behind in self.hidden)
+
+    def _hex(self, first: int, behind: int) -> str:
+        if not self.hidden:
+            return self.raw[first:behind].hex(" ")
+        return " ".join("**" if self._is_hidden(at) else f"{self.raw[at]:02x}" for at in range(first, behind))
+
+    def _text(self, first: int, behind: int) -> str:
+        return "".join(
+            "*" if self.hidden and self._is_hidden(at) else chr(self.raw[at]) if 32 <= self.raw[at] < 127 else "."
+            for at in range(first, behind)
+        )
+
+    def _letters(self, start: int, fields: list[tuple[int, int, int]]) -> str:
+        """The letter of each field under its first byte, dashes under the rest; nothing inside one long field."""
+        if self.painter.colour or not fields:
+            return ""
+        if len(fields) == 1 and (fields[0][0] < 0 or self.spans[fields[0][0]].start < start):
+            return ""
+        out = [" "] * (self._columns * 3 - 1)
+        for index, first, behind in fields:
+            if index < 0:
+                continue
+            for at in range((first - start) * 3, (behind - start) * 3 - 1):
+                out[at] = "-"
+            if self.spans[index].start >= start:
+                out[(first - start) * 3] = letter(index)
+        return " " * (_INDENT + self._digits + 2) + "".join(out).rstrip(" ")
+
+    def _carets(self, start: int, stop: int) -> Iterator[str]:
+        for mark in self.marks:
+            first, behind = max(mark.start, start), min(max(mark.end, mark.start + 1), start + self._columns)
+            if first >= behind:
+                continue
+            line = self.painter.line()
+            line.add(" " * (_INDENT + self._digits + 2 + (first - start) * 3))
+            line.add("^" * ((behind - first) * 3 - 1), "malformed")
+            if mark.start < start:
+                yield str(line)
+                continue
+            if cells(mark.text) + 1 > line.left:
+                yield str(line)
+                line = self.painter.line()
+                line.add(" " * _INDENT)
+            else:
+                line.add(" ")
+            line.add(mark.text, "malformed")
+            yield str(line)

@@ -1,0 +1,286 @@
+"""The ladder: client on the left, broker on the right, an arrow for each packet.
+
+What belongs together carries one tag: a PUBLISH and its acknowledgements up to the last, a request and its answer.
+The packet that ends an exchange says how long it took.  Connections are interleaved as they were on the wire, each
+line named by its connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.mqtt.constants import Direction, PacketType
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report import notices
+from mqttscope.report.base import Sink, View
+from mqttscope.report.style import Line, Painter, Wrapped, encoded
+from mqttscope.report.summary import Summary
+from mqttscope.report.text import Heads, Preambles
+from mqttscope.report.when import NARROW
+from mqttscope.session.connection import Connection
+
+C2S = Direction.CLIENT_TO_SERVER
+UNLIMITED_CELLS = 140
+"""Columns of a ladder where the output has no limit: its right-hand side has to stand somewhere."""
+MIN_CELLS = 40
+MAX_TAGS = 10_000
+"""Exchanges that carry a tag at a time; those that no packet ever ends would add up."""
+CIRCLED = 20
+"""Tags go round from 1 to here, as long as so few exchanges run at a time."""
+MAX_UNANSWERED = 5
+"""Exchanges without an answer that the end of a connection names."""
+
+_BEGINS = {
+    PacketType.CONNECT: "connect",
+    PacketType.SUBSCRIBE: "subscribe",
+    PacketType.UNSUBSCRIBE: "unsubscribe",
+    PacketType.PINGREQ: "ping",
+}
+_QUIET = {PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP, PacketType.PINGREQ}
+_QUIET |= {PacketType.PINGRESP}
+
+
+class Tags:
+    """Which exchange has which number.  An exchange is known by its connection and the packet that began it."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, dict[int, int]] = {}
+        self._count = 0
+        self._circle: set[int] = set()
+        """Numbers of the circle that are in use."""
+        self._last = 0
+        self._beyond = CIRCLED
+        """Highest number given while the circle was full."""
+
+    def begin(self, connection: int, packet: int) -> int:
+        """Number for an exchange: the next one round the circle that is free; its own when it has one."""
+        known = self.of(connection, packet)
+        if known is not None:
+            return known
+        if self._count >= MAX_TAGS:
+            oldest = next(iter(self._running))
+            self.end(oldest, next(iter(self._running[oldest])))
+        number = self._free()
+        self._running.setdefault(connection, {})[packet] = number
+        self._count += 1
+        return number
+
+    def _free(self) -> int:
+        if len(self._circle) == CIRCLED:
+            self._beyond += 1
+            return self._beyond
+        if not self._circle:
+            self._beyond = CIRCLED
+        number = self._last % CIRCLED + 1
+        while number in self._circle:
+            number = number % CIRCLED + 1
+        self._circle.add(number)
+        self._last = number
+        return number
+
+    def of(self, connection: int, packet: int) -> int | None:
+        """Number of a running exchange."""
+        found = self._running.get(connection)
+        return None if found is None else found.get(packet)
+
+    def end(self, connection: int, packet: int) -> int | None:
+        """The exchange is over and its number free again; returns the number."""
+        found = self._running.get(connection)
+        number = None if found is None else found.pop(packet, None)
+        if number is not None:
+            self._count -= 1
+            self._circle.discard(number)
+            if not found:
+                del self._running[connection]
+        return number
+
+    def forget(self, connection: int) -> None:
+        """The connection is over."""
+        found = self._running.pop(connection, {})
+        self._count -= len(found)
+        self._circle.difference_update(found.values())
+
+
+class Ladder:
+    """Writes events as a ladder."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.view = view
+        self.painter = Painter(view)
+        self.heads = Heads(view, self.painter)
+        self.heads.names_broker = False
+        self.preambles = Preambles(self.painter, self.heads.time)
+        self.summary = Summary(view, self.painter)
+        self.tags = Tags()
+        self.width = max(MIN_CELLS, view.width) if view.width > 0 else UNLIMITED_CELLS
+        self.named = not 0 < view.width < NARROW
+        self._wire = "─" if view.unicode else "-"
+        self._bar = "│" if view.unicode else "|"
+        self._out = "├" if view.unicode else "|"
+        self._in = "┤" if view.unicode else "|"
+        self._right = "▶" if view.unicode else ">"
+        self._left = "◀" if view.unicode else "<"
+        self._broken = "┊" if view.unicode else ":"
+
+    def feed(self, event: Event) -> None:
+        """Write one event."""
+        lines = self.preambles.of(event)
+        lines += self._lines(event)
+        if lines:
+            self.sink.write(encoded(lines))
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+    def _lines(self, event: Event) -> Iterator[str]:
+        painter = self.painter
+        if isinstance(event, PacketEvent):
+            yield self._packet(event)
+        elif isinstance(event, MalformedEvent | GapEvent | UnparsedEvent):
+            yield from self._broken_lines(event)
+        elif isinstance(event, ConnectionOpened | ConnectionClosed):
+            line = painter.line()
+            line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
+            text = Wrapped(line)
+            if isinstance(event, ConnectionOpened):
+                notices.opened(text, event, painter)
+            else:
+                notices.closed(text, event, painter, self._unanswered(event.connection))
+                self.heads.forget(event.connection)
+                self.tags.forget(event.connection.number)
+            yield from text.texts()
+        elif isinstance(event, CaptureError | CaptureDrops):
+            text = Wrapped(painter.line())
+            notices.capture_error(text, event, painter)
+            yield from text.texts()
+
+    def _begin(self, event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent) -> Line:
+        """Time, connection and client: what stands left of the ladder."""
+        line = self.painter.line(self.width + 1)
+        line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
+        line.put(*self.heads.label(event.connection))
+        return line
+
+    def _packet(self, event: PacketEvent) -> str:
+        line = self._begin(event)
+        packet = event.packet
+        tag, kind = self._tag(event), packet.packet_type
+        to_server = event.direction is C2S
+        # Both bars, the arrow's head and one piece of wire on each side stay free.
+        label = self.painter.line(max(8, line.left - 6) + 1)
+        if tag is not None:
+            number, style = tag
+            label.add(self._circled(number), style)
+            label.add(" ")
+        label.add(kind.name, "dim" if kind in _QUIET else "type")
+        before = label.used
+        label.add(" ")
+        self.summary.describe(label, event)
+        text, width = str(label), label.used
+        if width == before + 1:
+            text, width = text[:-1], before
+        style = notices.sender(event.direction)
+        self._rung(line, text, width, style, to_server=to_server)
+        return str(line)
+
+    def _rung(self, line: Line, text: str, width: int, style: str, *, to_server: bool) -> None:
+        """The arrow with its text: at the sender's side, so that the eye sees who speaks."""
+        fill = self._wire * max(1, line.left - width - 5)
+        paint = self.painter.paint
+        if to_server:
+            painted = f"{self._out}{paint(self._wire, style)} {text} {paint(fill + self._right, style)}{self._bar}"
+        else:
+            painted = f"{self._bar}{paint(self._left + fill, style)} {text} {paint(self._wire, style)}{self._in}"
+        line.put(painted, width + len(fill) + 6)
+
+    def _circled(self, number: int) -> str:
+        if self.view.unicode and number <= CIRCLED:
+            return chr(0x2460 + number - 1)
+        return f"({number})"
+
+    def _tag(self, event: PacketEvent) -> tuple[int, str] | None:
+        """Number and style of the exchange that a packet belongs to."""
+        number = self._number(event)
+        return None if number is None else (number, f"tag{number % 5}")
+
+    def _number(self, event: PacketEvent) -> int | None:
+        packet, connection = event.packet, event.connection
+        kind = packet.packet_type
+        if kind == PacketType.PUBLISH:
+            return self._of_publish(event, packet)
+        if kind in _BEGINS:
+            return self.tags.begin(connection.number, event.number)
+        if kind == PacketType.CONNACK:
+            return self._ending(connection, connection.connect_packet)
+        if kind == PacketType.PINGRESP:
+            return self._ending(connection, connection.receiver(event.direction).ping_packet)
+        exchange = connection.answered_by(packet, event.direction)
+        if exchange is None:
+            return None
+        refused = kind == PacketType.PUBREC and (packet.reason_code or 0) >= 0x80  # type: ignore[attr-defined]
+        if kind in (PacketType.PUBREL, PacketType.PUBREC) and not refused:
+            return self.tags.of(connection.number, exchange.packet)
+        return self._ending(connection, exchange.packet)
+
+    def _ending(self, connection: Connection, began: int | None) -> int | None:
+        return None if began is None else self.tags.end(connection.number, began)
+
+    def _of_publish(self, event: PacketEvent, packet: ControlPacket) -> int | None:
+        identifier: int | None = packet.packet_identifier  # type: ignore[attr-defined]
+        if identifier is None:
+            return None
+        connection = event.connection
+        running = connection.side(event.direction).exchanges.get(identifier)
+        if running is not None and running.kind == "publish":
+            if packet.dup:  # type: ignore[attr-defined]
+                return self.tags.begin(connection.number, running.packet)
+            # The identifier is used anew: the exchange before was given up.
+            self.tags.end(connection.number, running.packet)
+        return self.tags.begin(connection.number, event.number)
+
+    def _broken_lines(self, event: MalformedEvent | GapEvent | UnparsedEvent) -> Iterator[str]:
+        """Damage is a break in the bars."""
+        line = self._begin(event)
+        arrow = self.painter.to_server if event.direction is C2S else self.painter.to_client
+        line.add(self._broken, "error")
+        text = Wrapped(line)
+        if isinstance(event, MalformedEvent):
+            text.add(f" {arrow} {notices.malformed_type(event)} MALFORMED ", "malformed")
+            notices.malformed(text, event, self.painter)
+        elif isinstance(event, GapEvent):
+            text.add(f" {arrow} GAP ", "error")
+            notices.gap(text, event)
+        else:
+            text.add(f" {arrow} UNPARSED ", "error")
+            notices.unparsed(text, event, self.painter, show_secrets=self.view.show_secrets)
+        last = text.lines[-1]
+        if last.left > 2 and len(text.lines) == 1:
+            last.add(" " * (last.left - 1))
+            last.add(self._broken, "error")
+        yield from text.texts()
+
+    def _unanswered(self, connection: Connection) -> str:
+        """The exchanges that nobody ended; not told where the capture lost bytes."""
+        if connection.gaps:
+            return ""
+        found = []
+        for side in (connection.client_side, connection.server_side):
+            for exchange in side.exchanges.values():
+                number = self.tags.of(connection.number, exchange.packet)
+                tag = "" if number is None else self._circled(number) + " "
+                found.append(f"{tag}{exchange.kind.upper()} id={exchange.packet_identifier}")
+        if not found:
+            return ""
+        more = f", {len(found) - MAX_UNANSWERED} more" if len(found) > MAX_UNANSWERED else ""
+        return f"unanswered: {', '.join(found[:MAX_UNANSWERED])}{more}"

@@ -1,0 +1,167 @@
+"""The lines that are no packets: connections that open and close, gaps, bytes that could not be read, bad captures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, MalformedEvent, UnparsedEvent
+from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report.style import Painter, Wrapped
+from mqttscope.report.when import duration
+from mqttscope.session.connection import Connection
+
+_GAPS = {
+    "not_captured": "were acknowledged but not captured",
+    "cut": "were cut off by the snap length",
+    "unproven": "are missing",
+}
+_UNPARSED = {
+    "resynchronised": "skipped to find the next packet",
+    "gap": "of a packet that lost bytes",
+    "too_large": "of a packet above the size limit",
+    "websocket": "behind broken WebSocket framing",
+    "reset": "of a packet cut off by the reset",
+    "capture_end": "of a packet not complete at the end of the capture",
+    "port_reused": "of a packet cut off by a new connection on the same ports",
+    "idle": "of a packet never completed",
+    "evicted": "of a packet given up with its connection",
+}
+_CLOSED = {
+    "fin": "closed",
+    "reset": "reset",
+    "port_reused": "replaced by a new connection on the same ports",
+    "idle": "given up after silence",
+    "evicted": "given up to save memory",
+    "capture_end": "still open at the end of the capture",
+}
+MAX_HEX = 16
+"""Bytes that are shown of those that could not be read."""
+MAX_DETAIL = 200
+"""Characters of one detail of the transport."""
+
+
+def opened(line: Wrapped, event: ConnectionOpened, painter: Painter) -> None:
+    """``#0 10.0.0.4:51234 → 10.0.0.2:1883 opened``, and what is assumed or special."""
+    connection = event.connection
+    line.add(f"{painter.rule} #{connection.number} ", "rule")
+    line.add(painter.safe(connection.client), "client")
+    line.add(f" {painter.to_server} ", "rule")
+    line.add(painter.safe(connection.server), "server")
+    line.add(" opened" if connection.handshake_seen else " joined", "rule")
+    notes = []
+    if connection.transport != "tcp":
+        kind = {"websocket": "WebSocket", "tls": "TLS"}.get(connection.transport, connection.transport)
+        notes.append(", ".join([kind, *_details(connection)]))
+    if not connection.roles_known:
+        notes.append(f"roles assumed from {connection.roles_evidence or 'nothing'}")
+    if connection.version_evidence == "given":
+        notes.append(f"MQTT {connection.version.text} as told")
+    if notes:
+        line.add(f" ({painter.safe('; '.join(notes))})", "note")
+
+
+def _details(connection: Connection) -> list[str]:
+    """Values of the transport that say something."""
+    shown = []
+    for name, value in connection.details.items():
+        if not value or value is True or isinstance(value, Mapping):
+            continue
+        if isinstance(value, list | tuple):
+            value = " ".join(str(one)[:MAX_DETAIL] for one in value[:5])
+        shown.append(
+            str(value)[:MAX_DETAIL] if name == "path" else f"{name.replace('_', ' ')} {str(value)[:MAX_DETAIL]}"
+        )
+    return shown
+
+
+def version_assumed(line: Wrapped, connection: Connection, painter: Painter) -> None:
+    """Said before the first packet of a connection whose CONNECT was not captured."""
+    line.add(f"{painter.rule} #{connection.number} ", "rule")
+    why = painter.safe(connection.version_evidence)
+    because = "nothing tells" if why in ("none", "") else f"from {why}"
+    line.add(f"MQTT {connection.version.text}? (assumed, {because}; --mqtt-version sets it)", "note")
+
+
+def closed(line: Wrapped, event: ConnectionClosed, painter: Painter, unanswered: str = "") -> None:
+    """How a connection ended, by whom, and what it carried."""
+    connection = event.connection
+    line.add(f"{painter.rule} #{connection.number} ", "rule")
+    name = connection.client_identifier
+    line.add(painter.name(name, 32) if name else painter.safe(connection.client), "client")
+    how = connection.closed_how or ""
+    if connection.disconnect_by is not None:
+        reason = connection.disconnect_reason or 0
+        told = f" DISCONNECT by {connection.disconnect_by}"
+        if reason:
+            told += f" ({reason_name(PacketType.DISCONNECT, reason, connection.version)})"
+        line.add(f"{told},", "error" if reason >= 0x80 else "rule")
+    told = " " + _CLOSED.get(how, how or "ended")
+    if connection.closed_by is not None:
+        told += f" by {connection.closed_by}"
+    line.add(told, "error" if how == "reset" else "rule")
+    # Whether a DISCONNECT was sent cannot be said of what was lost, nor of what goes on behind the capture.
+    whole = how in ("fin", "reset") and connection.transport != "tls" and not connection.gaps
+    if whole and connection.phase == "connected":
+        line.add(" without DISCONNECT", "note")
+    up, down = connection.client_side, connection.server_side
+    dot = painter.dot
+    line.add(f"{dot}{duration(event.timestamp_ns - connection.opened_ns, unicode=painter.unicode)}", "rule")
+    line.add(f"{dot}{up.packets}{painter.to_server} {down.packets}{painter.to_client} packets", "rule")
+    line.add(f"{dot}{up.bytes}{painter.to_server} {down.bytes}{painter.to_client} bytes", "rule")
+    if connection.gaps:
+        gaps = "1 gap" if connection.gaps == 1 else f"{connection.gaps} gaps"
+        line.add(f"{dot}{gaps} ({connection.gap_bytes} bytes)", "error")
+    if unanswered:
+        line.add(f"{dot}{unanswered}", "note")
+
+
+def gap(line: Wrapped, event: GapEvent) -> None:
+    """Bytes that the capture does not have."""
+    what = "1 byte" if event.length == 1 else f"{event.length} bytes"
+    line.add(f"{what} {_GAPS.get(event.reason, event.reason)}", "error")
+
+
+def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secrets: bool) -> None:
+    """Bytes that belong to no packet that could be read; those of a CONNECT may hold a password."""
+    found = event.unparsed
+    what = "1 byte" if found.length == 1 else f"{found.length} bytes"
+    kind = "" if found.packet_type is None else f" ({type_name(found.packet_type).upper()})"
+    line.add(f"{what} {_UNPARSED.get(found.reason, found.reason)}{kind}", "error")
+    if found.missing:
+        line.add(f", {found.missing} of them not captured", "error")
+    if found.raw and (show_secrets or found.packet_type != PacketType.CONNECT):
+        more = painter.ellipsis if len(found.raw) > MAX_HEX else ""
+        line.add(f"  0x{found.raw[:MAX_HEX].hex()}{more}", "dim")
+
+
+def malformed(line: Wrapped, event: MalformedEvent, painter: Painter) -> None:
+    """Where a packet breaks the layout, and how."""
+    found = event.malformed
+    where = f"{found.field} at byte {found.offset}" if found.field else f"byte {found.offset}"
+    line.add(f"{found.reason}: {painter.safe(where)}:", "malformed")
+    line.add(f" {painter.safe(found.detail)}", "malformed")
+    if len(found.faults) > 1:
+        more = len(found.faults) - 1
+        line.add(f", {more} more {'fault' if more == 1 else 'faults'}", "malformed")
+
+
+def malformed_type(event: MalformedEvent) -> str:
+    """Type name of a malformed packet for the type column."""
+    return (event.type or "packet").upper()
+
+
+def capture_error(line: Wrapped, event: CaptureError | CaptureDrops, painter: Painter) -> None:
+    """What is wrong with a capture."""
+    line.add(f"!! {painter.name(event.capture, 60)}: ", "error")
+    if isinstance(event, CaptureDrops):
+        line.add(f"interface {event.interface} dropped {event.dropped} frames while capturing", "error")
+        return
+    where = "" if event.offset is None else f" at offset {event.offset}"
+    kept = f" ({event.frames} frames before it were read)" if event.frames else ""
+    line.add(f"{painter.safe(event.message)}{where}{kept}", "error")
+
+
+def sender(direction: Direction) -> str:
+    """Style of the side that sends."""
+    return "client" if direction is Direction.CLIENT_TO_SERVER else "server"

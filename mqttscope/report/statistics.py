@@ -1,0 +1,399 @@
+"""Counts and measures the traffic of captures: per capture, connection, client and topic, in bounded memory.
+
+`Statistics` takes the events of a dissection, and the frames on their way to it; `Statistics.finish` adds up.  What is
+beyond a limit is not lost but counted together, in the rows named ``other``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from mqttscope.events import (
+    CaptureDrops,
+    CaptureError,
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.mqtt.constants import Direction
+from mqttscope.net.frame import CaptureNotice, Frame
+from mqttscope.report import statistics_rows as at
+from mqttscope.report.statistics_rows import CaptureRow, ClientRow, ConnectionRow, Outcomes, TopicRow, Traffic, Window
+from mqttscope.session.connection import Connection
+
+MAX_CAPTURES = 10_000
+MAX_CONNECTIONS = 50_000
+"""Connections that have a row when they have ended."""
+MAX_LIVE_CONNECTIONS = 131_072
+"""Connections that run at a time.  A dissection has fewer; of others the one that began first is closed."""
+MAX_CLIENTS = 50_000
+MAX_TOPICS = 100_000
+MAX_NAME_CHARACTERS = 32 * 1024 * 1024
+"""Characters of all Topic Names, and of all Client Identifiers: either may be 64 KiB long."""
+MAX_TOPIC_CLIENTS = 1_000
+"""Clients told apart for one direction of one topic."""
+MAX_TOPIC_CLIENT_PAIRS = 1_000_000
+"""Clients told apart for all topics together."""
+MAX_RELEASES = 1_000_000
+"""PUBREL packets of all connections together whose PUBCOMP is waited for."""
+NAMED_TOPICS = 10
+"""Topics that are named for one client and direction."""
+
+_SECOND = 1_000_000_000
+_C2S = Direction.CLIENT_TO_SERVER
+
+
+class Statistics:
+    """Counts what it is fed.  Read the rows after `finish`."""
+
+    def __init__(
+        self,
+        *,
+        max_captures: int = MAX_CAPTURES,
+        max_connections: int = MAX_CONNECTIONS,
+        max_live_connections: int = MAX_LIVE_CONNECTIONS,
+        max_clients: int = MAX_CLIENTS,
+        max_topics: int = MAX_TOPICS,
+        max_name_characters: int = MAX_NAME_CHARACTERS,
+        max_topic_clients: int = MAX_TOPIC_CLIENTS,
+        max_topic_client_pairs: int = MAX_TOPIC_CLIENT_PAIRS,
+        max_releases: int = MAX_RELEASES,
+    ) -> None:
+        self.limits = {
+            "captures": max_captures,
+            "connections": max_connections,
+            "live_connections": max_live_connections,
+            "clients": max_clients,
+            "topics": max_topics,
+            "name_characters": max_name_characters,
+            "topic_clients": max_topic_clients,
+            "topic_client_pairs": max_topic_client_pairs,
+            "releases": max_releases,
+        }
+        self.captures: dict[str, CaptureRow] = {}
+        self.connections: list[ConnectionRow] = []
+        """Connections that have ended."""
+        self.clients: dict[object, ClientRow] = {}
+        self.topics: dict[str | None, TopicRow] = {}
+        self.totals = CaptureRow("")
+        """Complete after `finish`."""
+        self.other_capture = CaptureRow("")
+        self.other_captures = 0
+        self.other_traffic = Traffic()
+        """Of the connections without a row."""
+        self.other_outcomes = Outcomes()
+        self.other_client = ClientRow(-1, None)
+        self.other_topic = TopicRow("", 0)
+        self.missed_releases = 0
+        """PUBREL packets whose PUBCOMP was not waited for because of the limit."""
+        self.early_closed = 0
+        """Connections that were counted as ended because too many ran at a time."""
+        self._live: dict[int, ConnectionRow] = {}
+        self._releases = 0
+        self._pairs = 0
+        self._topic_characters = 0
+        self._client_characters = 0
+        self._max_topic_clients = max_topic_clients
+        self._max_pairs = max_topic_client_pairs
+        self._name = ""
+        self._capture = self.other_capture
+        self._window = Window()
+        self._finished = False
+
+    def frames(self, source: Iterable[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
+        """Pass frames on and count them."""
+        name, row = "", self.other_capture
+        for frame in source:
+            if type(frame) is Frame:
+                if frame.capture != name or not name:
+                    name = frame.capture
+                    row = self._capture_row(name)
+                row.frames += 1
+                row.frame_bytes += frame.original_length
+                row.captured_bytes += len(frame.data)
+                now = frame.timestamp_ns
+                if row.last_ns is None or now > row.last_ns:
+                    row.last_ns = now
+                    if row.first_ns is None:
+                        row.first_ns = now
+                elif now < row.first_ns:  # type: ignore[operator]
+                    row.first_ns = now
+            yield frame
+
+    def feed(self, event: Event) -> None:
+        """Count one event, before its packet is applied to its connection."""
+        if type(event) is PacketEvent:
+            self._packet(event)
+        elif isinstance(event, ConnectionClosed):
+            row = self._live.get(event.connection.number)
+            if row is not None:
+                self._end(row, event.timestamp_ns)
+        elif isinstance(event, ConnectionOpened):
+            if event.connection.number not in self._live:
+                self._begin(event.connection, event.timestamp_ns)
+        elif isinstance(event, CaptureError):
+            found = self._capture_row(event.capture)
+            found.error_count += 1
+            if len(found.errors) < at.MAX_ERRORS:
+                found.errors.append((event.message, event.offset, event.frames))
+        elif isinstance(event, CaptureDrops):
+            self._capture_row(event.capture).dropped += event.dropped
+        elif isinstance(event, MalformedEvent):
+            found_bytes = len(event.malformed.raw) + event.malformed.missing
+            self._bad(event, at.MALFORMED, at.MALFORMED_BYTES, found_bytes)
+        elif isinstance(event, UnparsedEvent):
+            self._bad(event, at.UNPARSED, at.UNPARSED_BYTES, event.unparsed.length)
+        elif isinstance(event, GapEvent):
+            self._bad(event, at.GAPS, at.GAP_BYTES, event.length)
+
+    def _packet(self, event: PacketEvent) -> None:
+        connection = event.connection
+        row = self._live.get(connection.number)
+        now = event.timestamp_ns
+        if row is None:
+            row = self._begin(connection, now)
+        if row.revision != connection.revision:
+            self._identify(row, connection)
+        if event.capture != self._name:
+            self._name = event.capture
+            self._capture = self._capture_row(event.capture)
+        packet = event.packet
+        kind = packet.packet_type
+        size = len(packet.raw) + packet.missing
+        second = now // _SECOND
+        row.last_ns = now
+        traffic, total = row.traffic, self._capture.traffic
+        counts, sums = traffic.counts, total.counts
+        if event.direction is _C2S:
+            from_server = 0
+            place = at.PACKETS + kind
+            before = connection.client_side.last_timestamp_ns
+            if before is not None and now - before > row.longest_silence_ns and kind != 1:
+                row.longest_silence_ns = now - before
+        else:
+            from_server = 1
+            place = at.PACKETS + 16 + kind
+        counts[place] += 1
+        sums[place] += 1
+        place += at.BYTES
+        counts[place] += size
+        sums[place] += size
+        traffic.window.add(second, size)
+        total.window.add(second, size)
+        self._window.add(second, size)
+        if kind == 3:
+            self._publish(event, packet, from_server, size, second, row)
+        elif kind in _ANSWERS:
+            self._answer(event, packet, kind, from_server, row)
+
+    def _publish(
+        self, event: PacketEvent, packet: Any, from_server: int, size: int, second: int, row: ConnectionRow
+    ) -> None:
+        counts, sums = row.traffic.counts, self._capture.traffic.counts
+        payload = len(packet.payload) + packet.missing
+        topic = event.topic
+        found = self.topics.get(topic) or self._topic_row(topic, event.timestamp_ns)
+        block = packet.properties
+        if block is not None and block.items and block.first(0x23) is not None:
+            place = (at.ALIAS_SETS if packet.topic_name else at.ALIAS_HITS) + from_server
+            counts[place] += 1
+            sums[place] += 1
+            if not packet.topic_name:
+                saved = found.length if found is not self.other_topic else _length(topic)
+                counts[at.SAVED + from_server] += saved
+                sums[at.SAVED + from_server] += saved
+        counts[at.PAYLOAD + from_server] += payload
+        sums[at.PAYLOAD + from_server] += payload
+        qos = 4 * from_server + packet.qos
+        counts[at.QOS + qos] += 1
+        sums[at.QOS + qos] += 1
+        if packet.retain:
+            counts[at.RETAIN + from_server] += 1
+            sums[at.RETAIN + from_server] += 1
+            found.retain[from_server] += 1
+        if packet.dup:
+            counts[at.DUP + from_server] += 1
+            sums[at.DUP + from_server] += 1
+            found.dup[from_server] += 1
+        found.messages[from_server] += 1
+        found.bytes[from_server] += size
+        found.payload[from_server] += payload
+        found.qos[qos] += 1
+        found.window.add(second, size)
+        found.last_ns = event.timestamp_ns
+        number = row.client_row.number  # type: ignore[union-attr]
+        known = found.clients[from_server]
+        if number not in known:
+            if number < 0 or len(known) >= self._max_topic_clients or self._pairs >= self._max_pairs:
+                found.complete[from_server] = False
+            else:
+                known.add(number)
+                self._pairs += 1
+
+    def _answer(self, event: PacketEvent, packet: Any, kind: int, from_server: int, row: ConnectionRow) -> None:
+        """Measure how long what this packet answers had to wait."""
+        connection, now = event.connection, event.timestamp_ns
+        if kind == 6:
+            key = 2 * packet.packet_identifier + from_server
+            if key in row.releases:
+                return
+            if self._releases < self.limits["releases"]:
+                row.releases[key] = now
+                self._releases += 1
+            else:
+                self.missed_releases += 1
+            return
+        asked_by = 1 - from_server
+        found = None
+        if kind == 2:
+            row.connack_reason_code = packet.reason_code
+            if connection.phase == "connecting" and connection.connect_timestamp_ns is not None:
+                self._measured(row, 2 * at.CONNECT_CONNACK + asked_by, now - connection.connect_timestamp_ns)
+            return
+        if kind == 13:
+            side = connection.receiver(event.direction)
+            if side.ping_packet is not None:
+                self._measured(row, 2 * at.PINGREQ_PINGRESP + asked_by, now - side.ping_timestamp_ns)
+            return
+        found = connection.answered_by(packet, event.direction)
+        if kind == 7:
+            released_ns = row.releases.pop(2 * packet.packet_identifier + asked_by, None)
+            if released_ns is not None:
+                self._releases -= 1
+                self._measured(row, 2 * at.PUBREL_PUBCOMP + asked_by, now - released_ns)
+        if found is not None:
+            qos, handshake = _ANSWERS[kind]
+            if found.qos == qos and (kind != 5 or found.phase == "sent"):
+                self._measured(row, 2 * handshake + asked_by, now - found.timestamp_ns)
+
+    def _measured(self, row: ConnectionRow, key: int, nanoseconds: int) -> None:
+        row.traffic.latency(key, nanoseconds)
+        self._capture.traffic.latency(key, nanoseconds)
+
+    def _bad(self, event: MalformedEvent | UnparsedEvent | GapEvent, place: int, bytes_place: int, size: int) -> None:
+        row = self._live.get(event.connection.number) or self._begin(event.connection, event.timestamp_ns)
+        row.last_ns = event.timestamp_ns
+        from_server = int(event.direction is not _C2S)
+        for counts in (row.traffic.counts, self._capture_row(event.capture).traffic.counts):
+            counts[place + from_server] += 1
+            counts[bytes_place + from_server] += size
+
+    def _capture_row(self, name: str) -> CaptureRow:
+        row = self.captures.get(name)
+        if row is None:
+            if len(self.captures) >= self.limits["captures"]:
+                self.other_captures += 1
+                return self.other_capture
+            row = self.captures[name] = CaptureRow(name)
+        return row
+
+    def _topic_row(self, topic: str | None, now: int) -> TopicRow:
+        row = self.topics.get(topic)
+        if row is not None:
+            return row
+        characters = len(topic or "")
+        full = self._topic_characters + characters > self.limits["name_characters"]
+        if full or len(self.topics) >= self.limits["topics"]:
+            return self.other_topic
+        self._topic_characters += characters
+        row = self.topics[topic] = TopicRow(topic, _length(topic), first_ns=now)
+        return row
+
+    def _client_row(self, identifier: str | None, now: int, address: str) -> ClientRow:
+        # An empty Client Identifier is none of its own: the server makes up one for each connection.
+        key: object = identifier or (identifier, address)
+        row = self.clients.get(key)
+        if row is None:
+            characters = len(identifier or "")
+            full = self._client_characters + characters > self.limits["name_characters"]
+            if full or len(self.clients) >= self.limits["clients"]:
+                return self.other_client
+            self._client_characters += characters
+            row = self.clients[key] = ClientRow(len(self.clients), identifier, first_ns=now)
+        if address not in row.addresses:
+            if len(row.addresses) < at.MAX_ADDRESSES:
+                row.addresses[address] = None
+            else:
+                row.more_addresses = True
+        return row
+
+    def _identify(self, row: ConnectionRow, connection: Connection) -> None:
+        row.revision = connection.revision
+        address = connection.client.rpartition(":")[0]
+        row.client_row = self._client_row(connection.client_identifier, connection.opened_ns, address)
+
+    def _begin(self, connection: Connection, now: int) -> ConnectionRow:
+        if len(self._live) >= self.limits["live_connections"]:
+            self.early_closed += 1
+            oldest = next(iter(self._live.values()))
+            self._end(oldest, oldest.last_ns)
+        row = self._live[connection.number] = ConnectionRow(connection.number, connection, last_ns=now)
+        return row
+
+    def _end(self, row: ConnectionRow, now: int) -> None:
+        """The connection has ended: take what it says of itself, and count it where it belongs."""
+        from mqttscope.report.statistics_end import summarise
+
+        connection = row.live
+        assert connection is not None
+        if row.client_row is None:
+            self._identify(row, connection)
+        del self._live[row.number]
+        self._releases -= len(row.releases)
+        outcomes = summarise(row, connection, now)
+        capture = self._capture_row(row.capture)
+        capture.outcomes.merge(outcomes)
+        for key, count in row.traffic.unanswered.items():
+            capture.traffic.unanswered[key] = capture.traffic.unanswered.get(key, 0) + count
+        sums, counts = capture.traffic.counts, row.traffic.counts
+        for place in range(at.TCP, at.COUNTS):
+            sums[place] += counts[place]
+        client = row.client_row
+        assert client is not None
+        client.traffic.merge(row.traffic)
+        client.connections += 1
+        client.accepted += row.outcome == "accepted"
+        client.refused += row.outcome == "refused"
+        client.first_ns = row.opened_ns if client.first_ns is None else min(client.first_ns, row.opened_ns)
+        client.last_ns = row.ended_ns if client.last_ns is None else max(client.last_ns, row.ended_ns)
+        if len(self.connections) < self.limits["connections"]:
+            row.live = None
+            row.releases = {}
+            self.connections.append(row)
+        else:
+            self.other_traffic.merge(row.traffic)
+            self.other_outcomes.merge(outcomes)
+
+    def finish(self) -> None:
+        """Nothing more comes: count the connections that still run, and add up."""
+        from mqttscope.report.statistics_end import add_up
+
+        if self._finished:
+            return
+        self._finished = True
+        for row in list(self._live.values()):
+            self._end(row, row.last_ns)
+        self.connections.sort(key=lambda row: row.number)
+        add_up(self, self._window)
+
+
+def _length(topic: str | None) -> int:
+    return 0 if topic is None else len(topic) if topic.isascii() else len(topic.encode("utf-8", "surrogateescape"))
+
+
+_ANSWERS: dict[int, tuple[int, int]] = {
+    2: (0, at.CONNECT_CONNACK),
+    4: (1, at.PUBLISH_PUBACK),
+    5: (2, at.PUBLISH_PUBREC),
+    6: (0, at.PUBREL_PUBCOMP),
+    7: (2, at.PUBLISH_PUBCOMP),
+    9: (0, at.SUBSCRIBE_SUBACK),
+    11: (0, at.UNSUBSCRIBE_UNSUBACK),
+    13: (0, at.PINGREQ_PINGRESP),
+}
+"""QoS of the exchange that a packet type answers, and the handshake it completes (of PUBREL: begins)."""

@@ -1,0 +1,335 @@
+"""Statistics as one JSON document, schema 1 (``docs/stats.md``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
+from mqttscope.mqtt.view import text
+from mqttscope.report import statistics_rows as at
+from mqttscope.report.base import Clock
+from mqttscope.report.statistics import Statistics
+from mqttscope.report.statistics_rows import (
+    CaptureRow,
+    ClientRow,
+    ConnectionRow,
+    Outcomes,
+    TopicRow,
+    Traffic,
+    Window,
+)
+
+SCHEMA = 1
+TABLES = ("capture", "connection", "client", "topic")
+SORTS = ("packets", "bytes", "rate", "latency")
+
+Shown = dict[str, Any]
+R = TypeVar("R", ConnectionRow, ClientRow, TopicRow)
+_clock = Clock()
+
+
+def order(rows: Iterable[R], sort: str, top: int | None) -> list[R]:
+    """The first ``top`` rows by a measure, highest first; equal ones in order of appearance.
+
+    Topics have no latency: they are sorted by packets instead.
+    """
+    measures: dict[str, Callable[[Any], float]] = {
+        "packets": _packets,
+        "bytes": _bytes,
+        "rate": lambda row: _rate_of(row) or 0.0,
+        "latency": lambda row: _packets(row) if isinstance(row, TopicRow) else row.traffic.slowest,
+    }
+    return sorted(rows, key=measures[sort], reverse=True)[:top]
+
+
+def rate(count: int, duration_ns: int) -> float | None:
+    """So many a second; ``None`` where no time passed."""
+    return round(count * 1e9 / duration_ns, 3) if duration_ns > 0 else None
+
+
+def span(row: ClientRow) -> int:
+    """From the beginning of a client's first connection to the end of its last, in nanoseconds."""
+    return (row.last_ns or 0) - (row.first_ns or 0)
+
+
+def _packets(row: Any) -> int:
+    return sum(row.messages) if isinstance(row, TopicRow) else row.traffic.packets
+
+
+def _bytes(row: Any) -> int:
+    return sum(row.bytes) if isinstance(row, TopicRow) else row.traffic.bytes
+
+
+def _rate_of(row: Any) -> float | None:
+    if isinstance(row, TopicRow):
+        return float(_packets(row))  # all topics are measured over the same time
+    duration = span(row) if isinstance(row, ClientRow) else row.ended_ns - row.opened_ns
+    return rate(row.traffic.packets, duration)
+
+
+def document(
+    statistics: Statistics,
+    *,
+    tables: Iterable[str] = TABLES,
+    sort: str = "packets",
+    top: int | None = None,
+    other_flows: int = 0,
+    skipped: Mapping[str, int] | None = None,
+) -> Shown:
+    """The whole document of finished statistics.
+
+    ``other_flows`` are TCP connections without MQTT, ``skipped`` frames without TCP by reason.
+    """
+    shown: Shown = {"schema": SCHEMA}
+    asked = set(tables)
+    if "capture" in asked:
+        shown["captures"] = [{"capture": text(row.capture), **capture(row)} for row in statistics.captures.values()]
+    if "connection" in asked:
+        shown["connections"] = [connection(row) for row in order(statistics.connections, sort, top)]
+    if "client" in asked:
+        shown["clients"] = [client(row) for row in order(statistics.clients.values(), sort, top)]
+    if "topic" in asked:
+        duration = statistics.totals.duration_ns
+        shown["topics"] = [topic(row, duration) for row in order(statistics.topics.values(), sort, top)]
+    shown["totals"] = {
+        **capture(statistics.totals),
+        "captures": len(statistics.captures),
+        "clients": len(statistics.clients),
+        "topics": len(statistics.topics),
+        "other_flows": other_flows,
+        "frames_skipped": dict(skipped or {}),
+        "other": _other(statistics),
+        "limits": statistics.limits,
+    }
+    return shown
+
+
+def _other(statistics: Statistics) -> Shown:
+    """What is beyond a limit; ``None`` where nothing is."""
+    topics, clients = statistics.other_topic, statistics.other_client
+    outcomes = statistics.other_outcomes
+    return {
+        "captures": capture(statistics.other_capture) if statistics.other_captures else None,
+        "connections": {**_traffic(statistics.other_traffic, None), "connections": _outcomes(outcomes)}
+        if outcomes.connections
+        else None,
+        "clients": client(clients) if clients.connections else None,
+        "topics": topic(topics, statistics.totals.duration_ns) if any(topics.messages) else None,
+        "releases_missed": statistics.missed_releases,
+        "connections_closed_early": statistics.early_closed,
+    }
+
+
+def both(pair: list[Any] | tuple[Any, ...]) -> Shown:
+    """Two values by direction."""
+    return {"client_to_server": pair[0], "server_to_client": pair[1]}
+
+
+def _pair(counts: list[int], place: int, distance: int = 1) -> Shown:
+    return {"client_to_server": counts[place], "server_to_client": counts[place + distance]}
+
+
+def _rates(packets: int, size: int, window: Window, duration_ns: int | None) -> Shown:
+    mean = [None if duration_ns is None else rate(count, duration_ns) for count in (packets, size)]
+    return {
+        "packets_per_second": {"mean": mean[0], "peak": window.peak_packets},
+        "bytes_per_second": {"mean": mean[1], "peak": window.peak_bytes},
+    }
+
+
+def _traffic(traffic: Traffic, duration_ns: int | None) -> Shown:
+    counts = traffic.counts
+    types = {}
+    for kind in PacketType:
+        if counts[kind] or counts[16 + kind]:
+            types[kind.name.lower()] = {
+                "packets": _pair(counts, at.PACKETS + kind, 16),
+                "bytes": _pair(counts, at.BYTES + kind, 16),
+            }
+    return {
+        "packets": both((sum(counts[at.PACKETS : 16]), sum(counts[16 : at.BYTES]))),
+        "bytes": both((sum(counts[at.BYTES : at.BYTES + 16]), sum(counts[at.BYTES + 16 : at.QOS]))),
+        "rates": _rates(traffic.packets, traffic.bytes, traffic.window, duration_ns),
+        "types": types,
+        "publish": {
+            "payload_bytes": _pair(counts, at.PAYLOAD),
+            "qos": {str(qos): _pair(counts, at.QOS + qos, 4) for qos in range(3)},
+            "retain": _pair(counts, at.RETAIN),
+            "dup": _pair(counts, at.DUP),
+        },
+        "topic_alias": both([_alias(counts, from_server) for from_server in (0, 1)]),
+        "malformed": _pair(counts, at.MALFORMED),
+        "malformed_bytes": _pair(counts, at.MALFORMED_BYTES),
+        "unparsed": _pair(counts, at.UNPARSED),
+        "unparsed_bytes": _pair(counts, at.UNPARSED_BYTES),
+        "gaps": _pair(counts, at.GAPS),
+        "gap_bytes": _pair(counts, at.GAP_BYTES),
+        "tcp": both([_tcp(counts, from_server) for from_server in (0, 1)]),
+        "latencies": latencies(traffic),
+    }
+
+
+def _alias(counts: list[int], from_server: int) -> Shown:
+    sets, hits = counts[at.ALIAS_SETS + from_server], counts[at.ALIAS_HITS + from_server]
+    return {
+        "sets": sets,
+        "hits": hits,
+        "hit_rate": round(hits / (sets + hits), 4) if sets + hits else None,
+        "saved_bytes": counts[at.SAVED + from_server],
+        "property_bytes": 3 * (sets + hits),
+    }
+
+
+def _tcp(counts: list[int], from_server: int) -> Shown:
+    first = at.TCP + from_server * len(at.TCP_COUNTERS)
+    return {name: counts[first + number] for number, name in enumerate(at.TCP_COUNTERS)}
+
+
+def latencies(traffic: Traffic) -> Shown:
+    """Handshakes that were begun, by name and by the direction of the request."""
+    shown: Shown = {}
+    for key in sorted(traffic.latencies.keys() | traffic.unanswered.keys()):
+        found = traffic.latencies.get(key)
+        row: Shown = {"count": found.count if found else 0, "unanswered": traffic.unanswered.get(key, 0)}
+        if found:
+            row |= {
+                "minimum_ns": found.minimum,
+                "p50_ns": found.percentile(50),
+                "p90_ns": found.percentile(90),
+                "p99_ns": found.percentile(99),
+                "maximum_ns": found.maximum,
+                "mean_ns": round(found.total / found.count),
+            }
+        direction = "server_to_client" if key & 1 else "client_to_server"
+        shown.setdefault(at.HANDSHAKES[key >> 1], {})[direction] = row
+    return shown
+
+
+def _times(first_ns: int | None, last_ns: int | None, names: tuple[str, str]) -> Shown:
+    shown: Shown = {}
+    for name, value in zip(names, (first_ns, last_ns), strict=True):
+        shown[name] = None if value is None else _clock.iso(value)
+        shown[f"{name}_ns"] = value
+    shown["duration_ns"] = (last_ns or 0) - (first_ns or 0)
+    return shown
+
+
+def _outcomes(outcomes: Outcomes) -> Shown:
+    def reason(version: int, code: int) -> Shown:
+        found = ProtocolVersion(version)
+        name = reason_name(PacketType.CONNACK, code, found)
+        return {"version": found.text, "reason_code": code, "reason": name}
+
+    return {
+        "opened": outcomes.connections,
+        **{name: outcomes.outcomes[name] for name in ("accepted", "refused", "unanswered", "joined", "unread")},
+        "versions": dict(sorted(outcomes.versions.items())),
+        "transports": dict(sorted(outcomes.transports.items())),
+        "refusals": [{**reason(*key), "count": count} for key, count in sorted(outcomes.refusals.items())],
+        "closed": [{"how": how, "by": by, "count": count} for (how, by), count in sorted(outcomes.closed.items())],
+        "disconnects": [
+            {"by": by, "reason_code": code, "reason": disconnect_reason(code), "count": count}
+            for (by, code), count in sorted(outcomes.disconnects.items(), key=lambda one: (one[0][0], one[0][1] or 0))
+        ],
+    }
+
+
+def disconnect_reason(code: int | None) -> str | None:
+    """Name of the reason code of a DISCONNECT; ``None`` before 5.0."""
+    return None if code is None else reason_name(PacketType.DISCONNECT, code, ProtocolVersion.V5)
+
+
+def capture(row: CaptureRow) -> Shown:
+    """Object of one capture, without its name."""
+    times = _times(row.first_ns, row.last_ns, ("first", "last"))
+    return {
+        "frames": row.frames,
+        "frame_bytes": row.frame_bytes,
+        "captured_bytes": row.captured_bytes,
+        "frames_dropped": row.dropped,
+        **times,
+        "duration_ns": row.duration_ns,
+        "errors": [{"message": message, "offset": offset, "frames": frames} for message, offset, frames in row.errors],
+        "error_count": row.error_count,
+        **_traffic(row.traffic, row.duration_ns),
+        "connections": _outcomes(row.outcomes),
+    }
+
+
+def connection(row: ConnectionRow) -> Shown:
+    """Object of one connection."""
+    silence = None
+    if row.keep_alive:
+        silence = round(row.longest_silence_ns / (row.keep_alive * 1e9), 4)
+    return {
+        "connection": row.number,
+        "capture": text(row.capture),
+        "frame": row.frame,
+        "client": row.client,
+        "server": row.server,
+        "client_identifier": None if row.client_identifier is None else text(row.client_identifier),
+        "transport": row.transport,
+        "version": row.version or None,
+        "version_known": row.version_known,
+        "outcome": row.outcome,
+        "connack_reason_code": row.connack_reason_code,
+        **_times(row.opened_ns, row.ended_ns, ("opened", "ended")),
+        "closed_how": row.closed_how,
+        "closed_by": row.closed_by,
+        "disconnect_by": row.disconnect_by,
+        "disconnect_reason_code": row.disconnect_reason,
+        "disconnect_reason": disconnect_reason(row.disconnect_reason),
+        "keep_alive": row.keep_alive,
+        "longest_silence_ns": row.longest_silence_ns,
+        "keep_alive_share": silence,
+        "in_flight": both(
+            [
+                {"peak": peak, "receive_maximum": allowed}
+                for peak, allowed in zip(row.in_flight_peak, row.receive_maximum, strict=True)
+            ]
+        ),
+        **_traffic(row.traffic, row.ended_ns - row.opened_ns),
+    }
+
+
+def client(row: ClientRow) -> Shown:
+    """Object of one client."""
+
+    def names(found: list[TopicRow], count: int) -> Shown:
+        return {"count": count, "complete": row.topics_complete, "names": [text(one.topic or "") for one in found]}
+
+    return {
+        "client_identifier": None if row.client_identifier is None else text(row.client_identifier),
+        "addresses": list(row.addresses),
+        "addresses_complete": not row.more_addresses,
+        "connections": row.connections,
+        "accepted": row.accepted,
+        "refused": row.refused,
+        "reconnects": row.reconnects,
+        **_times(row.first_ns, row.last_ns, ("first", "last")),
+        "topics_published": names(row.named[0], row.topics_published),
+        "topics_received": names(row.named[1], row.topics_received),
+        **_traffic(row.traffic, span(row)),
+    }
+
+
+def topic(row: TopicRow, duration_ns: int) -> Shown:
+    """Object of one topic; rates are over the duration of all captures."""
+
+    def clients(from_server: int) -> Shown:
+        return {"count": len(row.clients[from_server]), "complete": row.complete[from_server]}
+
+    return {
+        "topic": None if row.topic is None else text(row.topic),
+        "messages": both(row.messages),
+        "bytes": both(row.bytes),
+        "payload_bytes": both(row.payload),
+        "qos": {str(qos): both((row.qos[qos], row.qos[4 + qos])) for qos in range(3)},
+        "retain": both(row.retain),
+        "dup": both(row.dup),
+        "publishers": clients(0),
+        "receivers": clients(1),
+        "rates": _rates(sum(row.messages), sum(row.bytes), row.window, duration_ns),
+        **_times(row.first_ns, row.last_ns, ("first", "last")),
+    }

@@ -1,0 +1,285 @@
+"""What statistics are gathered in: one row per capture, connection, client and topic.
+
+A row counts in one flat list of integers, so that adding rows up is adding lists.  The constants say which number
+stands where; where both directions are counted, that of the server's packets follows that of the client's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from mqttscope.report.histogram import Histogram
+from mqttscope.session.connection import Connection
+
+PACKETS = 0
+"""32 numbers: ``16 * from_server + packet_type``."""
+BYTES = 32
+"""Likewise, bytes of these packets."""
+QOS = 64
+"""8 numbers: ``4 * from_server + qos`` of PUBLISH packets."""
+PAYLOAD = 72
+RETAIN = 74
+DUP = 76
+MALFORMED = 78
+MALFORMED_BYTES = 80
+UNPARSED = 82
+UNPARSED_BYTES = 84
+GAPS = 86
+GAP_BYTES = 88
+ALIAS_SETS = 90
+ALIAS_HITS = 92
+SAVED = 94
+"""Bytes of Topic Names that aliases stood for."""
+TCP = 96
+"""18 numbers: ``TCP_COUNTERS`` of the client, then those of the server."""
+TCP_COUNTERS = (
+    "data_segments",
+    "empty_segments",
+    "retransmitted_segments",
+    "retransmitted_bytes",
+    "duplicate_segments",
+    "out_of_order_segments",
+    "overlaps",
+    "zero_windows",
+    "keep_alive_probes",
+)
+"""Keys of the ``tcp`` details of a closed connection."""
+COUNTS = TCP + 2 * len(TCP_COUNTERS)
+
+HANDSHAKES = (
+    "connect_connack",
+    "publish_puback",
+    "publish_pubrec",
+    "pubrel_pubcomp",
+    "publish_pubcomp",
+    "subscribe_suback",
+    "unsubscribe_unsuback",
+    "pingreq_pingresp",
+)
+"""What latencies are measured of.  Tables are keyed by ``2 * index + from_server``, the direction of the request."""
+CONNECT_CONNACK, PUBLISH_PUBACK, PUBLISH_PUBREC, PUBREL_PUBCOMP, PUBLISH_PUBCOMP, SUBSCRIBE_SUBACK = range(6)
+UNSUBSCRIBE_UNSUBACK, PINGREQ_PINGRESP = 6, 7
+
+MAX_ERRORS = 100
+"""Errors of one capture that are kept."""
+MAX_ADDRESSES = 8
+"""Addresses of one client that are kept."""
+
+
+@dataclass(slots=True)
+class Window:
+    """Packets and bytes of the running second, and the most that one second had.  Seconds are those of UTC."""
+
+    second: int = -2
+    packets: int = 0
+    bytes: int = 0
+    peak_packets: int = 0
+    peak_bytes: int = 0
+
+    def add(self, second: int, size: int) -> None:
+        """Count a packet.  One that comes out of order belongs to the second before and is counted in the running."""
+        if second != self.second and second != self.second - 1:
+            self.second, self.packets, self.bytes = second, 0, 0
+        self.packets += 1
+        self.bytes += size
+        if self.packets > self.peak_packets:
+            self.peak_packets = self.packets
+        if self.bytes > self.peak_bytes:
+            self.peak_bytes = self.bytes
+
+    def merge(self, other: Window) -> None:
+        """Keep the higher peaks."""
+        self.peak_packets = max(self.peak_packets, other.peak_packets)
+        self.peak_bytes = max(self.peak_bytes, other.peak_bytes)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What all rows with packets have."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * COUNTS)
+    window: Window = field(default_factory=Window)
+    latencies: dict[int, Histogram] = field(default_factory=dict)
+    unanswered: dict[int, int] = field(default_factory=dict)
+    """Requests that had no answer when their connection, or the capture, ended."""
+
+    def latency(self, key: int, nanoseconds: int) -> None:
+        """Count an answer."""
+        histogram = self.latencies.get(key)
+        if histogram is None:
+            histogram = self.latencies[key] = Histogram()
+        histogram.add(nanoseconds)
+
+    def merge(self, other: Traffic) -> None:
+        """Add what another row counted."""
+        self.counts = [one + two for one, two in zip(self.counts, other.counts, strict=True)]
+        self.window.merge(other.window)
+        for key, histogram in other.latencies.items():
+            self.latencies.setdefault(key, Histogram()).merge(histogram)
+        for key, count in other.unanswered.items():
+            self.unanswered[key] = self.unanswered.get(key, 0) + count
+
+    @property
+    def packets(self) -> int:
+        """Packets of both directions."""
+        return sum(self.counts[PACKETS:BYTES])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of these packets."""
+        return sum(self.counts[BYTES:QOS])
+
+    @property
+    def slowest(self) -> int:
+        """The highest 90th percentile among the handshakes in nanoseconds; -1 where none was completed."""
+        return max((histogram.percentile(90) for histogram in self.latencies.values()), default=-1)
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """How connections began and ended."""
+
+    connections: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """See ``ConnectionRow.outcome``."""
+    versions: Counter[str] = field(default_factory=Counter)
+    """Versions that a CONNECT said, or ``unknown``."""
+    transports: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """By version and reason code of the CONNACK."""
+    closed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By how the transport ended, and by whom (``client``, ``server``, ``unknown``)."""
+    disconnects: Counter[tuple[str, int | None]] = field(default_factory=Counter)
+    """By sender of the DISCONNECT and its reason code, ``None`` before 5.0."""
+
+    def merge(self, other: Outcomes) -> None:
+        """Add the outcomes of other connections."""
+        self.connections += other.connections
+        self.outcomes.update(other.outcomes)
+        self.versions.update(other.versions)
+        self.transports.update(other.transports)
+        self.refusals.update(other.refusals)
+        self.closed.update(other.closed)
+        self.disconnects.update(other.disconnects)
+
+
+@dataclass(slots=True)
+class CaptureRow:
+    """One capture, or all of them."""
+
+    capture: str
+    traffic: Traffic = field(default_factory=Traffic)
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    """Of the connections that began in it."""
+    frames: int = 0
+    frame_bytes: int = 0
+    """Bytes of the frames on the wire."""
+    captured_bytes: int = 0
+    """Those of them that the snap length left."""
+    first_ns: int | None = None
+    """Lowest timestamp of its frames."""
+    last_ns: int | None = None
+    dropped: int = 0
+    """Frames that the capturing program said it lost."""
+    errors: list[tuple[str, int | None, int]] = field(default_factory=list)
+    """Message, offset and frames read before, at most `MAX_ERRORS` of them."""
+    error_count: int = 0
+    duration_ns: int = 0
+    """Set when the statistics are finished."""
+
+
+@dataclass(slots=True)
+class ClientRow:
+    """One Client Identifier; without one, all connections from one address."""
+
+    number: int
+    client_identifier: str | None
+    traffic: Traffic = field(default_factory=Traffic)
+    addresses: dict[str, None] = field(default_factory=dict)
+    """At most `MAX_ADDRESSES`, in order of appearance."""
+    more_addresses: bool = False
+    connections: int = 0
+    accepted: int = 0
+    refused: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+    topics_published: int = 0
+    """Topics that it published to, among those that have a row."""
+    topics_received: int = 0
+    topics_complete: bool = True
+    """Whether both counts are all there is: no limit of the topics or of their clients was hit."""
+    named: tuple[list[TopicRow], list[TopicRow]] = field(default_factory=lambda: ([], []))
+    """The topics with the most messages, published and received."""
+
+    @property
+    def reconnects(self) -> int:
+        """Connections after the first."""
+        return max(0, self.connections - 1)
+
+
+@dataclass(slots=True)
+class TopicRow:
+    """One topic; ``None`` stands for PUBLISH packets whose alias was set before the capture began."""
+
+    topic: str | None
+    length: int
+    """Bytes of the Topic Name."""
+    messages: list[int] = field(default_factory=lambda: [0, 0])
+    """PUBLISH packets by direction."""
+    bytes: list[int] = field(default_factory=lambda: [0, 0])
+    payload: list[int] = field(default_factory=lambda: [0, 0])
+    qos: list[int] = field(default_factory=lambda: [0] * 8)
+    """``4 * from_server + qos``."""
+    retain: list[int] = field(default_factory=lambda: [0, 0])
+    dup: list[int] = field(default_factory=lambda: [0, 0])
+    clients: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
+    """Numbers of the clients that published to it and received from it, up to a limit."""
+    complete: list[bool] = field(default_factory=lambda: [True, True])
+    """Whether ``clients`` are all."""
+    window: Window = field(default_factory=Window)
+    first_ns: int = 0
+    last_ns: int = 0
+
+
+@dataclass(slots=True)
+class ConnectionRow:
+    """One connection; below ``traffic`` is what the connection's own state says when it has ended."""
+
+    number: int
+    live: Connection | None = None
+    """The connection itself, while it runs."""
+    traffic: Traffic = field(default_factory=Traffic)
+    client_row: ClientRow | None = None
+    revision: int = -1
+    """The connection's when ``client_row`` was looked up."""
+    releases: dict[int, int] = field(default_factory=dict)
+    """When PUBREL was sent: by ``2 * packet_identifier + from_server``, until PUBCOMP comes."""
+    connack_reason_code: int | None = None
+    longest_silence_ns: int = 0
+    """The longest time between CONNECT and the end in which the client sent no packet."""
+    last_ns: int = 0
+
+    client: str = ""
+    server: str = ""
+    capture: str = ""
+    frame: int = 0
+    opened_ns: int = 0
+    ended_ns: int = 0
+    transport: str = ""
+    version: str = ""
+    version_known: bool = False
+    client_identifier: str | None = None
+    outcome: str = ""
+    """``accepted``; ``refused``; ``unanswered``: CONNECT without CONNACK; ``joined``: packets, but the capture has no
+    CONNECT; ``unread``: no packet could be read, as inside TLS."""
+    keep_alive: int | None = None
+    closed_how: str | None = None
+    closed_by: str | None = None
+    disconnect_by: str | None = None
+    disconnect_reason: int | None = None
+    """``None`` before 5.0, where DISCONNECT has no reason."""
+    in_flight_peak: tuple[int, int] = (0, 0)
+    """Most QoS 1 and 2 messages that were unfinished at a time, sent by client and server."""
+    receive_maximum: tuple[int | None, int | None] = (None, None)
+    """What the other side allowed the client and the server to send; ``None`` where it is not known."""

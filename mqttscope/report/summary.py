@@ -1,0 +1,311 @@
+"""The fields that matter of each packet type, in one line: what text and ladder have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mqttscope.events import PacketEvent
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.properties import LISTS, Properties, property_name
+from mqttscope.report.base import View
+from mqttscope.report.escape import cells
+from mqttscope.report.payload import PayloadView
+from mqttscope.report.style import Line, Painter
+from mqttscope.report.when import duration, seconds
+
+MAX_TOPICS = 10_000
+"""Escaped topics that are kept; topics recur."""
+MAX_KEPT_TOPIC = 256
+"""Characters of a topic that is kept."""
+MAX_LISTED = 20
+"""Topic filters and reason codes that a line lists; further ones are counted."""
+MIN_PAYLOAD = 16
+"""Columns that a topic leaves to the payload behind it."""
+NAME_CELLS = 60
+"""Columns of a name in a list where the line has no limit of its own."""
+
+_FLAGS = tuple(
+    f"q{bits >> 1 & 3}" + (" dup" if bits & 8 else "") + (" retain" if bits & 1 else "") for bits in range(16)
+)
+
+
+class Summary:
+    """Describes packets.  `describe` adds to a line what is worth saying of a packet, until the line is full."""
+
+    def __init__(self, view: View, painter: Painter) -> None:
+        self.painter = painter
+        self.payload = PayloadView(view.payload, limit=view.payload_limit, unicode=view.unicode)
+        self.show_secrets = view.show_secrets
+        self._topics: dict[str, tuple[str, int]] = {}
+        self._by_type: dict[int, Callable[[Line, PacketEvent, Any], None]] = {
+            PacketType.CONNECT: self._connect,
+            PacketType.CONNACK: self._connack,
+            PacketType.PUBLISH: self._publish,
+            PacketType.PUBACK: self._acknowledgement,
+            PacketType.PUBREC: self._acknowledgement,
+            PacketType.PUBREL: self._acknowledgement,
+            PacketType.PUBCOMP: self._acknowledgement,
+            PacketType.SUBSCRIBE: self._subscribe,
+            PacketType.SUBACK: self._answers,
+            PacketType.UNSUBSCRIBE: self._unsubscribe,
+            PacketType.UNSUBACK: self._answers,
+            PacketType.PINGREQ: self._ping,
+            PacketType.PINGRESP: self._ping,
+            PacketType.DISCONNECT: self._reason_only,
+            PacketType.AUTH: self._reason_only,
+        }
+
+    def describe(self, line: Line, event: PacketEvent) -> None:
+        """Add what matters of a packet."""
+        packet = event.packet
+        self._by_type[packet.packet_type](line, event, packet)
+        if packet.header_flags is not None:
+            line.add(f" flags=0x{packet.header_flags:x}", "note")
+
+    def _publish(self, line: Line, event: PacketEvent, packet: packets.Publish) -> None:
+        head = _FLAGS[packet.raw[0] & 15] if packet.raw else f"q{packet.qos}"
+        identifier = packet.packet_identifier
+        line.add(f"{head} " if identifier is None else f"{head} id={identifier} ")
+        keep = min(MIN_PAYLOAD, len(packet.payload) + 4) if packet.payload else len("  (empty)")
+        block = packet.properties
+        has_properties = block is not None and block.items
+        alias = block.first(0x23) if has_properties else None  # type: ignore[union-attr]
+        self._topic(line, packet.topic_name, event.topic, alias, keep)
+        content_type = indicator = None
+        if has_properties:
+            content_type, indicator = block.first(0x03), block.first(0x01)  # type: ignore[union-attr]
+            self._properties(line, block, keep)
+        line.add("  ")
+        if line.left < 0:
+            return
+        shown = self.payload.preview(
+            packet.payload, line.left + 1, content_type=content_type, indicator=indicator, missing=packet.missing
+        )
+        line.add(shown, "payload" if packet.payload else "dim")
+
+    def _topic(self, line: Line, name: str, resolved: str | None, alias: int | None, keep: int) -> None:
+        """Topic of a PUBLISH, with its alias."""
+        topic = name or resolved
+        if topic is None:
+            line.add("topic ?" if alias is not None else "(no topic)", "error")
+        else:
+            known = self._topics.get(topic)
+            if known is None:
+                known = self._escaped(topic)
+            shown, width = known
+            room = max(8, line.left - keep - (0 if alias is None else 10))
+            if width > room:
+                shown = self.painter.name(topic, room)
+            line.add(shown, "topic")
+        if alias is not None:
+            line.add(f" (alias {alias})", "dim" if topic is not None else "error")
+
+    def _escaped(self, topic: str) -> tuple[str, int]:
+        if len(topic) > MAX_KEPT_TOPIC:
+            shown = self.painter.safe(topic)
+            return shown, cells(shown)
+        if len(self._topics) >= MAX_TOPICS:
+            self._topics.clear()
+        shown = self.painter.safe(topic)
+        known = self._topics[topic] = shown, cells(shown)
+        return known
+
+    def _connect(self, line: Line, event: PacketEvent, packet: packets.Connect) -> None:
+        version = packet.version.text if packet.protocol_level in (3, 4, 5) else f"level {packet.protocol_level}"
+        parts = [version + (" bridge" if packet.bridge else "")]
+        if packet.clean_start:
+            parts.append("clean start" if packet.version == ProtocolVersion.V5 else "clean session")
+        parts.append(f"keep alive {packet.keep_alive} s" if packet.keep_alive else "no keep alive")
+        line.add(", ".join(parts))
+        will = packet.will
+        if will is not None:
+            line.add(", will ")
+            line.add(self._name(line, will.will_topic), "topic")
+            retain = " retain" if will.will_retain else ""
+            line.add(f" (q{will.will_qos}{retain}, {len(will.will_payload)} bytes)")
+        if packet.user_name is not None:
+            line.add(", user ")
+            line.add(self._name(line, packet.user_name))
+        if packet.password is not None:
+            line.add(", ")
+            if self.show_secrets:
+                line.add("password " + self.payload.preview(packet.password, max(8, min(line.left - 9, NAME_CELLS))))
+            else:
+                line.add(f"password ({len(packet.password)} bytes)")
+        if not packet.client_identifier:
+            line.add(", no client identifier", "note")
+        self._properties(line, packet.properties)
+
+    def _connack(self, line: Line, event: PacketEvent, packet: packets.Connack) -> None:
+        self._reason(line, event, packet, packet.reason_code, always=True)
+        if packet.session_present:
+            line.add(", session present")
+        self._after(line, event, event.connection.connect_timestamp_ns)
+        self._properties(line, packet.properties)
+
+    def _acknowledgement(self, line: Line, event: PacketEvent, packet: packets.Puback) -> None:
+        line.add(f"id={packet.packet_identifier}")
+        code = packet.reason_code
+        if code:
+            line.add(" ")
+            self._reason(line, event, packet, code)
+        exchange = event.connection.answered_by(packet, event.direction)
+        if exchange is not None:
+            topic = exchange.topic
+            if topic is not None:
+                known = self._topics.get(topic) or self._escaped(topic)
+                line.add("  ")
+                shown, width = known
+                room = max(8, line.left - 10)
+                line.add(shown if width <= room else self.painter.name(topic, room), "dim")
+            if packet.packet_type != PacketType.PUBREL:
+                self._after(line, event, exchange.timestamp_ns)
+        elif packet.packet_type != PacketType.PUBREL:
+            line.add("  (answers nothing seen)", "note")
+        if packet.properties is not None:
+            self._properties(line, packet.properties)
+
+    def _subscribe(self, line: Line, event: PacketEvent, packet: packets.Subscribe) -> None:
+        line.add(f"id={packet.packet_identifier} ")
+        rows = packet.subscriptions or ()
+        for index, row in enumerate(rows[:MAX_LISTED]):
+            if index:
+                line.add(", ")
+            line.add(self._name(line, row.topic_filter), "topic")
+            options = [f"q{row.maximum_qos}"]
+            options += ["no local"] if row.no_local else []
+            options += ["as published"] if row.retain_as_published else []
+            options += [f"retain handling {row.retain_handling}"] if row.retain_handling else []
+            line.add(f" ({', '.join(options)})")
+        self._more(line, len(rows))
+        self._properties(line, packet.properties)
+
+    def _unsubscribe(self, line: Line, event: PacketEvent, packet: packets.Unsubscribe) -> None:
+        line.add(f"id={packet.packet_identifier} ")
+        rows = packet.topic_filters or ()
+        for index, row in enumerate(rows[:MAX_LISTED]):
+            if index:
+                line.add(", ")
+            line.add(self._name(line, row), "topic")
+        self._more(line, len(rows))
+        self._properties(line, packet.properties)
+
+    def _answers(self, line: Line, event: PacketEvent, packet: packets.Suback) -> None:
+        """SUBACK and UNSUBACK: one reason code per topic filter; equal neighbours are counted."""
+        line.add(f"id={packet.packet_identifier}")
+        version, kind = event.connection.version, packet.packet_type
+        runs = _runs(packet.reason_codes or ())
+        for index, (code, count) in enumerate(runs[:MAX_LISTED]):
+            line.add(", " if index else " ")
+            name = _reason_text(kind, code, version)
+            line.add(f"{count} x {name}" if count > 1 else name, "error" if code >= 0x80 else "")
+        self._more(line, len(runs))
+        exchange = event.connection.answered_by(packet, event.direction)
+        if exchange is None:
+            line.add("  (answers nothing seen)", "note")
+        else:
+            self._after(line, event, exchange.timestamp_ns)
+        self._properties(line, packet.properties)
+
+    def _ping(self, line: Line, event: PacketEvent, packet: ControlPacket) -> None:
+        if packet.packet_type == PacketType.PINGRESP:
+            side = event.connection.receiver(event.direction)
+            if side.ping_packet is not None:
+                self._after(line, event, side.ping_timestamp_ns)
+
+    def _reason_only(self, line: Line, event: PacketEvent, packet: packets.Disconnect) -> None:
+        if event.connection.version == ProtocolVersion.V5:
+            self._reason(line, event, packet, packet.reason_code or 0, always=True)
+        self._properties(line, packet.properties)
+
+    def _reason(
+        self, line: Line, event: PacketEvent, packet: ControlPacket, code: int | None, *, always: bool = False
+    ) -> None:
+        if code is None or (not code and not always):
+            return
+        refused = code >= 0x80 or (code and event.connection.version < ProtocolVersion.V5)
+        line.add(_reason_text(packet.packet_type, code, event.connection.version), "error" if refused else "")
+
+    def _after(self, line: Line, event: PacketEvent, began_ns: int | None) -> None:
+        if began_ns is not None:
+            line.add("  " + duration(event.timestamp_ns - began_ns, unicode=self.painter.unicode), "dim")
+
+    def _name(self, line: Line, text: str) -> str:
+        return self.painter.name(text, max(8, min(line.left, NAME_CELLS))) if text else '""'
+
+    def _more(self, line: Line, count: int) -> None:
+        if count > MAX_LISTED:
+            line.add(f", {count - MAX_LISTED} more", "note")
+
+    def _properties(self, line: Line, block: Properties | None, keep: int = 0) -> None:
+        """Properties in brackets, as many as leave ``keep`` columns of the line."""
+        if block is None or not block.items:
+            return
+        before = "  ["
+        for shown in self.properties(block):
+            text = before + self.painter.name(shown, NAME_CELLS)
+            if cells(text) + 4 > line.left - keep:
+                if before == "  [":
+                    return
+                line.add(f", {self.painter.ellipsis}", "dim")
+                break
+            line.add(text, "dim")
+            before = ", "
+        if before == ", ":
+            line.add("]", "dim")
+
+    def properties(self, block: Properties) -> Iterable[str]:
+        """Short forms of properties, in the order of the wire; user properties are counted."""
+        users = 0
+        for number, value in block.items:
+            if number == 0x26:
+                users += 1
+            elif number != 0x23 and number != 0x01:
+                yield _property(number, value)
+        if users:
+            yield f"{users} user properties" if users > 1 else "1 user property"
+
+
+def _property(number: int, value: Any) -> str:
+    name = property_name(number)
+    words = name.replace("_", " ") if name not in LISTS else "subscription"
+    if name.endswith("_interval"):
+        return f"{words.removesuffix(' interval')} {seconds(value)}" if isinstance(value, int) else words
+    if name in _NO_WHEN_ZERO and value in (0, 1):
+        return words if value else f"no {words.removesuffix(' available')}"
+    if isinstance(value, bytes):
+        return f"{words} ({len(value)} bytes)"
+    if name == "server_keep_alive":
+        return f"{words} {value} s"
+    # The whole line is escaped afterwards, so a short piece of the text itself is enough here.
+    return f"{words} {value[:200] if isinstance(value, str) else value}"
+
+
+_NO_WHEN_ZERO = {
+    "retain_available",
+    "wildcard_subscription_available",
+    "subscription_identifier_available",
+    "shared_subscription_available",
+    "request_problem_information",
+    "request_response_information",
+}
+
+
+def _reason_text(kind: int, code: int, version: ProtocolVersion) -> str:
+    name = reason_name(kind, code, version)
+    if name == "Unknown":
+        return f"unknown reason 0x{code:02x}"
+    return name.removeprefix("Connection Refused, ")
+
+
+def _runs(codes: Iterable[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for code in codes:
+        if runs and runs[-1][0] == code:
+            runs[-1] = code, runs[-1][1] + 1
+        else:
+            runs.append((code, 1))
+    return runs

@@ -1,0 +1,226 @@
+r"""CSV: one row per packet, always the same columns, for spreadsheets and scripts.
+
+Fields are quoted as RFC 4180 says and hold what was captured: a topic that begins with ``=`` is not defused, so open
+such files as text, not by double click.  Control characters are written as escapes (``\x1b``), since the output may
+end up on a terminal; JSON Lines are the lossless format.
+
+=====================  ===============================================================================
+capture, frame         name of the capture, number of the frame that completed the packet
+timestamp              ISO 8601, UTC, nanoseconds; timestamp_ns is the same as a number
+connection, packet     numbers from 0 in order of appearance
+client, server         endpoints
+client_identifier      empty where it is not known
+direction              client_to_server or server_to_client
+version                3.1, 3.1.1 or 5.0
+type, length           packet type, bytes of the whole packet
+topic, topic_name      resolved topic, and the Topic Name as it stands in the packet
+qos, dup, retain       of a PUBLISH
+packet_identifier      where the packet has one
+reason_code, reason    number and name; of SUBACK and UNSUBACK all, joined by a blank and by ``; ``
+payload_length         bytes
+payload                text, or ``hex:`` and digits; the first bytes when it is longer than the limit
+topic_filters          of SUBSCRIBE and UNSUBSCRIBE, joined by a blank
+keep_alive, clean_start, user_name, session_present    of CONNECT and CONNACK
+malformed_reason       empty for packets that are well-formed
+properties             JSON object by name, as in JSON Lines
+=====================  ===============================================================================
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from typing import Any
+
+import orjson
+
+from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.view import printable, properties_view
+from mqttscope.report.base import Clock, Sink, View
+
+COLUMNS = (
+    "capture",
+    "frame",
+    "timestamp",
+    "timestamp_ns",
+    "connection",
+    "packet",
+    "client",
+    "server",
+    "client_identifier",
+    "direction",
+    "version",
+    "type",
+    "length",
+    "topic",
+    "topic_name",
+    "qos",
+    "dup",
+    "retain",
+    "packet_identifier",
+    "reason_code",
+    "reason",
+    "payload_length",
+    "payload",
+    "topic_filters",
+    "keep_alive",
+    "clean_start",
+    "session_present",
+    "user_name",
+    "malformed_reason",
+    "properties",
+)
+"""The header row; it only ever grows at its end."""
+
+HEX = "hex:"
+
+_UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+class Table:
+    """Writes packets as CSV rows; events that are no packets have none."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.limit = view.payload_limit
+        self._clock = Clock()
+        self._buffer = io.StringIO(newline="")
+        self._writer = csv.writer(self._buffer)
+        self._started = False
+
+    def feed(self, event: Event) -> None:
+        """Write one event."""
+        self._start()
+        if isinstance(event, PacketEvent | MalformedEvent):
+            self._write(self.row(event))
+
+    def close(self) -> None:
+        """Write the header if nothing else was written."""
+        self._start()
+
+    def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            self._write(list(COLUMNS))
+
+    def _write(self, row: list[Any]) -> None:
+        self._writer.writerow(row)
+        self.sink.write(self._buffer.getvalue().encode("utf-8", "replace"))
+        self._buffer.seek(0)
+        self._buffer.truncate()
+
+    def row(self, event: PacketEvent | MalformedEvent) -> list[Any]:
+        """The row of a packet, in the order of `COLUMNS`; ``None`` is an empty field."""
+        connection = event.connection
+        if isinstance(event, PacketEvent):
+            packet: ControlPacket | None = event.packet
+            read: tuple[str, ...] | None = None
+            length, reason = len(event.packet.raw) + event.packet.missing, ""
+        else:
+            found = event.malformed
+            packet, read = found.packet, found.fields_read
+            length, reason = len(found.raw) + found.missing, str(found.reason)
+        values: dict[str, Any] = {} if packet is None else self._fields(packet, connection.version, read)
+        return [
+            _safe(event.capture),
+            event.frame,
+            self._clock.iso(event.timestamp_ns),
+            event.timestamp_ns,
+            connection.number,
+            event.number,
+            connection.client,
+            connection.server,
+            _safe(connection.client_identifier),
+            str(event.direction),
+            connection.version.text,
+            event.type,
+            length,
+            _safe(event.topic),
+            *map(values.get, _FROM_TOPIC_NAME),
+            reason,
+            values.get("properties"),
+        ]
+
+    def _fields(self, packet: ControlPacket, version: ProtocolVersion, read: tuple[str, ...] | None) -> dict[str, Any]:
+        """What the columns hold of a packet; of a malformed one only what was read."""
+        values: dict[str, Any] = {}
+
+        def value(name: str) -> Any:
+            return getattr(packet, name, None) if read is None or name in read else None
+
+        for name in ("qos", "packet_identifier", "keep_alive"):
+            values[name] = value(name)
+        for name in ("dup", "retain", "clean_start", "session_present"):
+            held = value(name)
+            values[name] = None if held is None else "true" if held else "false"
+        for name in ("topic_name", "user_name"):
+            values[name] = _safe(value(name))
+        kind = packet.packet_type
+        codes = value("reason_codes")
+        code = value("reason_code")
+        if code is None and read is None and kind in _IMPLIED and version == ProtocolVersion.V5:
+            code = 0
+        if codes is None and code is not None:
+            codes = [code]
+        if codes is not None:
+            values["reason_code"] = " ".join(map(str, codes))
+            values["reason"] = "; ".join(reason_name(kind, one, version) for one in codes)
+        payload = value("payload")
+        if payload is not None:
+            values["payload_length"] = len(payload) + packet.missing
+            values["payload"] = self._payload(payload)
+        filters = value("topic_filters")
+        rows = value("subscriptions")
+        if rows is not None:
+            filters = [row.topic_filter for row in rows]
+        if filters is not None:
+            values["topic_filters"] = _safe(" ".join(filters))
+        block = value("properties")
+        if block:
+            values["properties"] = orjson.dumps(properties_view(block, self.limit)).decode()
+        return values
+
+    def _payload(self, payload: bytes) -> str:
+        head = payload[: self.limit]
+        text = printable(payload) if len(payload) <= self.limit else _text_prefix(head)
+        if text is None or text.startswith(HEX):
+            return HEX + head.hex()
+        return text
+
+
+_IMPLIED = {
+    PacketType.PUBACK,
+    PacketType.PUBREC,
+    PacketType.PUBREL,
+    PacketType.PUBCOMP,
+    PacketType.DISCONNECT,
+    PacketType.AUTH,
+}
+"""A reason code that these leave out means 0."""
+
+_FROM_TOPIC_NAME = COLUMNS[COLUMNS.index("topic_name") : COLUMNS.index("malformed_reason")]
+
+
+def _text_prefix(head: bytes) -> str | None:
+    """Text of the first bytes; a character that the limit cuts in two is dropped."""
+    for cut in range(4):
+        text = printable(head[: len(head) - cut])
+        if text is not None:
+            return text
+    return None
+
+
+def _safe(text: str | None) -> str | None:
+    if text is None or text.isprintable():
+        return text
+    return _UNSAFE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if 0xDC80 <= code <= 0xDCFF:
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

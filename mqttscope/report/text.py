@@ -1,0 +1,210 @@
+"""One readable line per event: time, connection, who to whom, packet type, the fields that matter, payload."""
+
+from __future__ import annotations
+
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.mqtt.constants import Direction, PacketType
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report import notices
+from mqttscope.report.base import Sink, View
+from mqttscope.report.escape import cells
+from mqttscope.report.style import Line, Painter, Wrapped, encoded
+from mqttscope.report.summary import Summary
+from mqttscope.report.when import NARROW, TimeColumn
+from mqttscope.session.connection import Connection
+
+C2S = Direction.CLIENT_TO_SERVER
+MAX_CONNECTIONS = 10_000
+"""Connections whose name column is kept ready; those that never close would add up."""
+NAME_SHARE = 5
+"""The name column is at most this part of the line."""
+MAX_NAME = 24
+MIN_NAME = 6
+BROKER_FROM = 100
+"""Lines of this many columns name the broker as well; in narrower ones the arrow says it."""
+
+TYPE_CELLS = 10
+"""UNSUBSCRIBE takes one more."""
+
+_TYPES = {int(kind): kind.name for kind in PacketType}
+_PADS = {kind: " " * (TYPE_CELLS + 1 - len(name)) or " " for kind, name in _TYPES.items()}
+_TYPE_STYLES = {int(kind): "type" for kind in PacketType} | {
+    int(kind): "dim"
+    for kind in (
+        PacketType.PUBACK,
+        PacketType.PUBREC,
+        PacketType.PUBREL,
+        PacketType.PUBCOMP,
+        PacketType.PINGREQ,
+        PacketType.PINGRESP,
+    )
+}
+
+
+class Heads:
+    """The beginning of lines: time, connection number, client and direction."""
+
+    def __init__(self, view: View, painter: Painter) -> None:
+        self.painter = painter
+        self.time = TimeColumn(view)
+        self.limit = MAX_NAME if view.width <= 0 else max(MIN_NAME, min(MAX_NAME, view.width // NAME_SHARE))
+        self.names_broker = not 0 < view.width < BROKER_FROM
+        self.names_number = not 0 < view.width < NARROW
+        self.whole_names = view.width <= 0
+        self._name_width = MIN_NAME
+        self._number_width = 1
+        self._kept: dict[int, tuple[int, int, str, int]] = {}
+
+    def name(self, connection: Connection) -> str:
+        """What a client is called: its Client Identifier, or its endpoint where none is known."""
+        shown = connection.client_identifier or connection.client
+        if self.whole_names:
+            return self.painter.safe(shown)
+        return self.painter.name(shown, self.limit)
+
+    def who(self, connection: Connection, direction: Direction) -> tuple[str, int]:
+        """The painted name column with its width; made anew only when a name changes or the column grows."""
+        key = connection.number * 2 + (direction is C2S)
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == connection.revision and kept[1] == self._name_width:
+            return kept[2], kept[3]
+        painted, width = self.label(connection)
+        arrow = self.painter.to_server if direction is C2S else self.painter.to_client
+        painted += self.painter.paint(arrow, notices.sender(direction))
+        broker = " broker" if self.names_broker else ""
+        painted += f"{self.painter.paint(broker, 'server')} "
+        total = width + len(arrow) + len(broker) + 1
+        if len(self._kept) >= MAX_CONNECTIONS:
+            self._kept.clear()
+        self._kept[key] = connection.revision, self._name_width, painted, total
+        return painted, total
+
+    def label(self, connection: Connection) -> tuple[str, int]:
+        """Number and name of a connection, painted, with the width."""
+        name = self.name(connection)
+        width = cells(name)
+        self._name_width = max(self._name_width, min(width, self.limit))
+        number = f"#{connection.number}"
+        self._number_width = max(self._number_width, len(number))
+        plain = f"{number:<{self._number_width}} " if self.names_number else ""
+        pad = " " * (1 + max(0, self._name_width - width))
+        painted = f"{plain}{self.painter.paint(name, 'client')}{pad}"
+        return painted, len(plain) + width + len(pad)
+
+    def begin(self, event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent) -> Line:
+        """A line with time and names."""
+        line = self.painter.line()
+        line.add(f"{self.time.text(event.timestamp_ns)} ", "time")
+        line.put(*self.who(event.connection, event.direction))
+        return line
+
+    def forget(self, connection: Connection) -> None:
+        """A connection ended."""
+        self._kept.pop(connection.number * 2, None)
+        self._kept.pop(connection.number * 2 + 1, None)
+
+
+class Preambles:
+    """Lines that come before the line of an event: a new day, the version that is assumed from here on."""
+
+    def __init__(self, painter: Painter, time: TimeColumn) -> None:
+        self.painter = painter
+        self.time = time
+        self._told: dict[int, int] = {}
+
+    def of(self, event: Event) -> list[str]:
+        """Those of an event, mostly none."""
+        lines: list[str] = []
+        timestamp_ns = getattr(event, "timestamp_ns", None)
+        day = None if timestamp_ns is None else self.time.new_day(timestamp_ns)
+        if day is not None:
+            line = self.painter.line()
+            line.add(f"{self.painter.rule} {day} UTC", "rule")
+            lines.append(str(line))
+        if isinstance(event, PacketEvent | MalformedEvent):
+            connection = event.connection
+            if not connection.version_known and self._told.get(connection.number) != connection.version:
+                if len(self._told) >= MAX_CONNECTIONS:
+                    self._told.clear()
+                self._told[connection.number] = connection.version
+                text = Wrapped(self.painter.line())
+                notices.version_assumed(text, connection, self.painter)
+                lines += text.texts()
+        elif isinstance(event, ConnectionClosed):
+            self._told.pop(event.connection.number, None)
+        return lines
+
+
+class TextLines:
+    """Writes every event as a line."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.view = view
+        self.painter = Painter(view)
+        self.heads = Heads(view, self.painter)
+        self.preambles = Preambles(self.painter, self.heads.time)
+        self.summary = Summary(view, self.painter)
+
+    def feed(self, event: Event) -> None:
+        """Write one event."""
+        lines = self.preambles.of(event)
+        if type(event) is PacketEvent:
+            lines.append(str(self.packet(event)).rstrip(" "))
+        else:
+            lines += self.other(event)
+        if lines:
+            self.sink.write(encoded(lines))
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+    def packet(self, event: PacketEvent) -> Line:
+        """The line of a packet."""
+        line = self.heads.begin(event)
+        kind = event.packet.packet_type
+        line.add(_TYPES[kind], _TYPE_STYLES[kind])
+        line.add(_PADS[kind])
+        self.summary.describe(line, event)
+        return line
+
+    def other(self, event: Event) -> list[str]:
+        """The lines of any other event; more than one only where the terminal is narrow."""
+        painter = self.painter
+        if isinstance(event, CaptureError | CaptureDrops):
+            text = Wrapped(painter.line())
+            notices.capture_error(text, event, painter)
+        elif isinstance(event, GapEvent | UnparsedEvent | MalformedEvent):
+            line = self.heads.begin(event)
+            if isinstance(event, MalformedEvent):
+                line.add(f"{notices.malformed_type(event):<{TYPE_CELLS}} MALFORMED ", "malformed")
+                text = Wrapped(line)
+                notices.malformed(text, event, painter)
+            elif isinstance(event, GapEvent):
+                line.add(f"{'GAP':<{TYPE_CELLS}} ", "error")
+                text = Wrapped(line)
+                notices.gap(text, event)
+            else:
+                line.add(f"{'UNPARSED':<{TYPE_CELLS}} ", "error")
+                text = Wrapped(line)
+                notices.unparsed(text, event, painter, show_secrets=self.view.show_secrets)
+        elif isinstance(event, ConnectionOpened | ConnectionClosed):
+            line = painter.line()
+            line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
+            text = Wrapped(line)
+            if isinstance(event, ConnectionOpened):
+                notices.opened(text, event, painter)
+            else:
+                notices.closed(text, event, painter)
+                self.heads.forget(event.connection)
+        else:
+            return []
+        return text.texts()

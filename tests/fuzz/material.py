@@ -1,0 +1,71 @@
+"""What the seeds are made of: frames and streams of the captures that lie beside the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import segments
+from mqttscope.net.events import StreamData
+from mqttscope.net.flows import Flow, FlowTable
+from mqttscope.net.frame import Frame
+from mqttscope.net.segment import Segment
+from tests.conftest import ROOT
+
+CAPTURES = ROOT / "captures"
+MAX_CAPTURE_BYTES = 12_000
+"""Larger captures show nothing that the others do not, and make slow seeds."""
+
+
+@cache
+def captures() -> tuple[tuple[str, bytes], ...]:
+    """Name and bytes of the small captures."""
+    found = tuple(
+        (path.parent.name, path.read_bytes())
+        for path in sorted(CAPTURES.glob("*/capture.pcapng"))
+        if path.stat().st_size <= MAX_CAPTURE_BYTES
+    )
+    assert found, f"no captures in {CAPTURES}"
+    return found
+
+
+@cache
+def frames(name: str) -> tuple[Frame, ...]:
+    """All frames of a capture."""
+    path = str(CAPTURES / name / "capture.pcapng")
+    return tuple(one for one in open_capture([path]) if isinstance(one, Frame))
+
+
+def names() -> Iterator[str]:
+    """Names of the small captures."""
+    return (name for name, _ in captures())
+
+
+@cache
+def tcp(name: str) -> tuple[Segment, ...]:
+    """All segments of a capture."""
+    return tuple(one for one in segments(frames(name)) if isinstance(one, Segment))
+
+
+@cache
+def conversations(name: str) -> tuple[tuple[tuple[bool, bytes], ...], ...]:
+    """The flows of a capture: who sent (the initiator is True) and what, in order."""
+    table = FlowTable()
+    found: dict[int, tuple[Flow, list[tuple[bool, bytes]]]] = {}
+    events = [event for one in tcp(name) for event in table.feed(one)]
+    for event in [*events, *table.close()]:
+        if isinstance(event, StreamData):
+            _, said = found.setdefault(id(event.flow), (event.flow, []))
+            said.append((event.from_initiator, event.data))
+    return tuple(tuple(said) for _, said in found.values())
+
+
+def streams() -> Iterator[bytes]:
+    """Both directions of every flow."""
+    for name in names():
+        for said in conversations(name):
+            for side in (True, False):
+                data = b"".join(piece for from_initiator, piece in said if from_initiator is side)
+                if data:
+                    yield data

@@ -1,0 +1,68 @@
+"""No matter what bytes a target gets, it returns: an exception out of it is a finding.
+
+What all targets share: their names, how they are loaded, and how a target takes decisions from its input.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+NAMES = ("decode", "stream", "headers", "segments", "files", "websocket", "filter")
+"""Every target, by the name of its module."""
+
+
+@dataclass(slots=True)
+class Target:
+    """One law and where to start."""
+
+    name: str
+    law: str
+    """The first line of its module."""
+    check: Callable[[bytes], None]
+    """Raises when the law does not hold for these bytes."""
+    seeds: Callable[[], Iterable[bytes]]
+    dictionary: Callable[[], Iterable[bytes]]
+    """Words that are worth inserting."""
+    max_length: int
+    """Longest input, in bytes; longer ones only cost time."""
+
+
+def load(name: str) -> Target:
+    """The target of this name; what it tests is imported only now, so that a fuzzer can instrument it."""
+    module = importlib.import_module(f"tests.fuzz.{name}")
+    law = (module.__doc__ or "").partition("\n")[0]
+    dictionary = getattr(module, "dictionary", lambda: ())
+    return Target(name, law, module.check, module.seeds, dictionary, module.MAX_LENGTH)
+
+
+@dataclass(slots=True)
+class Input:
+    """Reads decisions off the front of an input; at its end everything is 0 and empty."""
+
+    data: bytes
+    at: int = field(default=0)
+
+    def left(self) -> int:
+        return len(self.data) - self.at
+
+    def number(self, size: int = 1) -> int:
+        return int.from_bytes(self.take(size), "big")
+
+    def take(self, size: int) -> bytes:
+        taken = self.data[self.at : self.at + size]
+        self.at += len(taken)
+        return taken
+
+    def rest(self) -> bytes:
+        return self.take(self.left())
+
+
+def unique(seeds: Iterable[bytes], max_length: int) -> Iterator[bytes]:
+    """Seeds that fit, each once."""
+    seen: set[bytes] = set()
+    for seed in seeds:
+        if len(seed) <= max_length and seed not in seen:
+            seen.add(seed)
+            yield seed

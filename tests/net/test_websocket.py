@@ -1,0 +1,779 @@
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import dpkt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqttscope.net.http_upgrade import HTTP_REASONS, Problem, Upgrade, accept_for, looks_like_upgrade
+from mqttscope.net.websocket import (
+    FRAME_REASONS,
+    MAX_INFLATE_BYTES,
+    MAX_PENDING_BYTES,
+    Control,
+    Inflater,
+    Lost,
+    MessageData,
+    MessageGap,
+    WebSocket,
+    WebSocketEvent,
+    unmask,
+)
+from tests.conftest import shared_path
+
+CLIENT, SERVER = True, False
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+REASONS = set(FRAME_REASONS.split()) | set(HTTP_REASONS.split())
+FLUSH = b"\x00\x00\xff\xff"
+
+
+def request(extra: str = "") -> bytes:
+    return (
+        "GET /mqtt HTTP/1.1\r\nHost: broker\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Version: 13\r\n{extra}\r\n"
+    ).encode()
+
+
+def response(extra: str = "") -> bytes:
+    return (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {accept_for(KEY)}\r\nSec-WebSocket-Protocol: mqtt\r\n{extra}\r\n"
+    ).encode()
+
+
+def opened(parameters: str | None = None) -> WebSocket:
+    """A connection behind a good exchange, with permessage-deflate when there are parameters."""
+    extension = "" if parameters is None else "Sec-WebSocket-Extensions: permessage-deflate"
+    websocket = WebSocket()
+    websocket.feed(CLIENT, request(extension and f"{extension}\r\n"))
+    (upgrade,) = websocket.feed(SERVER, response(extension and f"{extension}{parameters}\r\n"))
+    assert isinstance(upgrade, Upgrade)
+    assert upgrade.problems == []
+    return websocket
+
+
+def frame(payload: bytes, first: int = 0x82, key: bytes | None = None, length: bytes | None = None) -> bytes:
+    """A frame with its first byte as given; masked with ``key``, and with a lying or long ``length`` field."""
+    size = len(payload)
+    if length is None:
+        if size < 126:
+            length = bytes([size])
+        elif size < 65536:
+            length = b"\x7e" + size.to_bytes(2, "big")
+        else:
+            length = b"\x7f" + size.to_bytes(8, "big")
+    if key is None:
+        return bytes([first]) + length + payload
+    masked = bytes(byte ^ key[at % 4] for at, byte in enumerate(payload))
+    return bytes([first, length[0] | 0x80]) + length[1:] + key + masked
+
+
+def application(events: list[WebSocketEvent], from_client: bool) -> bytes:
+    return b"".join(e.data for e in events if isinstance(e, MessageData) and e.from_client is from_client)
+
+
+def problems(events: list[WebSocketEvent]) -> list[tuple[str, int, bool]]:
+    return [(e.reason, e.offset, e.fatal) for e in events if isinstance(e, Problem)]
+
+
+def reasons(events: list[WebSocketEvent]) -> list[str]:
+    return [e.reason for e in events if isinstance(e, Problem)]
+
+
+def merged(events: list[WebSocketEvent]) -> list[object]:
+    """Events with neighbouring data joined, so that they do not depend on the chunking."""
+    out: list[object] = []
+    for event in events:
+        last = out[-1] if out else None
+        same = isinstance(last, MessageData) and isinstance(event, MessageData) and not last.frame_end
+        if same and isinstance(last, MessageData) and isinstance(event, MessageData):
+            out[-1] = MessageData(last.from_client, last.data + event.data, last.opcode, last.text, event.frame_end)
+        elif isinstance(last, Lost) and isinstance(event, Lost):
+            out[-1] = Lost(last.from_client, last.length + event.length)
+        else:
+            out.append(event)
+    return out
+
+
+def deflate(messages: list[bytes], takeover: bool = True) -> list[bytes]:
+    """permessage-deflate payloads as a sender makes them (RFC 7692 section 7.2.1)."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+    out = []
+    for message in messages:
+        if not takeover:
+            compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+        raw = compressor.compress(message) + compressor.flush(zlib.Z_SYNC_FLUSH)
+        assert raw.endswith(FLUSH)
+        out.append(raw[:-4])
+    return out
+
+
+HELLO = bytes.fromhex("48656c6c6f")
+
+
+@pytest.mark.parametrize(
+    ("sender", "raw", "expected"),
+    [
+        pytest.param(
+            SERVER,
+            bytes.fromhex("810548656c6c6f"),
+            [
+                Problem(SERVER, "text_frame", "a text message carries MQTT", 0, False),
+                MessageData(SERVER, HELLO, 1, True, True),
+            ],
+            id="a single-frame unmasked text message",
+        ),
+        pytest.param(
+            CLIENT,
+            bytes.fromhex("818537fa213d7f9f4d5158"),
+            [
+                Problem(CLIENT, "text_frame", "a text message carries MQTT", 0, False),
+                MessageData(CLIENT, HELLO, 1, True, True),
+            ],
+            id="a single-frame masked text message",
+        ),
+        pytest.param(
+            SERVER,
+            bytes.fromhex("010348656c80026c6f"),
+            [
+                Problem(SERVER, "text_frame", "a text message carries MQTT", 0, False),
+                MessageData(SERVER, b"Hel", 1, True, True),
+                MessageData(SERVER, b"lo", 0, True, True),
+            ],
+            id="a fragmented unmasked text message",
+        ),
+        pytest.param(SERVER, bytes.fromhex("890548656c6c6f"), [Control(SERVER, 9, HELLO)], id="unmasked ping"),
+        pytest.param(CLIENT, bytes.fromhex("8a8537fa213d7f9f4d5158"), [Control(CLIENT, 10, HELLO)], id="masked pong"),
+        pytest.param(
+            SERVER,
+            bytes.fromhex("827e0100") + bytes(256),
+            [MessageData(SERVER, bytes(256), 2, False, True)],
+            id="256 bytes in a single unmasked frame",
+        ),
+        pytest.param(
+            SERVER,
+            bytes.fromhex("827f0000000000010000") + bytes(65536),
+            [MessageData(SERVER, bytes(65536), 2, False, True)],
+            id="64 KiB in a single unmasked frame",
+        ),
+    ],
+)
+def test_the_examples_of_rfc_6455_section_5_7(sender: bool, raw: bytes, expected: list[object]) -> None:
+    assert opened().feed(sender, raw) == [
+        Problem(sender, e.reason, e.detail, len(request() if sender else response()), e.fatal)
+        if isinstance(e, Problem)
+        else e
+        for e in expected
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        pytest.param(["c107f248cdc9c90700"], b"Hello", id="one compressed block"),
+        pytest.param(["4103f248cd8004c9c90700"], b"Hello", id="one compressed block in two fragments"),
+        pytest.param(["c107f248cdc9c90700", "c105f200110000"], b"HelloHello", id="sharing the sliding window"),
+        pytest.param(["c107f248cdc9c90700", "c107f248cdc9c90700"], b"HelloHello", id="repeated without sharing"),
+        pytest.param(["c10b000500faff48656c6c6f00"], b"Hello", id="a block without compression"),
+        pytest.param(["c108f348cdc9c9070000"], b"Hello", id="a block with BFINAL"),
+        pytest.param(["c108f348cdc9c9070000", "c105f200110000"], b"HelloHello", id="window shared over BFINAL"),
+        pytest.param(["c107f348cdc9c90700", "c105f200110000"], b"HelloHello", id="BFINAL without the extra byte"),
+        pytest.param(["c10df248050000 00ffffcac9c90700"], b"Hello", id="two blocks in one message"),
+        pytest.param(["c10100", "c107f248cdc9c90700"], b"Hello", id="an empty message"),
+        pytest.param(["c100", "c107f248cdc9c90700"], b"Hello", id="a message without even the empty block"),
+        pytest.param(["810548656c6c6f", "c107f248cdc9c90700"], b"HelloHello", id="an uncompressed message before"),
+        pytest.param(["4103f248cd", "8900", "8004c9c90700"], b"Hello", id="a ping between the fragments"),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 2, 1000])
+def test_the_examples_of_rfc_7692_section_7_2_3(frames: list[str], expected: bytes, step: int) -> None:
+    websocket = opened("")
+    raw = bytes.fromhex("".join(frames))
+    events = [event for at in range(0, len(raw), step) for event in websocket.feed(SERVER, raw[at : at + step])]
+    assert application(events, SERVER) == expected
+    assert set(reasons(events)) <= {"text_frame"}
+    data_frames = sum(not item.startswith("89") for item in frames) + sum(item.count("8004") for item in frames[:1])
+    assert sum(isinstance(e, MessageData) and e.frame_end for e in events) == data_frames
+
+
+def test_the_first_frames_may_share_a_segment_with_the_http_heads() -> None:
+    websocket = WebSocket()
+    assert websocket.feed(CLIENT, request() + frame(b"\xc0\x00", key=b"abcd")) == []
+    assert websocket.feed(SERVER, response() + frame(b"\xd0\x00")) == [
+        Upgrade("/mqtt", "broker", ["mqtt"], "mqtt", True, 101, [], []),
+        MessageData(CLIENT, b"\xc0\x00", 2, False, True),
+        MessageData(SERVER, b"\xd0\x00", 2, False, True),
+    ]
+    assert websocket.handshake is None
+
+
+def test_a_joined_connection_reads_frames_from_the_start_and_assumes_compression_when_it_sees_it() -> None:
+    websocket = WebSocket.joined()
+    assert websocket.feed(CLIENT, frame(b"abc", key=b"\1\2\3\4")) == [MessageData(CLIENT, b"abc", 2, False, True)]
+    assert websocket.feed(SERVER, frame(b"tail", first=0x80)) == [MessageData(SERVER, b"tail", 0, False, True)]
+    events = websocket.feed(SERVER, bytes.fromhex("c207f248cdc9c90700c207f248cdc9c90700"))
+    assert reasons(events) == ["deflate_assumed"]
+    assert application(events, SERVER) == b"HelloHello"
+
+
+def test_a_joined_connection_that_does_not_begin_with_a_frame_is_lost_and_says_so() -> None:
+    events = WebSocket.joined().feed(CLIENT, b"\x30\x05\x00\x01a")
+    assert problems(events) == [("reserved_bits", 0, True)]
+    assert events[-1] == Lost(CLIENT, 5)
+
+
+def test_a_joined_connection_whose_first_frame_is_masked_by_the_wrong_side_is_lost() -> None:
+    assert problems(WebSocket.joined().feed(SERVER, frame(b"ab", key=b"abcd"))) == [("masked_server_frame", 0, True)]
+    assert problems(WebSocket.joined().feed(CLIENT, frame(b"ab"))) == [("unmasked_client_frame", 0, True)]
+
+
+def test_a_compressed_message_that_is_interrupted_takes_its_history_with_it() -> None:
+    first, second = deflate([b"telemetry/a/b/c " * 4, b"telemetry/a/b/c " * 4])
+    websocket = opened("")
+    websocket.feed(SERVER, frame(first, 0x42))
+    events = websocket.feed(SERVER, frame(second, 0xC2))
+    assert reasons(events) == ["message_interrupted", "inflate_error"]
+    assert application(events, SERVER) == b""
+
+
+@pytest.mark.parametrize("step", [1, 3, 1000])
+def test_what_stands_before_a_fault_in_a_compressed_message_is_delivered_in_any_chunking(step: int) -> None:
+    (payload,) = deflate([b"alpha beta"])
+    raw = frame(payload + b"\xff\xff\xff", 0xC2) + frame(b"plain")
+    websocket = opened("")
+    events = [event for at in range(0, len(raw), step) for event in websocket.feed(SERVER, raw[at : at + step])]
+    assert application(events, SERVER) == b"alpha betaplain"
+    assert reasons(events) == ["inflate_error"]
+
+
+def test_a_direction_that_ends_in_an_http_head_says_so() -> None:
+    websocket = WebSocket()
+    websocket.feed(CLIENT, b"GET / HT")
+    assert problems(websocket.close(CLIENT)) == [("truncated_head", 0, False)]
+    assert websocket.gap(SERVER, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("sender", "raw", "reason", "fatal", "data"),
+    [
+        pytest.param(CLIENT, frame(b"ab"), "unmasked_client_frame", False, b"ab", id="unmasked client frame"),
+        pytest.param(SERVER, frame(b"ab", key=b"wxyz"), "masked_server_frame", False, b"ab", id="masked server frame"),
+        pytest.param(SERVER, frame(b"ab", 0xC2), "reserved_bits", True, b"", id="RSV1 without an extension"),
+        pytest.param(SERVER, frame(b"ab", 0xA2), "reserved_bits", True, b"", id="RSV2"),
+        pytest.param(SERVER, frame(b"ab", 0x83), "reserved_opcode", True, b"", id="reserved data opcode"),
+        pytest.param(SERVER, frame(b"ab", 0x8B), "reserved_opcode", True, b"", id="reserved control opcode"),
+        pytest.param(SERVER, frame(b"", 0x09), "fragmented_control_frame", False, b"", id="ping without FIN"),
+        pytest.param(SERVER, frame(b"x" * 126, 0x89), "control_too_long", False, b"", id="ping of 126 bytes"),
+        pytest.param(SERVER, frame(b"ab", 0x80), "continuation_without_start", False, b"ab", id="continuation alone"),
+        pytest.param(
+            SERVER, frame(b"a", 0x02) + frame(b"b"), "message_interrupted", False, b"ab", id="message in a message"
+        ),
+        pytest.param(SERVER, frame(b"ab", 0x81), "text_frame", False, b"ab", id="text frame"),
+        pytest.param(
+            SERVER, frame(b"ab", length=b"\x7e\0\2"), "length_not_minimal", False, b"ab", id="two in 16-bit form"
+        ),
+        pytest.param(
+            SERVER, frame(b"ab", length=b"\x7f" + bytes(7) + b"\2"), "length_not_minimal", False, b"ab", id="in 64 bits"
+        ),
+        pytest.param(
+            SERVER, frame(b"ab", length=b"\x7f\x80" + bytes(7)), "length_too_large", True, b"", id="length of 2**63"
+        ),
+        pytest.param(SERVER, frame(b"\3", 0x88), "close_payload_invalid", False, b"", id="close of one byte"),
+        pytest.param(SERVER, frame(b"\3\xed", 0x88), "close_payload_invalid", False, b"", id="close with 1005"),
+        pytest.param(SERVER, frame(b"\3\xe8\xff", 0x88), "close_payload_invalid", False, b"", id="reason not UTF-8"),
+        pytest.param(
+            SERVER, frame(b"", 0x88) + frame(b"ab"), "data_after_close", False, b"ab", id="data behind a close"
+        ),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_faulty_frame_is_one_problem(
+    sender: bool, raw: bytes, reason: str, fatal: bool, data: bytes, step: int
+) -> None:
+    websocket = opened()
+    after = frame(b"<after>", key=b"\0\0\0\0" if sender else None)
+    whole = raw + after
+    events = [event for at in range(0, len(whole), step) for event in websocket.feed(sender, whole[at : at + step])]
+    base = len(request() if sender else response())
+    found = problems(events)
+    if reason == "data_after_close":
+        assert [name for name, _, _ in found] == [reason, reason]
+    elif reason == "close_payload_invalid":
+        assert [name for name, _, _ in found] == [reason, "data_after_close"]
+    else:
+        offset = 3 if reason == "message_interrupted" else 0
+        assert found == [(reason, base + offset, fatal)]
+    assert application(events, sender) == (data if fatal else data + b"<after>")
+    assert sum(e.length for e in events if isinstance(e, Lost)) == (len(whole) if fatal else 0)
+
+
+def test_a_close_frame_has_its_code_and_reason() -> None:
+    assert opened().feed(CLIENT, frame(b"\x03\xeabad", 0x88, b"\x01\x02\x03\x04")) == [
+        Control(CLIENT, 8, b"\x03\xeabad", 0, 1002, "bad")
+    ]
+
+
+def test_a_control_frame_between_fragments_does_not_disturb_the_message() -> None:
+    raw = frame(b"ab", 0x02) + frame(b"!", 0x89) + frame(b"cd", 0x80)
+    assert opened().feed(SERVER, raw) == [
+        MessageData(SERVER, b"ab", 2, False, True),
+        Control(SERVER, 9, b"!"),
+        MessageData(SERVER, b"cd", 0, False, True),
+    ]
+
+
+def test_an_oversized_control_frame_keeps_125_bytes_and_counts_the_rest() -> None:
+    events = opened().feed(SERVER, frame(b"x" * 130, 0x89))
+    assert events[1] == Control(SERVER, 9, b"x" * 125, 5)
+
+
+def test_payload_is_delivered_before_its_frame_is_complete() -> None:
+    websocket = opened()
+    huge = b"\x82\xff" + (1 << 40).to_bytes(8, "big") + b"\x00\x01\x02\x03"
+    assert websocket.feed(CLIENT, huge) == []
+    for count in range(5):
+        zeros = bytes(1001)
+        (event,) = websocket.feed(CLIENT, zeros)
+        start = count * 1001
+        expected = bytes((start + at) % 4 for at in range(1001))
+        assert event == MessageData(CLIENT, expected, 2, False, False)
+
+
+def test_a_frame_that_breaks_off_is_told_at_the_end() -> None:
+    websocket = opened()
+    assert application(websocket.feed(SERVER, frame(b"abcdef")[:5]), SERVER) == b"abc"
+    assert problems(websocket.close(SERVER)) == [("truncated_frame", len(response()), False)]
+    websocket.feed(CLIENT, b"\x82")
+    assert problems(websocket.close(CLIENT)) == [("truncated_frame", len(request()), False)]
+
+
+@pytest.mark.parametrize("key", [None, b"abcd"])
+@pytest.mark.parametrize("missing", [1, 2, 3, 4, 5, 9])
+def test_a_gap_inside_a_payload_of_known_length_keeps_framing(key: bytes | None, missing: int) -> None:
+    websocket = opened()
+    sender = key is not None
+    payload = bytes(range(100, 110))
+    raw = frame(payload, key=key)
+    start = len(raw) - 10
+    events = websocket.feed(sender, raw[: start + 1]) + websocket.gap(sender, missing)
+    events += websocket.feed(sender, raw[start + 1 + missing :] + frame(b"next", key=key))
+    assert [e.length for e in events if isinstance(e, MessageGap)] == [missing]
+    assert application(events, sender) == payload[:1] + payload[1 + missing :] + b"next"
+    assert reasons(events) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "length", "expected"),
+    [
+        pytest.param(b"", 4, [("gap_in_framing", 0, True), 4], id="between two frames"),
+        pytest.param(b"\x82\x7e", 4, [("gap_in_framing", 0, True), 2, 4], id="inside a header"),
+        pytest.param(b"\x82\x05ab", 4, ["gap 3", ("gap_in_framing", 7, True), 1], id="over the end of a frame"),
+    ],
+)
+def test_a_gap_elsewhere_loses_the_rest_of_the_direction(before: bytes, length: int, expected: list[object]) -> None:
+    websocket = opened()
+    base = len(response())
+    websocket.feed(SERVER, before)
+    events = websocket.gap(SERVER, length)
+    seen: list[object] = []
+    for event in events:
+        if isinstance(event, Problem):
+            seen.append((event.reason, event.offset - base, event.fatal))
+        elif isinstance(event, MessageGap):
+            seen.append(f"gap {event.length}")
+        elif isinstance(event, Lost):
+            seen.append(event.length)
+    assert seen == expected
+    assert websocket.feed(SERVER, frame(b"ab")) == [Lost(SERVER, 4)]
+    assert application(websocket.feed(CLIENT, frame(b"ab", key=b"abcd")), CLIENT) == b"ab"
+
+
+def test_a_gap_that_ends_with_its_frame_keeps_framing() -> None:
+    websocket = opened()
+    websocket.feed(SERVER, b"\x82\x05ab")
+    assert websocket.gap(SERVER, 3) == [MessageGap(SERVER, 3)]
+    assert application(websocket.feed(SERVER, frame(b"next")), SERVER) == b"next"
+
+
+def test_a_gap_inside_a_control_frame_is_counted_in_it() -> None:
+    websocket = opened()
+    websocket.feed(SERVER, b"\x89\x05ab")
+    assert websocket.gap(SERVER, 1) == []
+    assert websocket.feed(SERVER, b"de") == [Control(SERVER, 9, b"ab", 3)]
+
+
+def test_a_gap_in_the_response_assumes_frames_of_the_client() -> None:
+    websocket = WebSocket()
+    websocket.feed(CLIENT, request() + frame(b"ab", key=b"abcd"))
+    websocket.feed(SERVER, response()[:20])
+    events = websocket.gap(SERVER, 50)
+    assert reasons(events) == ["gap_in_head", "response_not_seen"]
+    assert [e.status for e in events if isinstance(e, Upgrade)] == [None]
+    assert application(events, CLIENT) == b"ab"
+    assert sum(e.length for e in events if isinstance(e, Lost)) == 70
+
+
+def test_client_bytes_without_any_response_are_released_at_the_limit_and_at_the_end() -> None:
+    websocket = WebSocket()
+    websocket.feed(CLIENT, request())
+    assert websocket.feed(CLIENT, frame(b"x" * 4000, key=b"abcd")) == []
+    events = websocket.feed(CLIENT, frame(b"y" * 4000, key=b"abcd"))
+    assert application(events, CLIENT) == b"x" * 4000 + b"y" * 4000
+    assert reasons(events) == ["response_not_seen"]
+
+    websocket = WebSocket()
+    websocket.feed(CLIENT, request() + frame(b"ab", key=b"abcd"))
+    assert application(websocket.close(SERVER), CLIENT) == b"ab"
+
+
+def test_a_late_response_still_gives_its_upgrade_once_and_without_repetition() -> None:
+    websocket = WebSocket()
+    websocket.feed(CLIENT, request().replace(b"13\r\n", b"8\r\n") + frame(b"x" * 9000, key=b"abcd"))
+    events = websocket.feed(SERVER, response() + frame(b"ab"))
+    assert [e.problems for e in events if isinstance(e, Upgrade)] == [[]]
+    assert application(events, SERVER) == b"ab"
+
+
+def test_a_refused_upgrade_leaves_http_and_a_second_try_works() -> None:
+    websocket = WebSocket()
+    websocket.feed(CLIENT, request())
+    assert reasons(websocket.feed(SERVER, b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")) == ["not_upgraded"]
+    websocket.feed(CLIENT, request())
+    websocket.feed(SERVER, response())
+    assert application(websocket.feed(CLIENT, frame(b"ab", key=b"abcd")), CLIENT) == b"ab"
+
+
+def test_a_stream_that_is_not_http_is_lost_from_its_first_byte() -> None:
+    events = WebSocket().feed(CLIENT, b"\x10\x0c\x00\x04MQTT")
+    assert problems(events) == [("not_http", 0, True)]
+    assert events[-1] == Lost(CLIENT, 8)
+
+
+@pytest.mark.parametrize("takeover", [True, False])
+def test_a_gap_in_a_compressed_message_never_leads_to_wrong_bytes(takeover: bool) -> None:
+    messages = [
+        b"alpha beta gamma delta " * 3,
+        b"alpha beta gamma delta epsilon " * 2,
+        bytes(range(64)),
+        b"\x00\x01\x02\x03" * 9,
+    ]
+    payloads = deflate(messages, takeover)
+    websocket = opened("" if takeover else "; server_no_context_takeover")
+    websocket.feed(SERVER, frame(payloads[0], 0xC2)[:6])
+    events = websocket.gap(SERVER, 3)
+    assert reasons(events) == ["gap_in_compressed_message"]
+    websocket.feed(SERVER, frame(payloads[0], 0xC2)[9:])
+    results = [websocket.feed(SERVER, frame(payload, 0xC2)) for payload in payloads[1:]]
+    for message, events in zip(messages[1:], results, strict=True):
+        got = application(events, SERVER)
+        if "inflate_error" in reasons(events):
+            assert takeover
+            assert any(isinstance(e, Lost) for e in events)
+            assert message.startswith(got)
+        else:
+            assert got == message
+    assert ("inflate_error" in reasons(results[0])) is takeover
+    assert application(results[1], SERVER) == messages[2]
+
+
+def test_a_broken_compressed_message_is_lost_to_its_end_and_framing_stays() -> None:
+    websocket = opened("")
+    raw = frame(b"\xff\xff\xff", 0x42) + frame(b"more", 0x00) + frame(b"end", 0x80) + frame(b"plain")
+    events = websocket.feed(SERVER, raw)
+    assert reasons(events) == ["inflate_error"]
+    assert [e.length for e in events if isinstance(e, Lost)] == [3, 4, 3]
+    assert application(events, SERVER) == b"plain"
+
+
+def test_a_bomb_is_inflated_in_bounded_pieces() -> None:
+    size = 20 * MAX_INFLATE_BYTES
+    (payload,) = deflate([bytes(size)])
+    events = opened("").feed(SERVER, frame(payload, 0xC2))
+    sizes = [len(e.data) for e in events if isinstance(e, MessageData)]
+    assert sum(sizes) == size
+    assert max(sizes) == MAX_INFLATE_BYTES
+    assert [e.frame_end for e in events if isinstance(e, MessageData)] == [False] * (len(sizes) - 1) + [True]
+
+
+def test_many_final_blocks_in_one_message_are_refused() -> None:
+    events = opened("").feed(SERVER, frame(b"\x03\x00" * 1000, 0xC2))
+    assert reasons(events) == ["inflate_error"]
+
+
+def test_a_long_message_cannot_be_continued_from_its_written_state_and_says_so() -> None:
+    noise = zlib.compress(b"seed") + b"".join(
+        zlib.crc32(bytes([n % 256, n // 256])).to_bytes(4, "big") for n in range(40000)
+    )
+    (payload,) = deflate([noise])
+    assert len(payload) > MAX_PENDING_BYTES + 1000
+    inflater = Inflater(True)
+    out: list[bytes] = []
+    assert inflater.feed(payload[:-500], False, out) is None
+    inflater.zlib_object = None
+    assert inflater.feed(payload[-500:], True, out) is not None
+    assert noise.startswith(b"".join(out))
+
+
+def test_unmasking_is_its_own_inverse_and_agrees_with_the_definition() -> None:
+    data, key = bytes(range(256)) * 3, b"\x01\xf0\x00\x7f"
+    assert unmask(data, key) == bytes(byte ^ key[at % 4] for at, byte in enumerate(data))
+    assert unmask(unmask(data, key), key) == data
+
+
+KEYS = st.one_of(st.just(bytes(4)), st.binary(min_size=4, max_size=4))
+SMALL = st.binary(max_size=40)
+MESSAGES = st.lists(
+    st.one_of(SMALL, st.integers(100, 70000).map(lambda n: bytes([n & 7, n >> 8 & 7]) * (n // 2))), max_size=6
+)
+
+
+@given(MESSAGES, st.booleans(), st.sampled_from(["plain", "takeover", "no takeover"]), st.booleans(), st.data())
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_any_fragmentation_and_chunking_gives_the_same_bytes(
+    messages: list[bytes], sender: bool, mode: str, forget: bool, data: st.DataObject
+) -> None:
+    side = "client" if sender else "server"
+    websocket = opened(None if mode == "plain" else "" if mode == "takeover" else f"; {side}_no_context_takeover")
+    payloads = messages if mode == "plain" else deflate(messages, mode == "takeover")
+    raw = b""
+    pings = data_frames = 0
+    for payload in payloads:
+        cuts = data.draw(st.lists(st.integers(0, len(payload)), max_size=3))
+        edges = [0, *sorted(cuts), len(payload)]
+        for number, (start, stop) in enumerate(pairwise(edges)):
+            first = 0x02 | (0x40 if mode != "plain" else 0) if number == 0 else 0x00
+            first |= 0x80 if number == len(edges) - 2 else 0
+            raw += frame(payload[start:stop], first, data.draw(KEYS) if sender else None)
+            data_frames += 1
+            if data.draw(st.integers(0, 3)) == 0:
+                raw += frame(b"ping", 0x89, data.draw(KEYS) if sender else None)
+                pings += 1
+    cuts = data.draw(st.lists(st.integers(0, len(raw)), max_size=8))
+    edges = [0, *sorted(cuts), len(raw)]
+    events: list[WebSocketEvent] = []
+    for start, stop in pairwise(edges):
+        events += websocket.feed(sender, raw[start:stop])
+        inflater = (websocket.client if sender else websocket.server).inflater
+        if forget and inflater:
+            inflater.zlib_object = None
+    assert application(events, sender) == b"".join(messages)
+    assert reasons(events) == []
+    assert sum(isinstance(e, Control) for e in events) == pings
+    assert sum(isinstance(e, MessageData) and e.frame_end for e in events) == data_frames
+    assert websocket.close(sender) == []
+
+
+@given(st.lists(st.binary(min_size=1, max_size=60), min_size=2, max_size=8), st.integers(0, 10**6), st.integers(1, 40))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_after_a_loss_compressed_messages_inflate_to_the_truth_or_to_an_error(
+    messages: list[bytes], where: int, length: int
+) -> None:
+    messages = [message * 3 for message in messages]
+    payloads = deflate(messages)
+    websocket = opened("")
+    hit = where % len(payloads)
+    for number, (message, payload) in enumerate(zip(messages, payloads, strict=True)):
+        raw = frame(payload, 0xC2)
+        if number != hit:
+            events = websocket.feed(SERVER, raw)
+        else:
+            start = len(raw) - len(payload) + where % len(payload)
+            stop = min(start + length, len(raw))
+            events = websocket.feed(SERVER, raw[:start]) + websocket.gap(SERVER, stop - start)
+            events += websocket.feed(SERVER, raw[stop:])
+        got = application(events, SERVER)
+        if any(isinstance(e, Lost) for e in events):
+            assert message.startswith(got)
+        else:
+            assert got == message
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.one_of(st.binary(max_size=60), st.integers(1, 300))), max_size=12),
+    st.sampled_from(["http", "opened", "deflate", "joined"]),
+)
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_arbitrary_bytes_and_gaps_never_raise_and_every_byte_is_accounted_for(
+    steps: list[tuple[bool, bytes | int]], start: str
+) -> None:
+    starts: dict[str, Callable[[], WebSocket]] = {
+        "http": WebSocket,
+        "opened": opened,
+        "deflate": lambda: opened(""),
+        "joined": WebSocket.joined,
+    }
+    websocket = starts[start]()
+    before = {side.from_client: side.offset for side in (websocket.client, websocket.server)}
+    fed: Counter[bool] = Counter()
+    events: list[WebSocketEvent] = []
+    for sender, step in steps:
+        fed[sender] += step if isinstance(step, int) else len(step)
+        events += websocket.gap(sender, step) if isinstance(step, int) else websocket.feed(sender, step)
+    events += websocket.close(SERVER) + websocket.close(CLIENT)
+    assert set(reasons(events)) <= REASONS
+    for side in (websocket.client, websocket.server):
+        if side.phase != "http":
+            assert side.offset + len(side.header) - before[side.from_client] == fed[side.from_client]
+
+
+@given(st.binary(min_size=1, max_size=300), st.lists(st.integers(0, 300), max_size=5), st.booleans())
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_any_chunking_of_arbitrary_bytes_says_the_same(raw: bytes, cuts: list[int], compressed: bool) -> None:
+    raw = bytes([raw[0] & 0xCF]) + raw[1:]
+    one, other = opened("" if compressed else None), opened("" if compressed else None)
+    edges = sorted({0, len(raw), *(cut % len(raw) for cut in cuts)})
+    events = [e for a, b in pairwise(edges) for e in other.feed(SERVER, raw[a:b])]
+    whole = one.feed(SERVER, raw)
+    assert application(events, SERVER) == application(whole, SERVER)
+    assert problems(events) == problems(whole)
+    assert [e for e in events if isinstance(e, Control)] == [e for e in whole if isinstance(e, Control)]
+    if not compressed:
+        assert merged(events) == merged(whole)
+
+
+Streams = dict[int, list[tuple[bool, bytes]]]
+
+
+def capture_streams(path: Path) -> Streams:
+    """The connections of an Ethernet capture: chunks of both directions in order, each byte once, client first seen."""
+    streams: Streams = {}
+    known: dict[tuple[bytes, bytes, int, int], tuple[int, bool]] = {}
+    expected: dict[tuple[int, bool], int] = {}
+    early: dict[tuple[int, bool], dict[int, bytes]] = {}
+    for raw in _frames(path):
+        ip = dpkt.ethernet.Ethernet(raw).data
+        tcp = getattr(ip, "data", None)
+        if not isinstance(tcp, dpkt.tcp.TCP):
+            continue
+        forward = (ip.src, ip.dst, tcp.sport, tcp.dport)
+        if forward not in known or (tcp.flags & 0x12 == 0x02 and known[forward][1]):
+            number = len(streams)
+            streams[number] = []
+            known[forward] = (number, True)
+            known[ip.dst, ip.src, tcp.dport, tcp.sport] = (number, False)
+            expected.pop((number, True), None)
+        number, from_client = known[forward]
+        key = (number, from_client)
+        if tcp.flags & 0x02:
+            expected[key] = tcp.seq + 1 & 0xFFFFFFFF
+            continue
+        payload = bytes(tcp.data)
+        if not payload:
+            continue
+        expected.setdefault(key, tcp.seq)
+        early.setdefault(key, {})[tcp.seq] = payload
+        moved = True
+        while moved:
+            moved = False
+            for sequence in sorted(early[key]):
+                skip = expected[key] - sequence
+                if skip < 0:
+                    continue
+                fresh = early[key].pop(sequence)[skip:]
+                if fresh:
+                    streams[number].append((from_client, fresh))
+                    expected[key] += len(fresh)
+                moved = True
+    return streams
+
+
+def _frames(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        reader = dpkt.pcapng.Reader(file) if path.suffix == ".pcapng" else dpkt.pcap.Reader(file)
+        assert reader.datalink() == dpkt.pcap.DLT_EN10MB
+        yield from (raw for _, raw in reader)
+
+
+def mqtt_types(data: bytes) -> tuple[Counter[int], int]:
+    """Packet types in a run of MQTT Control Packets, and how many bytes are left over."""
+    types: Counter[int] = Counter()
+    at = 0
+    while at + 2 <= len(data):
+        remaining = shift = 0
+        body = at + 1
+        while True:
+            byte = data[body]
+            remaining |= (byte & 0x7F) << shift
+            shift += 7
+            body += 1
+            if byte < 0x80:
+                break
+        if body + remaining > len(data):
+            break
+        types[data[at] >> 4] += 1
+        at = body + remaining
+    return types, len(data) - at
+
+
+def packet_type(name: str) -> int:
+    names = ["CONNECT", "CONNACK", "PUBLISH", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP", "SUBSCRIBE", "SUBACK"]
+    return [*names, "UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT"].index(name) + 1
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("step", [None, 1, 7])
+def test_live_captures_give_the_frames_and_packets_of_their_truth(version: int, step: int | None) -> None:
+    truth = json.loads(shared_path("captures", "live", f"paho-ws-v{version}.ws-truth.json").read_text())
+    streams = capture_streams(shared_path("captures", "live", f"paho-ws-v{version}.pcap"))
+    assert len(truth["streams"]) == 4
+    mqtt = {expected["tcp_stream"] for expected in truth["streams"]}
+    for number, chunks in streams.items():
+        # The other connections are pairs of sockets with which the clients wake themselves.
+        asked = looks_like_upgrade(b"".join(data for from_client, data in chunks if from_client))
+        assert bool(asked) is (number in mqtt)
+        if not asked:
+            continue
+        websocket = WebSocket()
+        events: list[WebSocketEvent] = []
+        for from_client, data in chunks:
+            size = step or len(data)
+            for at in range(0, len(data), size):
+                events += websocket.feed(from_client, data[at : at + size])
+        events += websocket.close(CLIENT) + websocket.close(SERVER)
+        (upgrade,) = (e for e in events if isinstance(e, Upgrade))
+        assert (upgrade.accepted, upgrade.subprotocol, upgrade.problems) == (True, "mqtt", [])
+        assert reasons(events) == []
+        for expected in truth["streams"]:
+            if expected["tcp_stream"] != number:
+                continue
+            from_client = expected["direction"] == "c2s"
+            side = websocket.client if from_client else websocket.server
+            types, left = mqtt_types(application(events, from_client))
+            assert side.data_frames == expected["ws_data_frames"]
+            assert types == {packet_type(name): count for name, count in expected["mqtt_packets"].items()}
+            assert left == expected["left_over"]
+
+
+NO_SUBPROTOCOL = ["subprotocol_not_offered", "subprotocol_missing"]
+FOREIGN_SUBPROTOCOL = ["subprotocol_foreign", "subprotocol_wrong"]
+ZEEK: dict[str, tuple[list[str], list[tuple[bool, int]], int]] = {
+    # reasons, control frames (from the client, opcode), data frames
+    "broker-websocket.pcap": ([*NO_SUBPROTOCOL, *["text_frame"] * 8], [(True, 8)], 8),
+    "message-too-big-status.pcap": (FOREIGN_SUBPROTOCOL, [(False, 9), (True, 8), (False, 8)], 0),
+    "oversized-close-frame.pcapng": ([*NO_SUBPROTOCOL, "length_not_minimal", "control_too_long"], [(False, 8)], 0),
+    "reply-ping-coalesced.pcap": (
+        [*FOREIGN_SUBPROTOCOL, "text_frame", "text_frame"],
+        [(False, 9), (True, 10), (True, 8), (False, 8)],
+        2,
+    ),
+    "wrong-accept-header.pcap": (["subprotocol_foreign", "accept_wrong", "subprotocol_wrong"], [(False, 9)], 0),
+}
+
+
+@pytest.mark.parametrize("name", ZEEK)
+def test_captures_of_zeek_are_read_as_they_are(name: str) -> None:
+    expected_reasons, controls, data_frames = ZEEK[name]
+    (chunks,) = capture_streams(shared_path("captures", "tcp-zeek", f"websocket__{name}")).values()
+    websocket = WebSocket()
+    events = [event for from_client, data in chunks for event in websocket.feed(from_client, data)]
+    events += websocket.close(CLIENT) + websocket.close(SERVER)
+    assert reasons(events) == expected_reasons
+    assert [(e.from_client, e.opcode) for e in events if isinstance(e, Control)] == controls
+    assert websocket.client.data_frames + websocket.server.data_frames == data_frames
