@@ -16,6 +16,7 @@ venv: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml .ci/make_venv.sh
 	@sh .ci/make_venv.sh $(PYTHON) $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -m compileall -q mqttscope
 	@touch $@
 
 dev: $(VENV)/.installed-dev

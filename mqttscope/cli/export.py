@@ -2,46 +2,70 @@
 
 from __future__ import annotations
 
+import glob
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import BinaryIO, cast
 
 import click
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter
+from mqttscope.cli.output import CannotWrite
 from mqttscope.dissect import Dissector
 from mqttscope.dissect.dialogue import Dialogue
-from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.events import Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.mqtt.constants import Direction
 from mqttscope.net.frame import CaptureNotice, Frame
-from mqttscope.net.segment import Segment
+from mqttscope.net.segment import SYN, Segment, endpoints
 
 MAX_FRAMES_OF_A_PACKET = 1_000_000
-"""Frames that are remembered while one packet is not complete."""
+"""Frames of one direction that are remembered while its packet is not complete; further ones are left out."""
+MAX_HANDSHAKES = 1_000_000
+"""Directions whose SYN is remembered; beyond that the oldest is forgotten."""
+
+Place = tuple[str, int]
+"""Capture and number of a frame."""
+
+_endpoints = lru_cache(8192)(endpoints)
+
+
+@dataclass(slots=True)
+class _Track:
+    """One direction of a flow."""
+
+    pending: list[Place] = field(default_factory=list)
+    """Frames that brought bytes since the last time nothing was held of them."""
+    done: bool = False
+    """A packet of this direction was completed by the segment at hand."""
 
 
 class Export:
     """Notes the frames while packets are shown, then reads the captures again and writes those frames.
 
     A packet's frames are all that carried data of its direction since its first byte, so that captures in which
-    segments came out of order stay whole.  Standard input cannot be read twice: it is kept in a temporary file meanwhile.
+    segments came out of order stay whole, and the TCP handshake of its connection, which says who is the client.  A
+    WebSocket is kept from its beginning up to the packet: upgrade and compression are needed to read it again.
+    Standard input cannot be read twice: what is read is kept in a temporary file meanwhile.
     """
 
     def __init__(self, captures: Sequence[str], target: str) -> None:
         self.target = target
         self.captures = tuple(captures)
         self._wanted: dict[str, set[int]] = {}
-        self._pending: dict[bytes, list[tuple[str, int]]] = {}
-        self._now: list[tuple[str, int]] = []
-        self._spool: str | None = None
+        self._tracks: dict[tuple[str, str], _Track] = {}
+        self._handshakes: dict[tuple[str, str], Place] = {}
         self._check_target()
-        if "-" in captures:
-            handle, self._spool = tempfile.mkstemp(prefix="mqttscope-")
-            with os.fdopen(handle, "wb") as spool:
-                shutil.copyfileobj(sys.stdin.buffer, spool)
-            self.captures = tuple(self._spool if name == "-" else name for name in captures)
+        self._spool: BinaryIO | None = None
+        self.stdin: BinaryIO | None = None
+        """What to read as standard input."""
+        if "-" in captures and sys.stdin is not None:
+            self._spool = cast(BinaryIO, tempfile.TemporaryFile(prefix="mqttscope-"))  # noqa: SIM115 (closed by write)
+            self.stdin = cast(BinaryIO, _Copied(sys.stdin.buffer, self._spool))
 
     def _check_target(self) -> None:
         directory = os.path.dirname(os.path.abspath(self.target))
@@ -49,9 +73,16 @@ class Export:
             raise click.UsageError(f"--output: {directory} is no directory")
         if os.path.isdir(self.target):
             raise click.UsageError(f"--output: {self.target} is a directory")
+        if not os.path.exists(self.target):
+            return
         for name in self.captures:
-            if os.path.exists(name) and os.path.exists(self.target) and os.path.samefile(name, self.target):
-                raise click.UsageError(f"--output: {self.target} is the capture that is read")
+            if name != "-" and os.path.isdir(name):
+                if os.path.samefile(name, directory):
+                    raise click.UsageError(f"--output: {self.target} exists in the directory that is read")
+                continue
+            found = [name] if os.path.lexists(name) else glob.glob(name, recursive=True)
+            if any(os.path.exists(path) and os.path.samefile(path, self.target) for path in found):
+                raise click.UsageError(f"--output: {self.target} is a capture that is read")
 
     def events(self, source: Iterable[Segment | CaptureNotice], dissector: Dissector) -> Iterator[Event]:
         """Events as `dissect_segments` gives them, keeping track of which frames they are made of."""
@@ -59,55 +90,109 @@ class Export:
             if not isinstance(segment, Segment):
                 yield segment
                 continue
-            if not segment.payload:
+            pair = _endpoints(segment.key)
+            place = segment.capture, segment.frame
+            if segment.flags & SYN:
+                self._handshakes.pop(pair, None)
+                if len(self._handshakes) >= MAX_HANDSHAKES:
+                    del self._handshakes[next(iter(self._handshakes))]
+                self._handshakes[pair] = place
+            if not (segment.payload or segment.missing):
                 yield from dissector.feed(segment)
                 continue
-            frames = self._pending.setdefault(segment.key, [])
-            if len(frames) < MAX_FRAMES_OF_A_PACKET:
-                frames.append((segment.capture, segment.frame))
-            self._now = frames
-            count = dissector.packets
-            yield from dissector.feed(segment)
-            if self._at_rest(segment.key, dissector):
-                del self._pending[segment.key]
-            elif dissector.packets != count:
-                self._pending[segment.key] = [(segment.capture, segment.frame)]
-        self._now = []
+            track = self._tracks.setdefault(pair, _Track())
+            if len(track.pending) < MAX_FRAMES_OF_A_PACKET:
+                track.pending.append(place)
+            track.done = False
+            yield from self._completed(dissector.feed(segment))
+            state = self._state(segment.key, dissector)
+            if state == "rest":
+                del self._tracks[pair]
+            elif state == "next" and track.done:
+                track.pending = [place]
         yield from dissector.close()
 
-    def _at_rest(self, key: bytes, dissector: Dissector) -> bool:
-        """Whether nothing of this direction waits for more bytes."""
+    def _completed(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Pass events on; their directions have completed a packet."""
+        for event in events:
+            if isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):
+                track = self._tracks.get(_pair(event))
+                if track is not None:
+                    track.done = True
+            yield event
+
+    def _state(self, key: bytes, dissector: Dissector) -> str:
+        """What a direction waits for: nothing (``rest``), the next packet's end (``next``), or what is unclear."""
         entry = dissector.flows.direction(key)
         if entry is None:
-            return True
+            return "rest"
         flow, half, from_initiator = entry
         dialogue = flow.context
         if not isinstance(dialogue, Dialogue):
-            return True
-        stream = (
-            dialogue.client_stream if from_initiator is dialogue.client_is_initiator else dialogue.server_stream
-        )
-        return half.clear and not stream.held and dialogue.connection is not None
+            return "rest"
+        if dialogue.web is not None or dialogue.connection is None or half.buffer.size:
+            return "unclear"
+        stream = dialogue.stream(from_initiator is dialogue.client_is_initiator)
+        if stream.searching or stream.skip:
+            return "unclear"
+        return "next" if stream.held else "rest"
 
     def note(self, event: Event) -> None:
         """Remember the frames of one event that was shown."""
-        if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):
+        if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent | GapEvent):
             return
-        self._wanted.setdefault(event.capture, set()).add(event.frame)
-        for capture, frame in self._now:
-            self._wanted.setdefault(capture, set()).add(frame)
+        self._want(event.capture, event.frame)
+        pair = _pair(event)
+        back = pair[1], pair[0]
+        for place in (self._handshakes.get(pair), self._handshakes.get(back)):
+            if place is not None:
+                self._want(*place)
+        for one in (pair, back) if event.connection.transport == "websocket" else (pair,):
+            track = self._tracks.get(one)
+            if track is not None:
+                for place in track.pending:
+                    self._want(*place)
+                # What is wanted need not be remembered twice; the last frame may hold the start of the next packet.
+                del track.pending[:-1]
+
+    def _want(self, capture: str, frame: int) -> None:
+        self._wanted.setdefault(capture, set()).add(frame)
 
     def write(self) -> None:
         """Write the frames noted, in the order of the captures."""
+        if self._spool is not None:
+            self._spool.seek(0)
         try:
             with PcapngWriter(self.target) as writer:
-                for frame in open_capture(self.captures):
+                for frame in open_capture(self.captures, stdin=self._spool):
                     if isinstance(frame, Frame) and frame.number in self._wanted.get(frame.capture, ()):
                         writer.write(frame)
         except OSError as error:
-            raise click.ClickException(f"--output: {self.target}: {error.strerror}") from None
+            raise CannotWrite(f"--output: {self.target}: {error.strerror or error}") from None
         finally:
             if self._spool is not None:
-                os.unlink(self._spool)
+                self._spool.close()
 
 
+class _Copied:
+    """A binary input that keeps what is read from it."""
+
+    def __init__(self, source: BinaryIO, copy: BinaryIO) -> None:
+        self._read = getattr(source, "read1", source.read)
+        self._copy = copy
+
+    def read1(self, size: int = -1) -> bytes:
+        """Read what there is, at most ``size`` bytes."""
+        data: bytes = self._read(size)
+        self._copy.write(data)
+        return data
+
+    read = read1
+
+
+def _pair(event: PacketEvent | MalformedEvent | UnparsedEvent | GapEvent) -> tuple[str, str]:
+    """Source and destination of what an event is about."""
+    connection = event.connection
+    if event.direction is Direction.CLIENT_TO_SERVER:
+        return connection.client, connection.server
+    return connection.server, connection.client

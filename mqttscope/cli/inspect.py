@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ Examples:
 """
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=click.Path(allow_dash=True))
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form.")
 @dissection
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many packets.")
 @click.option(
@@ -39,9 +38,14 @@ Examples:
     show_default=True,
     help="How payloads are shown.",
 )
-@click.option("--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, help="Bytes of a payload.")
+@click.option("--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, help="Payload bytes shown.")
 @click.option(
-    "--time", "time_format", type=click.Choice(("iso", "relative", "delta")), default="iso", show_default=True
+    "--time",
+    "time_format",
+    type=click.Choice(("iso", "relative", "delta")),
+    default="iso",
+    show_default=True,
+    help="UTC, seconds since the first event, or since the one before.",
 )
 @click.option("--show-secrets", is_flag=True, help="Show passwords.")
 @click.option("--output", "-o", metavar="FILE", help="Write the frames of the packets shown to a pcapng file.")
@@ -66,10 +70,11 @@ def command(
     pcap and pcapng, also compressed with gzip, zstd or lz4; MQTT over TCP and WebSocket on any port.
     """
     from mqttscope.capture import open_capture
-    from mqttscope.cli.output import Output, Watch, make_view, warn
+    from mqttscope.cli.output import Output, Watch, awaited, make_view, warn
     from mqttscope.dissect import Dissector, dissect, segments
 
     wanted = compile_filter(expression)
+    sink = Output(immediate=awaited(captures))
     view = make_view(
         colour=colour,
         time_format=time_format,
@@ -77,20 +82,17 @@ def command(
         payload_limit=payload_limit,
         show_secrets=show_secrets,
     )
-    sink = Output(immediate="-" in captures or sys.stdout.isatty())
     reporter = make_reporter(format_, sink, view)
     watch = Watch(progress=True)
-    export = None
-    if output is not None:
+    dissector = Dissector(make_options(ports, mqtt_version))
+    if output is None:
+        export = None
+        events = dissect(open_capture(captures), dissector=dissector, skipped=watch.skipped)
+    else:
         from mqttscope.cli.export import Export
 
         export = Export(captures, output)
-        captures = export.captures
-    dissector = Dissector(make_options(ports, mqtt_version))
-    frames = open_capture(captures)
-    if export is None:
-        events = dissect(frames, dissector=dissector, skipped=watch.skipped)
-    else:
+        frames = open_capture(captures, stdin=export.stdin)
         events = export.events(segments(frames, watch.skipped), dissector)
     try:
         for event in select(watch.events(events), wanted, connection, limit):
@@ -98,12 +100,17 @@ def command(
             if export is not None:
                 export.note(event)
         reporter.close()
-        if not dissector.connections and not watch.errors:
-            warn(nothing_found(dissector))
-    finally:
         sink.flush()
+    except KeyboardInterrupt:
+        # What was found so far is worth more than nothing: a second Ctrl-C ends it.
+        reporter.close()
+        sink.flush()
+        raise
+    finally:
         if export is not None:
             export.write()
+    if not dissector.connections and not watch.errors:
+        warn(nothing_found(dissector))
     return EXIT_UNREADABLE if watch.errors else 0
 
 

@@ -64,7 +64,8 @@ def main() -> None:
     gc.freeze()
     try:
         code = group.main(standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.exceptions.Abort:
         code = EXIT_INTERRUPTED
     except click.ClickException as error:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
+import signal
+import stat
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TextIO
 
 import click
 
-from mqttscope.events import CaptureDrops, CaptureError, Event
+from mqttscope.cli.main import EXIT_USAGE
+from mqttscope.events import CaptureDrops, CaptureError, Event, PacketEvent
 from mqttscope.mqtt.view import text
 from mqttscope.report.base import View
 
@@ -23,35 +28,86 @@ PROGRESS_EVENTS = 2_000
 """The clock is looked at once in so many events."""
 
 
+class CannotWrite(click.ClickException):
+    """The output cannot be written: the command line has to change, so it counts as usage."""
+
+    exit_code = EXIT_USAGE
+
+
 class Output:
     """Standard output as a binary sink.
 
     Lines are gathered unless somebody waits for each of them (a terminal, or input that is still being produced).
+    Ctrl-C waits until what is being written is written, so that the last line is whole; a second one does not wait.
     """
 
     def __init__(self, *, immediate: bool = False) -> None:
-        self.stream: BinaryIO = sys.stdout.buffer
+        if sys.stdout is None:
+            raise CannotWrite("standard output is closed")
+        # Without Python's own buffer it is always known what was written.
+        self.stream: Any = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
         self.immediate = immediate
         self._parts: list[bytes] = []
         self._held = 0
+        self._writing = False
+        self._interrupted = False
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._interrupt)
 
     def write(self, data: bytes) -> None:
         """Write bytes; BrokenPipeError when the reader has gone."""
-        if self.immediate:
-            self.stream.write(data)
-            self.stream.flush()
-            return
         self._parts.append(data)
         self._held += len(data)
-        if self._held >= BUFFER_BYTES:
+        if self.immediate or self._held >= BUFFER_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Write what was gathered."""
-        if self._parts:
-            self.stream.write(b"".join(self._parts))
+        if not self._parts:
+            return
+        self._writing = True
+        try:
+            left = memoryview(b"".join(self._parts))
             self._parts, self._held = [], 0
-        self.stream.flush()
+            while left:
+                # A pipe that does not block and is full takes nothing: wait for its reader.
+                left = left[self.stream.write(left) or self._wait() :]
+            self.stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise CannotWrite(f"cannot write to standard output: {error.strerror or error}") from None
+        finally:
+            self._writing = False
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
+
+    def _wait(self) -> int:
+        select.select([], [self.stream], [], 1)
+        return 0
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        if self._writing and not self._interrupted:
+            self._interrupted = True
+        else:
+            raise KeyboardInterrupt
+
+
+def awaited(captures: Sequence[str]) -> bool:
+    """Whether somebody waits for each line: output to a terminal, or input that may still be in the making."""
+    if _is_terminal(sys.stdout):
+        return True
+    if "-" not in captures or sys.stdin is None:
+        return False
+    try:
+        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (OSError, ValueError):
+        return True
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 def wants_colour(colour: bool | None) -> bool:
@@ -62,13 +118,13 @@ def wants_colour(colour: bool | None) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return _is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
 
 
 def make_view(*, colour: bool | None, time_format: str, payload: str, payload_limit: int, show_secrets: bool) -> View:
     """The view for standard output."""
     width = 0
-    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
+    if _is_terminal(sys.stdout) or os.environ.get("COLUMNS", "").isdigit():
         width = shutil.get_terminal_size().columns
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     return View(
@@ -95,31 +151,39 @@ class Watch:
         self.errors = 0
         self.dropped = 0
         self.skipped: Counter[str] = Counter()
-        self._progress = progress and sys.stderr.isatty() and not sys.stdout.isatty()
+        self._progress = progress and _is_terminal(sys.stderr) and not _is_terminal(sys.stdout)
 
     def events(self, source: Iterable[Event]) -> Iterator[Event]:
         """Go through events; capture errors and drops are told on standard error as well."""
-        started = shown = time.monotonic()
-        count = 0
-        for event in source:
-            count += 1
-            if isinstance(event, CaptureError):
-                self.errors += 1
-                warn(describe(event))
-            elif isinstance(event, CaptureDrops):
-                self.dropped += event.dropped
-                warn(f"{event.capture}: interface {event.interface} dropped {event.dropped} frames while capturing")
-            if self._progress and count % PROGRESS_EVENTS == 0:
-                now = time.monotonic()
-                if now - started > PROGRESS_AFTER_S and now - shown > PROGRESS_EVERY_S:
-                    shown = now
-                    frame = getattr(event, "frame", None)
-                    sys.stderr.write(f"\r{count:,} events, frame {frame:,}\x1b[K" if frame else "")
-                    sys.stderr.flush()
+        for event in self._shown(source) if self._progress else source:
+            if type(event) is not PacketEvent:
+                self._note(event)
             yield event
-        if shown != started:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, CaptureError):
+            self.errors += 1
+            warn(describe(event))
+        elif isinstance(event, CaptureDrops):
+            self.dropped += event.dropped
+            warn(f"{event.capture}: interface {event.interface} dropped {event.dropped} frames while capturing")
+
+    def _shown(self, source: Iterable[Event]) -> Iterator[Event]:
+        """Go through events and show how far that is, once it takes longer than a second."""
+        started = shown = time.monotonic()
+        try:
+            for count, event in enumerate(source, 1):
+                if count % PROGRESS_EVENTS == 0:
+                    now = time.monotonic()
+                    if now - started > PROGRESS_AFTER_S and now - shown > PROGRESS_EVERY_S:
+                        shown = now
+                        sys.stderr.write(f"\r{count:,} events, frame {getattr(event, 'frame', 0):,}\x1b[K")
+                        sys.stderr.flush()
+                yield event
+        finally:
+            if shown != started:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
 
 
 def describe(error: CaptureError) -> str:

@@ -18,19 +18,12 @@ TABLES = ("capture", "connection", "client", "topic")
 SORTS = ("packets", "bytes", "rate", "latency")
 
 
-class Tables(click.ParamType):
-    """``connection,topic``: names of tables with commas between them."""
-
-    name = "table,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Read names; the tables come in their own order, each once."""
-        if isinstance(value, tuple):
-            return value
-        asked = {name.strip() for name in str(value).split(",")}
-        for name in sorted(asked.difference(TABLES)):
-            self.fail(f"{name!r} is not one of {', '.join(TABLES)}", param, ctx)
-        return tuple(name for name in TABLES if name in asked)
+def read_tables(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """Names with commas between them; the tables come in their own order, each once."""
+    asked = {name.strip() for name in value.split(",")}
+    for name in sorted(asked.difference(TABLES)):
+        raise click.BadParameter(f"{name!r} is not one of {', '.join(TABLES)}")
+    return tuple(name for name in TABLES if name in asked)
 
 
 @click.command(
@@ -47,7 +40,7 @@ Examples:
 @click.option(
     "--by",
     "tables",
-    type=Tables(),
+    callback=read_tables,
     default=",".join(TABLES),
     show_default=True,
     metavar="TABLE,...",
@@ -138,7 +131,8 @@ def counted(events: Iterable[Event], wanted: Any | None, connections: tuple[int,
     if wanted is None and not connections:
         yield from events
         return
-    from mqttscope.events import CaptureDrops, CaptureError, ConnectionClosed
+    from mqttscope.events import ConnectionClosed
+    from mqttscope.net.frame import CaptureDrops, CaptureError
 
     for event in events:
         if not isinstance(event, CaptureError | CaptureDrops):

@@ -161,8 +161,9 @@ class Dialogue:
         final = final or self.waiting_bytes >= MAX_UNDECIDED_BYTES
         undecided = not final and _open_question(first)
         if protocol is not None:
-            waits = protocol == TLS and not final and _may_be_plain(first, second)
-            if not undecided or (middle and (first or second) and not waits):
+            if middle:
+                undecided = not (first or second) or (protocol == TLS and _may_be_plain(first, second))
+            if final or not undecided:
                 self._by_port(protocol, server_port == source, first, second, middle=middle)
         elif middle:
             if looks_like_mqtt(first, second):

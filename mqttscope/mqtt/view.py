@@ -72,8 +72,8 @@ def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT) -> Vie
     for number, value in block.items:
         name = property_name(number)
         plain: Any
-        if name == "user_property":
-            plain = {"name": text(value[0]), "value": text(value[1])} if isinstance(value, tuple) else value
+        if name == "user_property" and isinstance(value, tuple):
+            plain = {"name": text(value[0]), "value": text(value[1])}
         elif isinstance(value, bytes):
             plain = binary(value, limit) if number in BY_IDENTIFIER else {"length": len(value), "hex": value.hex()}
         elif isinstance(value, str):

@@ -48,7 +48,8 @@ class TlsSide:
     header: bytes = b""  # the start of a record header
     content_type: int = 0
     remaining: int = 0  # payload bytes of the record in progress that are still to come
-    short: bytes = b""  # payload of the alert in progress, when it is two bytes long in all
+    alert: bool = False  # an alert of two bytes is in progress: encrypted ones are longer in every cipher suite
+    short: bytes = b""  # what came of it
     offset: int = 0
     framed: bool = True
     collecting: bool = True
@@ -110,7 +111,7 @@ class TlsObserver:
                 side.remaining -= piece_end - at
                 if side.content_type == HANDSHAKE and side.collecting:
                     self._collect(from_client, side, data[at:piece_end])
-                elif side.short or (side.content_type == ALERT and side.remaining + piece_end - at == 2):
+                elif side.alert:
                     self._alert(from_client, side, data[at:piece_end])
                 at = piece_end
                 continue
@@ -124,6 +125,7 @@ class TlsObserver:
                 self.problems.append(f"no record begins at offset {start + at} of the {who}: {data[at : at + 5].hex()}")
                 continue
             side.content_type, side.remaining, side.short = content_type, length, b""
+            side.alert = content_type == ALERT and length == 2
             side.records[content_type] = side.records.get(content_type, 0) + 1
             side.payload_bytes[content_type] = side.payload_bytes.get(content_type, 0) + length
             if content_type in (CHANGE_CIPHER_SPEC, APPLICATION_DATA) and (from_client or not self.retried):
@@ -141,7 +143,7 @@ class TlsObserver:
             return
         within = min(length, side.remaining)
         side.remaining -= within
-        side.short = b""
+        side.alert, side.short = False, b""
         if side.collecting and (side.content_type == HANDSHAKE or within < length):
             self._stop(side)
         if within < length:
@@ -185,7 +187,6 @@ class TlsObserver:
         side.handshake.clear()
 
     def _alert(self, from_client: bool, side: TlsSide, piece: bytes) -> None:
-        # An encrypted alert is longer than two bytes in every cipher suite.
         side.short += piece
         if len(side.short) < 2:
             return

@@ -57,7 +57,8 @@ def _escaped(char: str) -> str:
         return f"\\x{code - 0xDC00:02x}"
     if code > 0xFFFF:
         return f"\\U{code:08x}"
-    return f"\\u{code:04x}" if code > 0x9F else f"\\x{code:02x}"
+    # Not \x85 for U+0085: that is how a byte is shown which is not UTF-8.
+    return f"\\u{code:04x}" if code > 0x7F else f"\\x{code:02x}"
 
 
 def cells(text: str) -> int:

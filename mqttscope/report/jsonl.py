@@ -95,32 +95,35 @@ class JsonLines:
     def _publish(self, head: str, packet: Publish, version: int, topic: str | None) -> bytes:
         """The line of a PUBLISH: what `view` gives, as JSON."""
         payload = packet.payload
-        identifier = packet.packet_identifier
-        topics = self._topics
         name = packet.topic_name
-        shown = topics.get(name) or self._topic(name)
+        shown = self._topics.get(name) or self._topic(name)
+        resolved = shown
+        if topic is None:
+            resolved = "null"
+        elif topic is not name:
+            resolved = self._topics.get(topic) or self._topic(topic)
+        identifier: int | str | None = packet.packet_identifier
+        if identifier is None:
+            identifier = "null"
         block = ""
         if version == 5:
             properties = packet.properties
             block = '"properties":{},'
             if properties is not None and properties.items:
                 block = f'"properties":{dumps(properties_view(properties, self.payload_limit)).decode()},'
-        start = (
-            f'{head}{{{_FLAGS[packet.raw[0] & 15]},"topic_name":{shown},"packet_identifier":'
-            f'{"null" if identifier is None else identifier},{block}"payload":'
-        )
-        if topic is None:
-            shown = "null"
-        elif topic is not name:
-            shown = topics.get(topic) or self._topic(topic)
-        if not packet.missing:
-            content = None if len(payload) > self.payload_limit else printable(payload)
+        if not packet.missing and len(payload) <= self.payload_limit:
+            content = printable(payload)
             if content is not None:
-                head = f'{start}{{"length":{len(payload)},"text":'
-                return head.encode() + dumps(content) + f'}}}},"topic":{shown}}}\n'.encode()
-            return start.encode() + dumps(binary(payload, self.payload_limit)) + f'}},"topic":{shown}}}\n'.encode()
-        value = dumps(binary(payload, self.payload_limit, packet.missing))
-        return start.encode() + value + f'}},"topic":{shown},"missing":{packet.missing}}}\n'.encode()
+                return (
+                    f'{head}{{{_FLAGS[packet.raw[0] & 15]},"topic_name":{shown},"packet_identifier":{identifier},{block}'
+                    f'"payload":{{"length":{len(payload)},"text":{dumps(content).decode()}}}}},"topic":{resolved}}}\n'
+                ).encode()
+        value = dumps(binary(payload, self.payload_limit, packet.missing)).decode()
+        missing = f',"missing":{packet.missing}' if packet.missing else ""
+        return (
+            f'{head}{{{_FLAGS[packet.raw[0] & 15]},"topic_name":{shown},"packet_identifier":{identifier},{block}'
+            f'"payload":{value}}},"topic":{resolved}{missing}}}\n'
+        ).encode()
 
     def _topic(self, topic: str) -> str:
         """JSON of a topic; topics recur, so the latest are kept."""

@@ -177,8 +177,8 @@ class Ladder:
         packet = event.packet
         tag, kind = self._tag(event), packet.packet_type
         to_server = event.direction is C2S
-        # Both bars, the arrow's head and one piece of wire on each side stay free.
-        label = self.painter.line(max(8, line.left - 6) + 1)
+        # Both bars, the arrow's head, two blanks and a piece of wire on each side stay free.
+        label = self.painter.line(max(8, line.left - 7))
         if tag is not None:
             number, style = tag
             label.add(self._circled(number), style)
@@ -196,7 +196,7 @@ class Ladder:
 
     def _rung(self, line: Line, text: str, width: int, style: str, *, to_server: bool) -> None:
         """The arrow with its text: at the sender's side, so that the eye sees who speaks."""
-        fill = self._wire * max(1, line.left - width - 5)
+        fill = self._wire * max(1, line.left - width - 6)
         paint = self.painter.paint
         if to_server:
             painted = f"{self._out}{paint(self._wire, style)} {text} {paint(fill + self._right, style)}{self._bar}"

@@ -66,11 +66,11 @@ class PayloadView:
         """A payload in at most ``room`` columns, with its length where it does not fit or is not text."""
         count = len(payload)
         if not count:
-            return f"({missing} bytes, none captured)" if missing else "(empty)"
+            return cut(f"({missing} bytes, none captured)" if missing else "(empty)", room, self.ellipsis)
         first = payload[0]
         size = f"{count} of {count + missing} bytes captured" if missing else ""
         if self.kind == "none":
-            return f"({size or _count(count)})"
+            return cut(f"({size or _count(count)})", room, self.ellipsis)
         if self.kind != "auto" or first in _COMPRESSED or _by_content_type(content_type) != "auto":
             label, text, note = self._special(payload, room, content_type, indicator, missing)
             if label == "hex":

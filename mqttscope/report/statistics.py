@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mqttscope.events import (
-    CaptureDrops,
-    CaptureError,
     ConnectionClosed,
     ConnectionOpened,
     Event,
@@ -21,7 +19,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.mqtt.constants import Direction
-from mqttscope.net.frame import CaptureNotice, Frame
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.report import statistics_rows as at
 from mqttscope.report.statistics_rows import CaptureRow, ClientRow, ConnectionRow, Outcomes, TopicRow, Traffic, Window
 from mqttscope.session.connection import Connection

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.report import statistics_rows as at
 from mqttscope.report.base import View
+from mqttscope.report.page import Column, Page, number, per_second, percent, plural, size
 from mqttscope.report.statistics import Statistics
-from mqttscope.report.statistics_json import TABLES, disconnect_reason, order, rate, span
-from mqttscope.report.statistics_rows import CaptureRow, ClientRow, ConnectionRow, TopicRow, Traffic
-from mqttscope.report.stats_table import Column, Page
-from mqttscope.report.when import duration
+from mqttscope.report.statistics_json import TABLES, disconnect_reason, order, rate
+from mqttscope.report.statistics_rows import CaptureRow, Traffic
+from mqttscope.report.stats_tables import (
+    captures_table,
+    clients_table,
+    connections_table,
+    ending_of,
+    tcp_of,
+    time_of,
+    topics_table,
+)
 
 TOP = 10
-R = TypeVar("R")
 
 
 def render(
@@ -39,52 +45,14 @@ def render(
         _handshakes(page, totals.traffic)
         _ends(page, totals)
         if len(statistics.captures) > 1:
-            _captures(page, list(statistics.captures.values())[:top], len(statistics.captures))
+            captures_table(page, list(statistics.captures.values())[:top], len(statistics.captures))
     if "connection" in asked and statistics.connections:
-        _connections(page, order(statistics.connections, sort, top), len(statistics.connections), totals)
+        connections_table(page, order(statistics.connections, sort, top), len(statistics.connections), totals)
     if "client" in asked and statistics.clients:
-        _clients(page, order(statistics.clients.values(), sort, top), len(statistics.clients), totals)
+        clients_table(page, order(statistics.clients.values(), sort, top), len(statistics.clients), totals)
     if "topic" in asked and statistics.topics:
-        _topics(page, order(statistics.topics.values(), sort, top), len(statistics.topics), totals)
+        topics_table(page, order(statistics.topics.values(), sort, top), len(statistics.topics), totals)
     return page.encoded()
-
-
-def number(value: int) -> str:
-    """A count; empty for 0, so that what is there stands out."""
-    return f"{value:,}" if value else ""
-
-
-def size(count: int) -> str:
-    """Bytes for people: ``950 B``, ``1.2 kB``, ``3.4 MB``."""
-    if count < 1000:
-        return f"{count} B"
-    value = float(count)
-    for unit in ("kB", "MB", "GB", "TB"):
-        value /= 1000
-        if value < 999.95:
-            break
-    return f"{value:.1f} {unit}"
-
-
-def per_second(value: float | None) -> str:
-    """A rate, empty where there is none."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
-
-
-def plural(count: int, word: str) -> str:
-    """A count and its word, which takes an s."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
-def percent(part: int, whole: int) -> str:
-    """A share in percent, empty for nothing."""
-    return f"{part * 100 / whole:.0f} %" if part and whole else ""
-
-
-def _time(page: Page, nanoseconds: int) -> str:
-    return duration(nanoseconds, unicode=page.unicode)
 
 
 def _overview(page: Page, statistics: Statistics, other_flows: int, skipped: Mapping[str, int]) -> None:
@@ -94,7 +62,7 @@ def _overview(page: Page, statistics: Statistics, other_flows: int, skipped: Map
         [
             plural(len(statistics.captures), "capture"),
             plural(totals.frames, "frame"),
-            _time(page, totals.duration_ns),
+            time_of(page, totals.duration_ns),
             plural(opened, "connection"),
             plural(len(statistics.clients), "client"),
             plural(len(statistics.topics), "topic"),
@@ -118,7 +86,7 @@ def _overview(page: Page, statistics: Statistics, other_flows: int, skipped: Map
 
 
 def _trouble_in_words(row: CaptureRow) -> list[str]:
-    counts, tcp = row.traffic.counts, _tcp(row.traffic)
+    counts, tcp = row.traffic.counts, tcp_of(row.traffic)
     bad = [
         (sum(counts[at.MALFORMED : at.MALFORMED + 2]), "malformed packet", ""),
         (sum(counts[at.UNPARSED_BYTES : at.UNPARSED_BYTES + 2]), "byte", " not parsed"),
@@ -141,12 +109,6 @@ def _beyond_limits(statistics: Statistics) -> list[str]:
     ]
     found = [f"{count:,} × {word}" for count, word in beyond if count]
     return [f"beyond the limits, in the totals only: {', '.join(found)}"] if found else []
-
-
-def _tcp(traffic: Traffic) -> dict[str, int]:
-    width = len(at.TCP_COUNTERS)
-    first = traffic.counts[at.TCP : at.TCP + width]
-    return {name: first[index] + traffic.counts[at.TCP + width + index] for index, name in enumerate(at.TCP_COUNTERS)}
 
 
 def _types(page: Page, traffic: Traffic) -> None:
@@ -220,7 +182,7 @@ def _handshakes(page: Page, traffic: Traffic) -> None:
     found = [traffic.latencies.get(key) for key in keys]
 
     def column(title: str, percentile: float, rank: int = 0) -> Column:
-        shown = [_time(page, one.percentile(percentile)) if one else "" for one in found]
+        shown = [time_of(page, one.percentile(percentile)) if one else "" for one in found]
         return Column(title, shown, rank)
 
     names = []
@@ -231,14 +193,14 @@ def _handshakes(page: Page, traffic: Traffic) -> None:
     page.table(
         Column("handshake", names, whole=True),
         [
-            Column("asked by", ["server" if key & 1 else "client" for key in keys], 1, right=False),
+            Column("by", ["server" if key & 1 else "client" for key in keys], 1, right=False),
             Column("count", [f"{one.count:,}" if one else "0" for one in found]),
             column("min", 0, 4),
             column("p50", 50, 2),
             column("p90", 90),
             column("p99", 99, 2),
             column("max", 100),
-            Column("mean", [_time(page, round(one.total / one.count)) if one else "" for one in found], 5),
+            Column("mean", [time_of(page, round(one.total / one.count)) if one else "" for one in found], 5),
             Column("open", [number(traffic.unanswered.get(key, 0)) for key in keys], 1),
         ],
     )
@@ -257,9 +219,9 @@ def _ends(page: Page, row: CaptureRow) -> None:
         name = reason_name(PacketType.CONNACK, code, ProtocolVersion(version))
         rows.append((f"refused, {ProtocolVersion(version).text}: 0x{code:02x} {name}", count))
     for (how, by), count in sorted(outcomes.closed.items()):
-        rows.append((f"closed: {_ending(how, by)}", count))
-    for (by, code), count in sorted(outcomes.disconnects.items(), key=lambda one: (one[0][0], one[0][1] or 0)):
-        name = "" if code is None else f" 0x{code:02x} {disconnect_reason(code)}"
+        rows.append((f"closed: {ending_of(how, by)}", count))
+    for (by, given), count in sorted(outcomes.disconnects.items(), key=lambda one: (one[0][0], one[0][1] or 0)):
+        name = "" if given is None else f" 0x{given:02x} {disconnect_reason(given)}"
         rows.append((f"DISCONNECT by {by}{name}", count))
     total = outcomes.connections
     page.table(
@@ -269,169 +231,3 @@ def _ends(page: Page, row: CaptureRow) -> None:
             Column("", shares=[count / total for _, count in rows], style="cyan"),
         ],
     )
-
-
-def _ending(how: str | None, by: str | None) -> str:
-    how = {"capture_end": "still open"}.get(how or "", how or "").replace("_", " ")
-    return f"{how} by {by}" if by in ("client", "server") else how
-
-
-def _trouble(traffic: Traffic) -> str:
-    """What went wrong, in short."""
-    counts, tcp = traffic.counts, _tcp(traffic)
-    gaps = sum(counts[at.GAPS : at.GAPS + 2])
-    bad = (
-        (sum(counts[at.MALFORMED : at.MALFORMED + 2]), "malformed"),
-        (gaps, "gap" if gaps == 1 else "gaps"),
-        (sum(counts[at.UNPARSED : at.UNPARSED + 2]), "unparsed"),
-        (tcp["retransmitted_segments"], "retr."),
-        (tcp["zero_windows"], "0-win."),
-    )
-    return ", ".join(f"{count:,} {word}" for count, word in bad if count)
-
-
-def _column(title: str, rows: Sequence[R], shown: Callable[[R], str], rank: int = 0, *, right: bool = True) -> Column:
-    return Column(title, [shown(row) for row in rows], rank, right)
-
-
-def _slowest(page: Page, row: Any) -> str:
-    slowest = row.traffic.slowest
-    return _time(page, slowest) if slowest >= 0 else ""
-
-
-def _more(page: Page, shown: int, total: int, word: str) -> None:
-    if total > shown:
-        page.line([f"{page.ellipsis} and {plural(total - shown, word)} more (--top N shows N)"], style="dim")
-
-
-def _shares(parts: Iterable[int], whole: int, rank: int) -> Column:
-    return Column("", shares=[part / whole if whole else 0.0 for part in parts], rank=rank, style="cyan")
-
-
-def _captures(page: Page, rows: list[CaptureRow], total: int) -> None:
-    everything = sum(row.traffic.packets for row in rows)
-    page.title("Captures")
-    page.table(
-        Column("capture", [row.capture for row in rows]),
-        [
-            _column("frames", rows, lambda row: number(row.frames), 3),
-            _column("time", rows, lambda row: _time(page, row.duration_ns), 2),
-            _column("conn.", rows, lambda row: number(row.outcomes.connections)),
-            _column("packets", rows, lambda row: number(row.traffic.packets)),
-            _shares((row.traffic.packets for row in rows), everything, 1),
-            _column("bytes", rows, lambda row: size(row.traffic.bytes)),
-            _column("per s", rows, lambda row: per_second(rate(row.traffic.packets, row.duration_ns)), 4),
-            _column("peak/s", rows, lambda row: number(row.traffic.window.peak_packets), 5),
-            _column("trouble", rows, lambda row: _trouble(row.traffic), 2, right=False),
-            _column("errors", rows, lambda row: number(row.error_count), 1),
-        ],
-    )
-    _more(page, len(rows), total, "capture")
-
-
-def _connections(page: Page, rows: list[ConnectionRow], total: int, totals: CaptureRow) -> None:
-    def ended(row: ConnectionRow) -> str:
-        if row.outcome in ("refused", "unanswered"):
-            code = row.connack_reason_code
-            return row.outcome if code is None else f"refused 0x{code:02x}"
-        return _ending(row.closed_how, row.closed_by)
-
-    def in_flight(row: ConnectionRow) -> str:
-        shown = []
-        for peak, allowed in zip(row.in_flight_peak, row.receive_maximum, strict=True):
-            shown.append(f"{peak}/{allowed}" if allowed is not None and allowed < 65_535 else f"{peak}")
-        return ", ".join(shown) if any(row.in_flight_peak) else ""
-
-    def silence(row: ConnectionRow) -> str:
-        if not row.keep_alive or not row.longest_silence_ns:
-            return ""
-        return f"{row.longest_silence_ns / (row.keep_alive * 1e7):.0f} % of {row.keep_alive} s"
-
-    page.title("Connections")
-    page.table(
-        Column("client", [row.client_identifier or row.client for row in rows], style="green"),
-        [
-            Column("no.", [str(row.number) for row in rows]),
-            _column("endpoint", rows, lambda row: row.client if row.client_identifier else "", 9, right=False),
-            _column("server", rows, lambda row: row.server, 8, right=False),
-            _column("MQTT", rows, lambda row: row.version or row.transport, 3, right=False),
-            _column("packets", rows, lambda row: number(row.traffic.packets)),
-            _shares((row.traffic.packets for row in rows), totals.traffic.packets, 4),
-            _column("bytes", rows, lambda row: size(row.traffic.bytes)),
-            _column("per s", rows, lambda row: per_second(rate(row.traffic.packets, row.ended_ns - row.opened_ns)), 5),
-            _column("p90", rows, lambda row: _slowest(page, row), 2),
-            _column("in flight", rows, in_flight, 6),
-            _column("silence", rows, silence, 7),
-            _column("time", rows, lambda row: _time(page, row.ended_ns - row.opened_ns), 7),
-            _column("trouble", rows, lambda row: _trouble(row.traffic), 3, right=False),
-            _column("end", rows, ended, 1, right=False),
-        ],
-    )
-    _more(page, len(rows), total, "connection")
-
-
-def _clients(page: Page, rows: list[ClientRow], total: int, totals: CaptureRow) -> None:
-    page.title("Clients")
-    page.table(
-        Column(
-            "client identifier",
-            [row.client_identifier or f"({next(iter(row.addresses), '')})" for row in rows],
-            style="green",
-        ),
-        [
-            _column("conn.", rows, lambda row: number(row.connections)),
-            _column("refused", rows, lambda row: number(row.refused), 4),
-            _column("sent", rows, lambda row: number(sum(row.traffic.counts[at.PACKETS : 16]))),
-            _column("received", rows, lambda row: number(sum(row.traffic.counts[16 : at.BYTES]))),
-            _shares((row.traffic.packets for row in rows), totals.traffic.packets, 1),
-            _column("bytes", rows, lambda row: size(row.traffic.bytes)),
-            _column("per s", rows, lambda row: per_second(rate(row.traffic.packets, span(row))), 4),
-            _column("p90", rows, lambda row: _slowest(page, row), 2),
-            _column("topics", rows, lambda row: f"{row.topics_published:,}/{row.topics_received:,}", 3),
-            _column("trouble", rows, lambda row: _trouble(row.traffic), 5, right=False),
-            _column(
-                "address",
-                rows,
-                lambda row: next(iter(row.addresses), "") if row.client_identifier else "",
-                6,
-                right=False,
-            ),
-        ],
-    )
-    _more(page, len(rows), total, "client")
-
-
-def _topics(page: Page, rows: list[TopicRow], total: int, totals: CaptureRow) -> None:
-    def qos(row: TopicRow) -> str:
-        return "/".join(f"{row.qos[level] + row.qos[4 + level]:,}" for level in range(3))
-
-    def clients(from_server: int) -> Callable[[TopicRow], str]:
-        return lambda row: (
-            (f"{len(row.clients[from_server]):,}" if row.clients[from_server] else "")
-            + ("" if row.complete[from_server] else "+")
-        )
-
-    messages = sum(totals.traffic.counts[at.QOS : at.QOS + 8])
-    page.title("Topics")
-    page.table(
-        Column(
-            "topic",
-            ["(alias set before the capture)" if row.topic is None else row.topic for row in rows],
-            style="green",
-        ),
-        [
-            _column("published", rows, lambda row: number(row.messages[0])),
-            _column("delivered", rows, lambda row: number(row.messages[1])),
-            _shares((sum(row.messages) for row in rows), messages, 1),
-            _column("bytes", rows, lambda row: size(sum(row.bytes))),
-            _column("per s", rows, lambda row: per_second(rate(sum(row.messages), totals.duration_ns)), 5),
-            _column("peak/s", rows, lambda row: number(row.window.peak_packets), 7),
-            _column("QoS 0/1/2", rows, qos, 2),
-            _column("from", rows, clients(0), 3),
-            _column("to", rows, clients(1), 3),
-            _column("retained", rows, lambda row: number(sum(row.retain)), 4),
-            _column("DUP", rows, lambda row: number(sum(row.dup)), 6),
-            _column("payload", rows, lambda row: size(sum(row.payload)), 8),
-        ],
-    )
-    _more(page, len(rows), total, "topic")

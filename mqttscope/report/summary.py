@@ -114,7 +114,8 @@ class Summary:
         return known
 
     def _connect(self, line: Line, event: PacketEvent, packet: packets.Connect) -> None:
-        version = packet.version.text if packet.protocol_level in (3, 4, 5) else f"level {packet.protocol_level}"
+        known = packet.protocol_level in (3, 4, 5) or packet.bridge
+        version = packet.version.text if known else f"level {packet.protocol_level}"
         parts = [version + (" bridge" if packet.bridge else "")]
         if packet.clean_start:
             parts.append("clean start" if packet.version == ProtocolVersion.V5 else "clean session")

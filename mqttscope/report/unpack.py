@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
+from typing import Protocol
 
 MAX_NESTED = 3
 """How often what comes out is unpacked again."""
 MAX_ZSTD_WINDOW_BYTES = 1 << 23
 """Largest window a zstd frame may ask memory for; the format's own recommendation for decoders."""
+
+_PIECE_BYTES = 4096
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
@@ -30,8 +33,8 @@ class Unpacked:
 def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
     """Unpack gzip, zlib and zstd, recognised by their first bytes, to at most ``limit`` bytes.
 
-    None when the payload is not compressed.  A zlib header is only two bytes that text may begin with, so one that
-    does not unpack is no zlib; gzip and zstd that do not unpack carry a note.
+    None when the payload is not compressed.  A zlib header is only two bytes that text may begin with, so text that
+    does not unpack in full is no zlib; gzip and zstd that do not unpack carry a note.
     """
     found: Unpacked | None = None
     for _ in range(MAX_NESTED):
@@ -40,7 +43,7 @@ def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
         if name is None or (found is not None and found.cut):
             break
         made, cut, problem = _zstd(data, limit) if name == "zstd" else _deflate(data, limit, name)
-        if not made and problem and (name == "zlib" or found is not None):
+        if problem and ((name == "zlib" and data[:64].isascii()) or (not made and (name == "zlib" or found))):
             break
         found = found or Unpacked(payload)
         if not made and problem:
@@ -78,18 +81,36 @@ def _deflate(data: bytes, limit: int, name: str) -> tuple[bytes, bool, str]:
         return _until_fault(data, limit, name), False, str(error).rpartition(": ")[2]
 
 
+class _Machine(Protocol):
+    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
+
+
 def _until_fault(data: bytes, limit: int, name: str) -> bytes:
-    """What came out before the fault: fed in small pieces, since a piece with a fault gives nothing."""
+    """What came out before the fault: a piece with a fault gives nothing, so the last one is fed byte by byte."""
     machine = zlib.decompressobj(31 if name == "gzip" else 15)
     made = bytearray()
+    for at in range(0, len(data), _PIECE_BYTES):
+        piece, before = data[at : at + _PIECE_BYTES], machine.copy()
+        try:
+            made += machine.decompress(piece, limit - len(made))
+        except zlib.error:
+            made += _byte_by_byte(before, piece, limit - len(made))
+            break
+        if len(made) >= limit:
+            break
+    return bytes(made)
+
+
+def _byte_by_byte(machine: _Machine, piece: bytes, limit: int) -> bytes:
+    made = bytearray()
     try:
-        for at in range(0, len(data), 256):
-            made += machine.decompress(data[at : at + 256], limit - len(made) or 1)
+        for at in range(len(piece)):
+            made += machine.decompress(piece[at : at + 1], limit - len(made))
             if len(made) >= limit:
                 break
     except zlib.error:
         pass
-    return bytes(made[:limit])
+    return bytes(made)
 
 
 def _zstd(data: bytes, limit: int) -> tuple[bytes, bool, str]:
@@ -106,7 +127,10 @@ def _zstd(data: bytes, limit: int) -> tuple[bytes, bool, str]:
                 made += piece
     except zstandard.ZstdError as error:
         return made[:limit], False, str(error).rpartition(": ")[2]
-    announced = zstandard.frame_content_size(data)
+    try:
+        announced = zstandard.frame_content_size(data)
+    except zstandard.ZstdError:
+        return made, False, "it ends too early"
     if len(made) < min(announced, limit):
         return made, False, "it ends too early"
     return made[:limit], len(made) > limit, ""

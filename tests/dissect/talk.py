@@ -68,7 +68,6 @@ class Talk:
         self.keys = {"client": direction_key(addresses, numbers)}
         self.keys["server"] = direction_key(addresses[4:] + addresses[:4], numbers[2:] + numbers[:2])
         self.position = {"client": 1000, "server": 5000}
-        self.sent = {"client": 0, "server": 0}
 
     def _send(self, who: str, flags: int, payload: bytes = b"", missing: int = 0) -> int:
         other = "server" if who == "client" else "client"
@@ -84,6 +83,16 @@ class Talk:
         self._send("server", SYN | ACK)
         self._send("client", ACK)
         return self
+
+    def again(self) -> Talk:
+        """A new connection between the same endpoints."""
+        self.position = {who: at + 1_000_000 for who, at in self.position.items()}
+        return self.handshake()
+
+    def refused(self) -> None:
+        """A SYN that is answered by a reset."""
+        self._send("client", SYN)
+        self._send("server", RST | ACK)
 
     def client(self, *packets: bytes | ControlPacket, version: ProtocolVersion = V3_1_1, missing: int = 0) -> int:
         """One segment of the client."""

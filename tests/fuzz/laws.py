@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
+from mqttscope.net.reassembly import HELD
 from mqttscope.net.segment import Segment
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.session import Connection
@@ -68,8 +69,11 @@ def check_flows(found: Iterable[Segment], table: FlowTable) -> None:
         for flow in table.flows.values():
             for half in (flow.initiator, flow.responder):
                 buffered += half.buffer.size
-                assert half.buffer.size <= table.max_buffered_bytes
-                assert len(half.buffer) <= table.max_buffered_segments
+                if half.state == HELD:
+                    assert len(half.buffer) == 1
+                else:
+                    assert half.buffer.size <= table.max_buffered_bytes
+                    assert len(half.buffer) <= table.max_buffered_segments
         assert buffered == table.buffered_bytes <= table.max_total_buffered_bytes
         assert len(table.flows) <= table.max_flows
     for event in table.close():
@@ -78,43 +82,59 @@ def check_flows(found: Iterable[Segment], table: FlowTable) -> None:
 
 
 class Lines:
-    """A sink that reads the JSON it is given."""
+    """A sink that reads the JSON it is given, and keeps it."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
 
     def write(self, data: bytes) -> None:
         assert data.endswith(b"\n")
-        for line in data.splitlines():
-            assert json.loads(line)["schema"] == 1
+        assert json.loads(data)["schema"] == 1
+        self.lines.append(data)
 
 
-def check_dissection(found: Iterable[Segment], version: ProtocolVersion | None = None) -> None:
-    """Dissect segments and write every event as JSON."""
-    dissector = Dissector(Options({8080: "ws", 1884: "mqtt"}, version))
-    reporter = JsonLines(Lines())
-    known: dict[int, Connection] = {}
-    closed: set[int] = set()
-    numbers = 0
-
-    def take(event: Event) -> None:
-        nonlocal numbers
+def check_dissection(found: list[Segment], version: ProtocolVersion | None = None) -> None:
+    """Dissect segments on both ways, which must say the same, and write every event as JSON."""
+    options = Options({8080: "ws", 1884: "mqtt"}, version)
+    slow, fast = Lines(), Lines()
+    dissector = Dissector(options)
+    reporter = JsonLines(slow)
+    events = Numbers()
+    for segment in found:
+        for event in dissector.feed(segment):
+            events.feed(event)
+            reporter.feed(event)
+    for event in dissector.close():
+        events.feed(event)
         reporter.feed(event)
+    assert events.closed == events.known.keys(), "a connection was not closed"
+    assert dissector.packets == events.packets
+    reporter = JsonLines(fast)
+    for event in dissect_segments(found, options):
+        reporter.feed(event)
+    assert slow.lines == fast.lines, "the short way says something else"
+
+
+class Numbers:
+    """Follows the events of a dissector."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Connection] = {}
+        self.closed: set[int] = set()
+        self.packets = 0
+
+    def feed(self, event: Event) -> None:
         connection = getattr(event, "connection", None)
         if connection is None:
             return
-        assert connection.number not in closed, "an event behind the end of its connection"
+        assert connection.number not in self.closed, "an event behind the end of its connection"
         if isinstance(event, ConnectionOpened):
-            assert connection.number == len(known), "connections are not numbered in order"
-            known[connection.number] = connection
+            assert connection.number == len(self.known), "connections are not numbered in order"
+            self.known[connection.number] = connection
             return
-        assert known[connection.number] is connection
+        assert self.known[connection.number] is connection
         if isinstance(event, ConnectionClosed):
-            closed.add(connection.number)
+            self.closed.add(connection.number)
         elif isinstance(event, PacketEvent | MalformedEvent):
-            assert event.number == numbers, "packets are not numbered in order"
-            numbers += 1
-
-    for segment in found:
-        for event in dissector.feed(segment):
-            take(event)
-    for event in dissector.close():
-        take(event)
-    assert closed == known.keys()
+            assert event.number == self.packets, "packets are not numbered in order"
+            self.packets += 1

@@ -237,6 +237,16 @@ class TestClose:
             Unparsed("too_large", 50, b"\x30\x64" + bytes(48), 0, 3)
         ]
 
+    def test_a_publish_that_lost_bytes_was_told_already(self) -> None:
+        raw = framed(0x30, string("t"), b"payload")
+        stream = PacketStream(V3_1_1)
+        stream.feed(raw[:6])
+        (found,) = stream.gap(2)
+
+        assert (found.raw, found.missing) == (raw[:6], 6)
+        assert stream.feed(raw[8:9]) == []
+        assert stream.close() == []
+
     def test_a_search_ends_with_one_packet_when_that_is_all_there_is(self) -> None:
         stream = PacketStream(V3_1_1)
         stream.lose_framing()

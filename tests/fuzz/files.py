@@ -1,0 +1,173 @@
+"""No matter what bytes a capture consists of, reading it ends, raises nothing and holds little in memory.
+
+Frames come in order and within the limit, at most one error comes, and it is the last; how many bytes are read at a
+time changes nothing.  The input is the file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import tracemalloc
+from collections.abc import Iterator
+from itertools import islice
+
+import lz4.frame
+import zstandard
+
+from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture.compressed import is_compressed
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+from tests.fuzz.material import captures, frames, names
+from tests.fuzz.target import unique
+
+MAX_LENGTH = 6_000
+MAX_COMPRESSED = 700
+"""Longest compressed input: a zstd block of four bytes may stand for 128 KiB, and that is a matter of time alone."""
+MAX_ITEMS = 3_000
+FRAME_LIMIT = 1 << 20
+MEMORY_LIMIT = 48 << 20
+"""What reading may hold at once: a few chunks, the largest lz4 block, the longest block of a pcapng file."""
+
+Item = Frame | CaptureNotice
+
+
+def check(data: bytes) -> None:
+    """The law for one file."""
+    if is_compressed(data[:4]):
+        data = data[:MAX_COMPRESSED]
+    whole = _read(data, 1 << 18)
+    number = 0
+    for place, item in enumerate(whole):
+        assert item.capture == "-"
+        if isinstance(item, Frame):
+            number += 1
+            assert item.number == number
+            assert len(item.data) <= FRAME_LIMIT
+            assert -(1 << 63) <= item.timestamp_ns < 1 << 63
+            assert 0 <= item.original_length < 1 << 32
+        elif isinstance(item, CaptureError):
+            assert place == len(whole) - 1
+            assert item.message
+            assert item.frames == number
+            assert item.offset is not None
+    assert whole, "a file that holds nothing is an error"
+    for chunk_size in (7, 64):
+        if whole != _read(data, chunk_size):
+            pieces = _read(data, chunk_size)
+            assert whole == pieces, "the size of the reads made a difference"
+
+
+def check_memory(data: bytes) -> None:
+    """What is held at once is bounded; apart from `check`, since watching memory is slow."""
+    tracemalloc.start()
+    try:
+        for _ in islice(_items(data, 1 << 18), MAX_ITEMS):
+            pass
+        assert tracemalloc.get_traced_memory()[1] < MEMORY_LIMIT
+    finally:
+        tracemalloc.stop()
+
+
+def _items(data: bytes, chunk_size: int) -> Iterator[Item]:
+    return open_capture(["-"], stdin=io.BytesIO(data), chunk_size=chunk_size, frame_limit=FRAME_LIMIT)
+
+
+def _read(data: bytes, chunk_size: int) -> list[Item]:
+    return list(islice(_items(data, chunk_size), MAX_ITEMS))
+
+
+def seeds() -> Iterator[bytes]:
+    """Captures in every format and compression."""
+
+    def all_of_them() -> Iterator[bytes]:
+        yield from (raw for _, raw in captures())
+        for name in list(names())[::9]:
+            some = frames(name)[:3]
+            for order in "<>":
+                for magic in (0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34):
+                    yield pcap(some, order, magic)
+        plain = pcap(frames("v5-qos")[:6], "<", 0xA1B2C3D4)
+        modern = pcapng(frames("v5-qos")[:6])
+        for raw in (plain, modern):
+            yield raw
+            yield gzip.compress(raw, mtime=0)
+            yield gzip.compress(raw[:100], mtime=0) + gzip.compress(raw[100:], mtime=0)
+            yield zstandard.ZstdCompressor(write_checksum=True).compress(raw)
+            yield b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + zstandard.ZstdCompressor(level=19).compress(raw)
+            yield lz4.frame.compress(raw)
+            yield lz4.frame.compress(raw, block_checksum=True, content_checksum=True, block_linked=False)
+            yield lz4.frame.compress(raw, compression_level=-10, store_size=False)
+        yield all_blocks("<") + all_blocks(">")
+
+    return unique(all_of_them(), MAX_LENGTH)
+
+
+def bombs() -> dict[str, bytes]:
+    """Small files that stand for large ones."""
+    header = struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 20, 1)
+    zeros = bytes(64 << 20)
+    return {
+        "gzip of empty frames": gzip.compress(header + zeros, mtime=0),
+        "zstd of empty frames": zstandard.ZstdCompressor().compress(header + zeros),
+        "lz4 of empty frames": lz4.frame.compress(header + zeros),
+        "gzip inside one huge frame": gzip.compress(
+            header + struct.pack("<IIII", 0, 0, FRAME_LIMIT, FRAME_LIMIT) + zeros, mtime=0
+        ),
+        "gzip of a huge pcapng block": gzip.compress(
+            pcapng(()) + struct.pack("<II", 0x0BAD, FRAME_LIMIT) + zeros, mtime=0
+        ),
+        "gzip of nothing known": gzip.compress(zeros, mtime=0),
+        "a frame that claims 4 GiB": header + struct.pack("<IIII", 0, 0, 0xFFFFFFFF, 0xFFFFFFFF),
+    }
+
+
+def pcap(some: tuple[Frame, ...], order: str, magic: int) -> bytes:
+    """Frames as pcap."""
+    parts = [struct.pack(order + "IHHIIII", magic, 2, 4, 0, 0, 262_144, 1)]
+    unit = 1 if magic == 0xA1B23C4D else 1_000
+    for one in some:
+        second, rest = divmod(one.timestamp_ns, 1_000_000_000)
+        parts.append(struct.pack(order + "IIII", second, rest // unit, len(one.data), one.original_length))
+        if magic == 0xA1B2CD34:
+            parts.append(bytes(8))
+        parts.append(one.data)
+    return b"".join(parts)
+
+
+def pcapng(some: tuple[Frame, ...]) -> bytes:
+    """Frames as pcapng."""
+    out = io.BytesIO()
+    with PcapngWriter(out) as writer:
+        for one in some:
+            writer.write(one)
+    return out.getvalue()
+
+
+def all_blocks(order: str) -> bytes:
+    """One block of every kind that is read, and one that is not."""
+
+    def block(kind: int, body: bytes) -> bytes:
+        length = struct.pack(order + "I", len(body) + 12 + (-len(body) & 3))
+        return struct.pack(order + "I", kind) + length + body + bytes(-len(body) & 3) + length
+
+    def option(code: int, value: bytes) -> bytes:
+        return struct.pack(order + "HH", code, len(value)) + value + bytes(-len(value) & 3)
+
+    end = option(0, b"")
+    count = struct.pack(order + "Q", 7)
+    return b"".join(
+        (
+            block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1)),
+            block(1, struct.pack(order + "HHI", 1, 0, 96) + option(9, b"\x09") + option(14, bytes(8)) + end),
+            block(1, struct.pack(order + "HHI", 101, 0, 0) + option(9, b"\x8a") + end),
+            block(6, struct.pack(order + "IIIII", 0, 1, 2, 5, 9) + b"frame\0\0\0" + option(4, count) + end),
+            block(6, struct.pack(order + "IIIII", 1, 1, 2, 4, 4) + b"data"),
+            block(2, struct.pack(order + "HHIIII", 0, 3, 1, 2, 4, 4) + b"data"),
+            block(3, struct.pack(order + "I", 4) + b"data"),
+            block(5, struct.pack(order + "III", 0, 1, 2) + option(4, count) + option(5, count) + option(7, count) + end),
+            block(10, struct.pack(order + "II", 0x544C534B, 3) + b"key"),
+            block(0x0BAD, b"whatever"),
+        )
+    )

@@ -1,0 +1,349 @@
+"""Packets as plain JSON values: names, forms of text and binary, limits, secrets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mqttscope.mqtt import (
+    Auth,
+    Connack,
+    Connect,
+    ControlPacket,
+    Disconnect,
+    Malformed,
+    Pingreq,
+    Properties,
+    ProtocolVersion,
+    Puback,
+    Publish,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+    Will,
+    decode,
+)
+from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, secret, text, view
+from tests.mqtt.case import V3_1, V3_1_1, V5, parse
+from tests.mqtt.cases import CASES, LONG
+
+SHOWN: list[tuple[str, ControlPacket, ProtocolVersion, dict[str, Any]]] = [
+    (
+        "a PUBLISH of 5.0",
+        Publish(
+            qos=1,
+            topic_name="",
+            packet_identifier=10,
+            properties=Properties(topic_alias=1, user_property=[("k", "v")]),
+            payload=b"data",
+        ),
+        V5,
+        {
+            "dup": False,
+            "qos": 1,
+            "retain": False,
+            "topic_name": "",
+            "packet_identifier": 10,
+            "properties": {"topic_alias": 1, "user_property": [{"name": "k", "value": "v"}]},
+            "payload": {"length": 4, "text": "data"},
+        },
+    ),
+    (
+        "a PUBLISH of 3.1.1",
+        Publish(retain=True, topic_name="t", payload=b"\x00\xff"),
+        V3_1_1,
+        {
+            "dup": False,
+            "qos": 0,
+            "retain": True,
+            "topic_name": "t",
+            "packet_identifier": None,
+            "payload": {"length": 2, "hex": "00ff"},
+        },
+    ),
+    (
+        "a PUBLISH whose payload was captured in part",
+        Publish(topic_name="t", payload=b"dat", missing=7),
+        V3_1_1,
+        {
+            "dup": False,
+            "qos": 0,
+            "retain": False,
+            "topic_name": "t",
+            "packet_identifier": None,
+            "payload": {"length": 10, "text": "dat", "truncated": True},
+        },
+    ),
+    (
+        "a CONNECT of 5.0 with a will",
+        Connect(
+            protocol_level=5,
+            keep_alive=5,
+            client_identifier="c",
+            properties=Properties(),
+            will=Will("w", b"x", 1, True, Properties(will_delay_interval=0)),
+            user_name="u",
+            password=b"secret",
+        ),
+        V5,
+        {
+            "protocol_name": "MQTT",
+            "protocol_level": 5,
+            "clean_start": True,
+            "keep_alive": 5,
+            "properties": {},
+            "client_identifier": "c",
+            "will": {
+                "will_topic": "w",
+                "will_payload": {"length": 1, "text": "x"},
+                "will_qos": 1,
+                "will_retain": True,
+                "properties": {"will_delay_interval": 0},
+            },
+            "user_name": "u",
+            "password": {"length": 6, "redacted": True},
+        },
+    ),
+    (
+        "a CONNECT of 3.1.1 with nothing optional and odd flags",
+        Connect(connect_flags=0xC2, will=None),
+        V3_1_1,
+        {
+            "protocol_name": "MQTT",
+            "protocol_level": 4,
+            "connect_flags": 0xC2,
+            "clean_start": True,
+            "keep_alive": 0,
+            "client_identifier": "",
+            "will": None,
+            "user_name": None,
+            "password": None,
+        },
+    ),
+    (
+        "a CONNACK of 3.1.1",
+        Connack(session_present=True, reason_code=5),
+        V3_1_1,
+        {"session_present": True, "reason_code": 5, "reason": "Connection Refused, not authorized"},
+    ),
+    (
+        "a CONNACK of 3.1 with something in its reserved byte",
+        Connack(acknowledge_flags=0x5A, session_present=None),
+        V3_1,
+        {"acknowledge_flags": 0x5A, "session_present": None, "reason_code": 0, "reason": "Connection Accepted"},
+    ),
+    (
+        "a PUBACK that leaves out what it means",
+        Puback(1),
+        V5,
+        {"packet_identifier": 1, "reason_code": 0, "reason": "Success", "properties": {}},
+    ),
+    ("a PUBACK of 3.1.1", Puback(1), V3_1_1, {"packet_identifier": 1}),
+    ("a PUBREL with DUP", Pubrel(1, header_flags=10), V3_1, {"packet_identifier": 1, "header_flags": 10}),
+    (
+        "a SUBSCRIBE of 3.1.1",
+        Subscribe(1, None, [Subscription("a/#", 1), Subscription("b", 2, reserved=0x80)]),
+        V3_1_1,
+        {
+            "packet_identifier": 1,
+            "subscriptions": [
+                {"topic_filter": "a/#", "maximum_qos": 1},
+                {"topic_filter": "b", "maximum_qos": 2, "reserved": 0x80},
+            ],
+        },
+    ),
+    (
+        "a SUBSCRIBE of 5.0",
+        Subscribe(1, Properties(subscription_identifier=7), [Subscription("a", 0, True, False, 2)]),
+        V5,
+        {
+            "packet_identifier": 1,
+            "properties": {"subscription_identifier": [7]},
+            "subscriptions": [
+                {
+                    "topic_filter": "a",
+                    "maximum_qos": 0,
+                    "no_local": True,
+                    "retain_as_published": False,
+                    "retain_handling": 2,
+                }
+            ],
+        },
+    ),
+    (
+        "a SUBACK",
+        Suback(1, Properties(), [0, 0x87]),
+        V5,
+        {
+            "packet_identifier": 1,
+            "properties": {},
+            "reason_codes": [0, 0x87],
+            "reasons": ["Granted QoS 0", "Not authorized"],
+        },
+    ),
+    ("an UNSUBSCRIBE", Unsubscribe(1, None, ["a", "b"]), V3_1_1, {"packet_identifier": 1, "topic_filters": ["a", "b"]}),
+    ("an UNSUBACK of 3.1.1", Unsuback(1), V3_1_1, {"packet_identifier": 1}),
+    ("a PINGREQ", Pingreq(), V5, {}),
+    ("a DISCONNECT of 3.1.1", Disconnect(), V3_1_1, {}),
+    (
+        "a DISCONNECT of 5.0",
+        Disconnect(0),
+        V5,
+        {"reason_code": 0, "reason": "Normal disconnection", "properties": {}},
+    ),
+    (
+        "an AUTH",
+        Auth(0x18, Properties(authentication_method="m", authentication_data=b"\0")),
+        V5,
+        {
+            "reason_code": 0x18,
+            "reason": "Continue authentication",
+            "properties": {"authentication_method": "m", "authentication_data": {"length": 1, "hex": "00"}},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("packet", "version", "shown"), [row[1:] for row in SHOWN], ids=[row[0] for row in SHOWN])
+def test_a_packet_is_shown_by_the_names_of_the_specification(
+    packet: ControlPacket, version: ProtocolVersion, shown: dict[str, Any]
+) -> None:
+    found = view(packet, version)
+
+    assert found == shown
+    assert list(found) == list(shown)
+
+
+def test_every_row_of_the_table_is_plain_json_with_text_that_can_be_written() -> None:
+    for row in CASES:
+        if row not in LONG:
+            found = decode(row.raw, row.version)
+            if isinstance(found, Malformed):
+                json.dumps(malformed_view(found, row.version), ensure_ascii=False).encode()
+                found_packet, only = found.packet, found.fields_read
+                if found_packet is None:
+                    continue
+                json.dumps(view(found_packet, row.version, only=only), ensure_ascii=False).encode()
+            else:
+                json.dumps(view(found, row.version), ensure_ascii=False).encode()
+
+
+class TestBinary:
+    @pytest.mark.parametrize(
+        ("value", "shown"),
+        [
+            (b"", ""),
+            (b"a\tb\r\n", "a\tb\r\n"),
+            ("ä€\U0001f41f".encode(), "ä€\U0001f41f"),
+            (b"\x00", None),
+            (b"\x1b[31m", None),
+            (b"\x7f", None),
+            ("\x85".encode(), None),
+            ("\u2028".encode(), "\u2028"),
+            (b"\xff", None),
+        ],
+    )
+    def test_what_counts_as_text(self, value: bytes, shown: str | None) -> None:
+        assert printable(value) == shown
+
+    def test_below_at_and_above_the_limit(self) -> None:
+        assert binary(b"abcd", 4) == {"length": 4, "text": "abcd"}
+        assert binary(b"abcde", 4) == {"length": 5, "text": "abcd", "truncated": True}
+        assert binary(b"\xff\xff\xff", 2) == {"length": 3, "hex": "ffff", "truncated": True}
+        assert binary(b"\xff", 2) == {"length": 1, "hex": "ff"}
+        assert PAYLOAD_LIMIT == 65_536
+
+    def test_a_character_that_the_limit_cuts_is_left_out(self) -> None:
+        assert binary("aä€".encode(), 4) == {"length": 6, "text": "aä", "truncated": True}
+
+    def test_missing_bytes_count_and_are_said(self) -> None:
+        assert binary(b"ab", missing=3) == {"length": 5, "text": "ab", "truncated": True}
+        assert binary(b"abc", 2, missing=3) == {"length": 6, "text": "ab", "truncated": True}
+
+    def test_a_publish_above_the_limit(self) -> None:
+        assert view(Publish(topic_name="t", payload=b"x" * 5), V3_1_1, limit=3)["payload"] == {
+            "length": 5,
+            "text": "xxx",
+            "truncated": True,
+        }
+
+
+def test_text_that_is_not_valid_utf_8_is_shown_as_its_bytes() -> None:
+    assert text("ä") == "ä"
+    assert text("a\udcc3(") == {"length": 3, "hex": "61c328"}
+
+
+def test_a_password_is_shown_only_when_secrets_are_asked_for() -> None:
+    packet = Connect(user_name="u", password=b"pw")
+
+    assert view(packet, V3_1_1)["password"] == {"length": 2, "redacted": True}
+    assert view(packet, V3_1_1, show_secrets=True)["password"] == {"length": 2, "text": "pw"}
+    assert secret(None, 10, show=True) is None
+
+
+def test_a_property_that_is_repeated_against_the_rules_becomes_a_list() -> None:
+    block = Properties.of([(0x23, 1), (0x23, 2), (0x23, 3), (0x7E, b"\x01"), (0x03, "a\udcff"), (0x26, b"raw")])
+
+    assert properties_view(block) == {
+        "topic_alias": [1, 2, 3],
+        "unknown_0x7e": {"length": 1, "hex": "01"},
+        "content_type": {"length": 2, "hex": "61ff"},
+        "user_property": [{"length": 3, "text": "raw"}],
+    }
+    assert properties_view(None) == {}
+
+
+class TestMalformed:
+    def test_the_fault_its_place_and_the_bytes(self) -> None:
+        found = decode(parse("30 05 00 ff 61 62 63"))
+
+        assert isinstance(found, Malformed)
+        assert malformed_view(found, V3_1_1) == {
+            "reason": "field_overrun",
+            "offset": 2,
+            "field": "topic_name",
+            "detail": "needs 257 bytes, 5 left",
+            "reason_code": 129,
+            "raw": "300500ff616263",
+        }
+
+    def test_further_faults_missing_bytes_and_the_limit(self) -> None:
+        found = decode(parse("36 20 00 02 61 ff 00 01"), V3_1_1)
+
+        assert isinstance(found, Malformed)
+        shown = malformed_view(found, V3_1_1, limit=3)
+        assert shown["missing"] == 26
+        assert (shown["raw"], shown["truncated"], shown["field"]) == ("362000", True, None)
+        assert [one["reason"] for one in shown["faults"]] == ["qos_invalid", "utf8_ill_formed", "truncated"]
+        assert [one["field"] for one in shown["faults"]] == ["qos", "topic_name", None]
+
+    def test_only_the_fields_that_were_read_are_shown(self) -> None:
+        found = decode(parse("32 04 00 01 ff 00"))
+
+        assert isinstance(found, Malformed)
+        assert found.packet is not None
+        assert view(found.packet, V3_1_1, only=found.fields_read) == {
+            "dup": False,
+            "qos": 1,
+            "retain": False,
+            "topic_name": {"length": 1, "hex": "ff"},
+        }
+
+    def test_a_cut_acknowledgement_does_not_claim_success(self) -> None:
+        found = decode(parse("40 10 00 01"), V5)
+
+        assert isinstance(found, Malformed)
+        assert found.packet is not None
+        assert view(found.packet, V5, only=found.fields_read) == {"packet_identifier": 1}
+
+    def test_a_complete_publish_with_a_fault_in_a_value_is_shown_whole(self) -> None:
+        found = decode(parse("36 06 00 01 74 00 01 70"), V3_1_1)
+
+        assert isinstance(found, Malformed)
+        assert found.packet is not None
+        assert view(found.packet, V3_1_1, only=found.fields_read)["payload"] == {"length": 1, "text": "p"}

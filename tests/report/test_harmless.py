@@ -1,0 +1,133 @@
+"""Laws that hold for every human format: lines fit, nothing of the capture reaches the terminal as a command."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from mqttscope.events import Event
+from mqttscope.mqtt import Connect, Properties, Will
+from mqttscope.report.base import Reporter
+from mqttscope.report.ladder import Ladder
+from mqttscope.report.text import TextLines
+from mqttscope.report.tree import Tree
+from tests.report.make import V3_1, V3_1_1, V5, Talk, publish, shown
+from tests.report.samples import SECRET, conversation, hostile
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+FORMATS = [TextLines, Tree, Ladder]
+WIDTHS = [40, 60, 80, 120, 200]
+
+
+def check(lines: Iterable[str], width: int, *, unicode: bool = True) -> None:
+    for line in lines:
+        plain = ANSI.sub("", line)
+        bad = [char for char in plain if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+        assert not bad, f"{bad!r} in {line!r}"
+        assert not width or cell_len(plain) <= width, f"{cell_len(plain)} columns: {plain!r}"
+        assert unicode or plain.isascii(), line
+
+
+@pytest.mark.parametrize("colour", [False, True], ids=["plain", "colour"])
+@pytest.mark.parametrize("width", [0, *WIDTHS])
+@pytest.mark.parametrize("events", [conversation, hostile])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_lines_fit_and_are_harmless(
+    kind: type[Reporter], events: Callable[[], Iterable[Event]], width: int, colour: bool
+) -> None:
+    for unicode in (True, False):
+        for time in ("iso", "relative", "delta"):
+            lines = shown(kind, events(), width=width, colour=colour, unicode=unicode, time=time, show_secrets=True)
+            check(lines, 0 if kind is Ladder and not width else width, unicode=unicode)
+
+
+@pytest.mark.parametrize("payload", ["text", "hex", "json", "cbor", "msgpack", "none"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_payload_view_fits_and_is_harmless(kind: type[Reporter], payload: str) -> None:
+    for width in (40, 80, 0):
+        check(shown(kind, [*conversation(), *hostile()], width=width, payload=payload), width)
+
+
+@pytest.mark.parametrize("width", [0, *WIDTHS])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_colour_changes_nothing_but_colour(kind: type[Reporter], width: int) -> None:
+    plain = shown(kind, conversation(), width=width)
+    colour = [ANSI.sub("", line) for line in shown(kind, conversation(), width=width, colour=True)]
+    if kind is Tree:  # letters under the hexdump stand in for colours
+        assert len(colour) < len(plain)
+        assert [line for line in plain if line in set(colour)] == colour
+    else:
+        assert colour == plain
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=40)
+PACKETS = st.one_of(
+    st.builds(
+        lambda topic, payload, properties: publish(topic, payload, properties=properties),
+        TEXT,
+        st.binary(max_size=80) | TEXT.map(str.encode),
+        st.none() | st.builds(lambda a, b: Properties(content_type=a, user_property=[(a, b)]), TEXT, TEXT),
+    ),
+    st.builds(
+        lambda name, user, topic: Connect(
+            protocol_level=5, client_identifier=name, user_name=user, will=Will(topic, user.encode())
+        ),
+        TEXT,
+        TEXT,
+        TEXT,
+    ),
+    st.binary(min_size=2, max_size=60),
+)
+
+
+@given(st.lists(PACKETS, max_size=4), st.integers(40, 200), st.booleans(), st.sampled_from(FORMATS))
+@settings(max_examples=250, derandomize=True, deadline=None)
+def test_any_packets_fit_and_are_harmless(packets: list[Any], width: int, unicode: bool, kind: type[Reporter]) -> None:
+    talk = Talk(V5, known=False)
+    events = (talk.say(one) for one in packets)
+    check(shown(kind, events, width=width, unicode=unicode), width, unicode=unicode)
+
+
+@given(st.binary(min_size=1, max_size=80), st.sampled_from([V3_1, V3_1_1, V5]), st.sampled_from(FORMATS))
+@settings(max_examples=400, derandomize=True, deadline=None)
+def test_any_bytes_are_shown_without_an_error(raw: bytes, version: Any, kind: type[Reporter]) -> None:
+    check(shown(kind, [Talk(version).say(raw)], width=80), 80)
+
+
+CONNECT = bytes.fromhex("10 1e 0004 4d515454 05 c2 003c 00 0001 63 0001 75") + b"\x00\x0d" + SECRET[:13]
+
+
+def broken_connects() -> list[bytes]:
+    whole = bytearray(CONNECT)
+    whole[1] = len(whole) - 2
+    damaged = []
+    for at in range(len(whole) - len(SECRET)):
+        for value in (0x00, 0xFF, whole[at] ^ 0x80, whole[at] ^ 0x40):
+            copy = bytearray(whole)
+            copy[at] = value
+            damaged.append(bytes(copy))
+    return [bytes(whole), bytes(whole[:-1]), bytes(whole) + b"x", *damaged]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_password_is_never_shown_however_broken_its_connect(kind: type[Reporter]) -> None:
+    for raw in broken_connects():
+        if raw[0] >> 4 != 1:
+            continue  # it is no CONNECT any more
+        text = "\n".join(shown(kind, [Talk(V5).say(raw)], width=0))
+        assert SECRET.decode()[4:] not in text, raw.hex()
+        assert SECRET.hex(" ")[12:24] not in text, raw.hex()
+        assert SECRET.hex()[8:16] not in text, raw.hex()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_secrets_are_shown_when_asked_for(kind: type[Reporter]) -> None:
+    assert SECRET.decode() in "\n".join(shown(kind, conversation(), width=400, show_secrets=True))
+    assert SECRET.decode() not in "\n".join(shown(kind, conversation(), width=400))

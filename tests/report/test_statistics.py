@@ -1,0 +1,474 @@
+"""What is counted and measured, against figures from tshark, by hand, and against itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mqttscope.events import ConnectionClosed, ConnectionOpened, PacketEvent
+from mqttscope.mqtt.constants import PacketType, type_name
+from mqttscope.mqtt.packets import Pingreq, Puback, Publish, Pubrel
+from mqttscope.mqtt.properties import Properties
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report import statistics_rows as at
+from mqttscope.report.statistics import Statistics
+from mqttscope.report.statistics_rows import HANDSHAKES, Traffic, Window
+from tests.report.statistics_help import (
+    C2S,
+    NAMES,
+    S2C,
+    SECOND,
+    Talk,
+    events_of,
+    expected,
+    path,
+    statistics_of,
+)
+
+each_capture = pytest.mark.parametrize("name", NAMES)
+
+
+def types(traffic: Traffic) -> Counter[str]:
+    counts = traffic.counts
+    return Counter({type_name(kind): counts[kind] + counts[16 + kind] for kind in PacketType})
+
+
+def spread(traffic: Traffic, handshake: str, from_server: int = 0) -> tuple[int, int, int]:
+    found = traffic.latencies[2 * HANDSHAKES.index(handshake) + from_server]
+    return found.count, found.minimum, found.maximum
+
+
+@each_capture
+def test_packets_of_each_type_are_those_of_the_capture(name: str) -> None:
+    if name in ("five-byte-length", "example-length-too-long"):
+        pytest.skip("what follows a fault in the framing is not stated")
+
+    assert types(statistics_of(name).totals.traffic) == Counter(expected(name)["packets"])
+
+
+@each_capture
+def test_connections_frames_and_gaps_are_those_of_the_capture(name: str) -> None:
+    totals, stated = statistics_of(name).totals, expected(name)
+
+    assert totals.outcomes.connections == stated["connections"]
+    assert totals.frames == stated["frames"]
+    assert sum(totals.traffic.counts[at.GAPS : at.GAPS + 2]) == stated["gaps"]
+    assert bool(sum(totals.traffic.counts[at.MALFORMED : at.MALFORMED + 2])) == bool(stated["malformed"])
+    assert set(totals.outcomes.transports) == {stated["transport"]}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "topics" in expected(name)])
+def test_messages_of_each_topic_are_those_of_the_capture(name: str) -> None:
+    found = {row.topic or "": sum(row.messages) for row in statistics_of(name).topics.values()}
+
+    assert found == Counter(expected(name)["topics"])
+
+
+def test_latencies_are_the_differences_of_the_times_that_tshark_gives() -> None:
+    traffic = statistics_of("v5-qos").totals.traffic
+
+    assert spread(traffic, "connect_connack") == (2, 54_270, 566_810)
+    assert spread(traffic, "subscribe_suback") == (1, 54_691, 54_691)
+    assert spread(traffic, "unsubscribe_unsuback") == (1, 96_582, 96_582)
+    assert spread(traffic, "publish_puback") == (1, 353_855, 353_855)
+    assert spread(traffic, "publish_puback", 1) == (1, 213_947, 213_947)
+    assert spread(traffic, "publish_pubrec") == (1, 99_748, 99_748)
+    assert spread(traffic, "publish_pubrec", 1) == (1, 159_246, 159_246)
+    assert spread(traffic, "pubrel_pubcomp") == (1, 51_356, 51_356)
+    assert spread(traffic, "pubrel_pubcomp", 1) == (1, 226_496, 226_496)
+    assert spread(traffic, "publish_pubcomp") == (1, 281_587, 281_587)
+    assert spread(traffic, "publish_pubcomp", 1) == (1, 469_897, 469_897)
+    assert not traffic.unanswered
+
+
+def test_pings_and_the_silence_of_a_client_that_was_cut_off() -> None:
+    statistics = statistics_of("keep-alive")
+    awake, asleep = statistics.connections
+
+    # Frames 18 and 15 to 31: the client's last packet, and what the broker said to it.
+    assert spread(awake.traffic, "pingreq_pingresp") == (5, 92_597, 143_954)
+    assert asleep.longest_silence_ns == 1795207713_958487727 - 1795207709_200256767
+    assert (asleep.keep_alive, asleep.closed_how, asleep.closed_by) == (1, "fin", "server")
+    # Frames 4 to 18; the other pings are a little closer together, and after DISCONNECT silence is no fault.
+    assert awake.longest_silence_ns == 1795207710_051529350 - 1795207709_049323819
+    assert awake.disconnect_by == "client"
+
+
+def test_in_flight_peak_stands_beside_the_receive_maximum_of_the_other_side() -> None:
+    narrow, office = statistics_of("v5-flow-control").connections
+
+    assert (narrow.in_flight_peak[1], narrow.receive_maximum[1]) == (3, 2)
+    assert (office.in_flight_peak[0], office.receive_maximum[0]) == (1, 20)
+
+
+def test_before_5_0_there_is_no_receive_maximum() -> None:
+    assert all(row.receive_maximum == (None, None) for row in statistics_of("v311-qos").connections)
+
+
+def test_requests_that_were_never_answered_are_open_at_the_end() -> None:
+    statistics = statistics_of("v311-redelivery")
+    unanswered = {
+        (HANDSHAKES[key >> 1], key & 1): count for key, count in statistics.totals.traffic.unanswered.items()
+    }
+
+    # The client vanishes without PUBACK for one message and without PUBCOMP for the other.
+    assert unanswered == {("publish_puback", 1): 1, ("pubrel_pubcomp", 1): 1, ("publish_pubcomp", 1): 1}
+    # The PUBREL is repeated on the next connection, whose PUBLISH was on the one before.
+    assert spread(statistics.totals.traffic, "pubrel_pubcomp", 1)[0] == 1
+
+
+def test_alias_hits_and_the_topics_they_saved() -> None:
+    counts = statistics_of("v5-topic-alias-client").totals.traffic.counts
+
+    # temperature (23 bytes), humidity (20), pressure (20) and humidity again were sent by alias.
+    assert (counts[at.ALIAS_SETS], counts[at.ALIAS_HITS], counts[at.SAVED]) == (4, 4, 23 + 20 + 20 + 20)
+    assert counts[at.ALIAS_SETS + 1] == counts[at.ALIAS_HITS + 1] == 0
+
+
+def test_an_alias_set_before_the_capture_has_a_row_of_its_own_and_saves_what_nobody_knows() -> None:
+    statistics = statistics_of("joined-after-alias")
+
+    assert sum(statistics.topics[None].messages) == 1
+    assert {row.outcome for row in statistics.connections} == {"joined", "accepted"}
+
+
+@pytest.mark.parametrize(
+    ("name", "counter", "by_connection"),
+    [
+        ("duplicated", "duplicate_segments", [(9, 9), (7, 6)]),
+        ("retransmission-with-new-data", "retransmitted_bytes", [(10, 0)]),
+        ("retransmission-with-new-data", "duplicate_segments", [(0, 0)]),
+        ("out-of-order", "out_of_order_segments", [(1, 0)]),
+    ],
+)
+def test_what_tcp_did_is_counted_per_connection_and_direction(
+    name: str, counter: str, by_connection: list[tuple[int, int]]
+) -> None:
+    place = at.TCP + at.TCP_COUNTERS.index(counter)
+    rows = [row.traffic.counts for row in statistics_of(name).connections]
+
+    assert [(counts[place], counts[place + len(at.TCP_COUNTERS)]) for counts in rows] == by_connection
+
+
+def test_how_connections_began_and_ended() -> None:
+    outcomes = statistics_of("refused-connect").totals.outcomes
+
+    assert outcomes.outcomes == {"accepted": 3, "refused": 7}
+    assert outcomes.refusals == {(3, 5): 2, (4, 2): 1, (4, 5): 2, (5, 0x87): 2}
+
+
+def test_a_disconnect_of_the_server_is_counted_with_its_reason() -> None:
+    outcomes = statistics_of("session-taken-over").totals.outcomes
+
+    assert outcomes.disconnects == {("server", 0x8E): 1, ("client", 0): 1}
+
+
+def test_before_5_0_a_disconnect_has_no_reason() -> None:
+    assert statistics_of("v311-qos").totals.outcomes.disconnects == {("client", None): 2}
+
+
+def test_tls_is_listed_as_unread() -> None:
+    statistics = statistics_of("tls-13")
+
+    assert [(row.outcome, row.transport, row.version) for row in statistics.connections] == [("unread", "tls", "")]
+    assert not statistics.topics
+
+
+def test_reconnects_of_a_client() -> None:
+    clients = {row.client_identifier: row for row in statistics_of("refused-connect").clients.values()}
+
+    assert (clients["desk"].connections, clients["desk"].refused, clients["desk"].reconnects) == (9, 6, 8)
+
+
+def test_clients_know_their_topics_and_topics_their_clients() -> None:
+    statistics = statistics_of("v5-topic-alias-client")
+    clients = {row.client_identifier: row for row in statistics.clients.values()}
+
+    assert (clients["sensor-1"].topics_published, clients["sensor-1"].topics_received) == (4, 0)
+    assert (clients["logger"].topics_published, clients["logger"].topics_received) == (0, 4)
+    assert all([len(known) for known in row.clients] == [1, 1] for row in statistics.topics.values())
+
+
+def total(rows: list[Traffic]) -> list[int]:
+    return [sum(column) for column in zip(*(row.counts for row in rows), strict=True)]
+
+
+def by_direction(statistics: Statistics, name: str) -> list[int]:
+    rows = [*statistics.topics.values(), statistics.other_topic]
+    return [sum(getattr(row, name)[from_server] for row in rows) for from_server in (0, 1)]
+
+
+def assert_adds_up(statistics: Statistics) -> None:
+    """Connections, clients and captures each add up to the totals, and topics to the publishes."""
+    totals = statistics.totals.traffic
+    counts = totals.counts
+    connections = [row.traffic for row in statistics.connections]
+    clients = [row.traffic for row in statistics.clients.values()]
+    captures = [row.traffic for row in statistics.captures.values()]
+    groups = [
+        [*connections, statistics.other_traffic],
+        [*clients, statistics.other_client.traffic],
+        [*captures, statistics.other_capture.traffic],
+    ]
+    for group in groups:
+        assert total(group) == counts
+        for key in totals.latencies.keys() | totals.unanswered.keys():
+            merged = Traffic()
+            for row in group:
+                merged.merge(row)
+            assert merged.latencies.get(key) == totals.latencies.get(key)
+            assert merged.unanswered.get(key) == totals.unanswered.get(key)
+    publish = PacketType.PUBLISH
+    assert by_direction(statistics, "messages") == [counts[publish], counts[16 + publish]]
+    assert by_direction(statistics, "bytes") == [counts[at.BYTES + publish], counts[at.BYTES + 16 + publish]]
+    assert by_direction(statistics, "payload") == counts[at.PAYLOAD : at.PAYLOAD + 2]
+    assert by_direction(statistics, "retain") == counts[at.RETAIN : at.RETAIN + 2]
+    assert by_direction(statistics, "dup") == counts[at.DUP : at.DUP + 2]
+    rows = [*statistics.topics.values(), statistics.other_topic]
+    assert [sum(row.qos[place] for row in rows) for place in range(8)] == counts[at.QOS : at.QOS + 8]
+    seen = len(statistics.connections) + statistics.other_outcomes.connections
+    assert statistics.totals.outcomes.connections == seen
+
+
+@each_capture
+def test_connections_clients_and_topics_add_up(name: str) -> None:
+    assert_adds_up(statistics_of(name))
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    names=st.lists(st.sampled_from([name for name in NAMES if name != "byte-by-byte"]), min_size=1, max_size=5),
+    limits=st.fixed_dictionaries(
+        {
+            "max_captures": st.integers(1, 3),
+            "max_connections": st.integers(0, 4),
+            "max_clients": st.integers(0, 3),
+            "max_topics": st.integers(0, 3),
+            "max_name_characters": st.integers(0, 60),
+            "max_topic_clients": st.integers(0, 2),
+            "max_topic_client_pairs": st.integers(0, 3),
+            "max_releases": st.integers(0, 1),
+        }
+    ),
+)
+def test_whatever_the_limits_nothing_is_lost(names: list[str], limits: dict[str, int]) -> None:
+    statistics = statistics_of(*sorted(set(names)), **limits)
+
+    assert_adds_up(statistics)
+    assert len(statistics.captures) <= limits["max_captures"]
+    assert len(statistics.connections) <= limits["max_connections"]
+    assert len(statistics.clients) <= limits["max_clients"]
+    assert len(statistics.topics) <= limits["max_topics"]
+    assert sum(len(row.topic or "") for row in statistics.topics.values()) <= limits["max_name_characters"]
+    pairs = [len(known) for row in statistics.topics.values() for known in row.clients]
+    assert max(pairs, default=0) <= limits["max_topic_clients"]
+    assert sum(pairs) <= limits["max_topic_client_pairs"]
+
+
+def test_too_many_connections_at_a_time_close_the_oldest_and_say_so() -> None:
+    statistics = Statistics(max_live_connections=2)
+    for number in range(5):
+        Talk(statistics, number, f"dev{number}")
+    statistics.finish()
+
+    assert statistics.early_closed == 3
+    assert len(statistics.connections) == 5
+    assert_adds_up(statistics)
+
+
+def test_a_long_topic_beyond_the_limit_of_characters_is_counted_in_other() -> None:
+    statistics = Statistics(max_name_characters=10_000)
+    talk = Talk(statistics)
+    for number in range(3):
+        talk.publish(f"{number}" + "x" * 6_000)
+    talk.publish("short")
+    statistics.finish()
+
+    assert [row.length for row in statistics.topics.values()] == [6_001, 5]
+    assert statistics.other_topic.messages == [2, 0]
+    assert not next(iter(statistics.clients.values())).topics_complete
+
+
+def test_pubrel_beyond_the_limit_is_not_waited_for_and_counted() -> None:
+    statistics = Statistics(max_releases=2)
+    talk = Talk(statistics)
+    for identifier in range(5):
+        talk.send(Pubrel(packet_identifier=identifier, raw=b"\x62\x02\0\0"))
+    talk.close()
+    again = Talk(statistics, 1)
+    again.send(Pubrel(packet_identifier=1, raw=b"\x62\x02\0\0"))
+    statistics.finish()
+
+    assert statistics.missed_releases == 3
+    assert statistics.totals.traffic.unanswered[2 * HANDSHAKES.index("pubrel_pubcomp")] == 3
+
+
+def test_a_message_sent_again_counts_from_the_first_time() -> None:
+    statistics = Statistics()
+    talk = Talk(statistics)
+    for moment, dup in ((10, False), (1_000, True)):
+        talk.send(Publish(topic_name="a", qos=1, dup=dup, packet_identifier=7, raw=b"\x32\x02"), moment)
+    talk.send(Puback(packet_identifier=7, raw=b"\x40\x02\0\x07"), 1_500, S2C)
+    statistics.finish()
+
+    assert spread(statistics.totals.traffic, "publish_puback") == (1, 1_490, 1_490)
+    assert statistics.totals.traffic.counts[at.DUP] == 1
+
+
+def test_an_acknowledgement_of_the_wrong_kind_completes_nothing() -> None:
+    statistics = Statistics()
+    talk = Talk(statistics)
+    talk.send(Publish(topic_name="a", qos=2, packet_identifier=7, raw=b"\x34\x02"), 10)
+    talk.send(Puback(packet_identifier=7, raw=b"\x40\x02\0\x07"), 1_500, S2C)
+    talk.send(Puback(packet_identifier=9, raw=b"\x40\x02\0\x09"), 1_600, S2C)
+    statistics.finish()
+
+    assert not statistics.totals.traffic.latencies
+
+
+def test_the_saved_bytes_of_a_topic_are_those_of_its_utf_8() -> None:
+    statistics = Statistics()
+    talk = Talk(statistics)
+    block = Properties(topic_alias=3)
+    for topic in ("grün/öl", ""):
+        talk.send(Publish(topic_name=topic, properties=block, raw=b"\x30\x02"))
+    statistics.finish()
+
+    assert statistics.totals.traffic.counts[at.SAVED] == 9
+
+
+@pytest.mark.parametrize(
+    ("seconds", "peak"),
+    [
+        ([5, 5, 5], 3),
+        ([5, 6, 6, 7], 2),
+        ([5, 6, 5, 6], 3),
+        ([5, 6, 1, 1, 1], 3),
+    ],
+    ids=["one second", "the fullest of three", "a packet that comes late counts as now", "an earlier capture follows"],
+)
+def test_the_peak_is_the_most_that_one_second_had(seconds: list[int], peak: int) -> None:
+    window = Window()
+    for second in seconds:
+        window.add(second, 10)
+
+    assert (window.peak_packets, window.peak_bytes) == (peak, 10 * peak)
+
+
+def test_peaks_of_the_totals_count_the_connections_together() -> None:
+    statistics = Statistics()
+    for number in (0, 1):
+        Talk(statistics, number, f"dev{number}").publish("a", 3 * SECOND)
+    statistics.finish()
+
+    assert statistics.totals.traffic.window.peak_packets == 2
+    assert statistics.captures["made"].traffic.window.peak_packets == 2
+    assert [row.traffic.window.peak_packets for row in statistics.connections] == [1, 1]
+    assert statistics.topics["a"].window.peak_packets == 2
+
+
+def test_clients_without_an_identifier_are_told_apart_by_their_address() -> None:
+    statistics = Statistics()
+    for number in (1, 2, 251):
+        Talk(statistics, number, "").close()
+    Talk(statistics, 3, None).send(Pingreq(raw=b"\xc0\0"))
+    statistics.finish()
+
+    found = {(row.client_identifier, *row.addresses): row.connections for row in statistics.clients.values()}
+    assert found == {("", "192.0.2.1"): 2, ("", "192.0.2.2"): 1, (None, "192.0.2.3"): 1}
+
+
+def test_addresses_of_a_client_are_bounded() -> None:
+    statistics = Statistics()
+    for number in range(12):
+        Talk(statistics, number).close()
+    statistics.finish()
+    (client,) = statistics.clients.values()
+
+    assert (len(client.addresses), client.more_addresses, client.connections) == (at.MAX_ADDRESSES, True, 12)
+
+
+def test_the_end_of_a_connection_of_which_nothing_was_counted_is_passed_over() -> None:
+    statistics = Statistics()
+    for event in events_of("v311-qos"):
+        wanted = isinstance(event, PacketEvent) and event.type == "unsubscribe"
+        if wanted or isinstance(event, ConnectionClosed):
+            statistics.feed(event)
+    statistics.finish()
+
+    assert [(row.client_identifier, row.traffic.packets) for row in statistics.connections] == [("logger", 1)]
+
+
+def test_what_a_capture_says_of_itself_is_kept() -> None:
+    statistics = Statistics()
+    statistics.feed(CaptureError("a.pcap", "cut off", 40, 3))
+    statistics.feed(CaptureDrops("a.pcap", 0, 100, 7))
+    for _ in range(2 * at.MAX_ERRORS):
+        statistics.feed(CaptureError("a.pcap", "again", None, 0))
+    statistics.finish()
+    row = statistics.captures["a.pcap"]
+
+    assert row.errors[0] == ("cut off", 40, 3)
+    assert (len(row.errors), row.error_count, row.dropped) == (at.MAX_ERRORS, 2 * at.MAX_ERRORS + 1, 7)
+    assert statistics.totals.error_count == row.error_count
+
+
+def test_without_frames_a_capture_lasts_as_long_as_its_connections() -> None:
+    statistics = Statistics()
+    for event in events_of("v311-qos"):
+        statistics.feed(event)
+    statistics.finish()
+
+    # The last frame is the acknowledgement of the last FIN and comes behind the end of the connection.
+    assert 0 < statistics_of("v311-qos").totals.duration_ns - statistics.totals.duration_ns < 100_000
+
+
+def test_finishing_again_changes_nothing() -> None:
+    statistics = statistics_of("v311-qos")
+    before = list(statistics.totals.traffic.counts)
+    statistics.finish()
+
+    assert statistics.totals.traffic.counts == before
+
+
+def test_a_connection_still_open_is_counted_at_the_end() -> None:
+    statistics = Statistics()
+    talk = Talk(statistics)
+    statistics.feed(ConnectionOpened(talk.connection, 1, 0, "made"))
+    talk.send(Pingreq(raw=b"\xc0\0"), 5 * SECOND, C2S)
+    statistics.finish()
+    (row,) = statistics.connections
+
+    assert (row.outcome, row.closed_how, row.ended_ns) == ("unanswered", None, 5 * SECOND)
+    assert statistics.totals.traffic.unanswered[2 * HANDSHAKES.index("pingreq_pingresp")] == 1
+    assert statistics.totals.traffic.unanswered[2 * HANDSHAKES.index("connect_connack")] == 1
+
+
+@pytest.mark.tshark
+@pytest.mark.parametrize("name", ["v5-qos", "v311-retained", "mixed-versions", "duplicated", "v5-reason-codes"])
+def test_tshark_counts_the_same_packets_by_connection_type_and_sender(name: str) -> None:
+    if shutil.which("tshark") is None:
+        pytest.skip("tshark is not installed")
+    done = subprocess.run(
+        ["tshark", "-n", "-r", str(path(name)), "-Y", "mqtt", "-T", "fields", "-e", "tcp.stream", "-e", "tcp.srcport",
+         "-e", "mqtt.msgtype"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    server = str(expected(name)["ports"][0])
+    counted: Counter[tuple[int, bool, int]] = Counter()
+    for line in done.stdout.splitlines():
+        stream, port, kinds = line.split("\t")
+        counted.update((int(stream), port == server, int(kind)) for kind in kinds.split(","))
+    ours: dict[Any, int] = {}
+    for row in statistics_of(name).connections:
+        for place, count in enumerate(row.traffic.counts[: at.BYTES]):
+            if count:
+                ours[row.number, place >= 16, place % 16] = count
+
+    assert ours == counted
