@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -18,7 +18,7 @@ from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli.output import CannotWrite
 from mqttscope.dissect import Dissector
 from mqttscope.dissect.dialogue import Dialogue
-from mqttscope.events import Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.constants import Direction
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.net.segment import SYN, Segment, endpoints
@@ -26,7 +26,7 @@ from mqttscope.net.segment import SYN, Segment, endpoints
 MAX_FRAMES_OF_A_PACKET = 1_000_000
 """Frames of one direction that are remembered while its packet is not complete; further ones are left out."""
 MAX_HANDSHAKES = 1_000_000
-"""Directions whose SYN is remembered; beyond that the oldest is forgotten."""
+"""Directions whose SYN, and connections whose CONNECT is remembered; beyond that the oldest is forgotten."""
 
 Place = tuple[str, int]
 """Capture and number of a frame."""
@@ -48,7 +48,8 @@ class Export:
     """Notes the frames while packets are shown, then reads the captures again and writes those frames.
 
     A packet's frames are all that carried data of its direction since its first byte, so that captures in which
-    segments came out of order stay whole, and the TCP handshake of its connection, which says who is the client.  A
+    segments came out of order stay whole.  The TCP handshake and the CONNECT of its connection come with it, since
+    without them nobody could tell the client and the version, and on other ports not even that it is MQTT.  A
     WebSocket is kept from its beginning up to the packet: upgrade and compression are needed to read it again.
     Standard input cannot be read twice: what is read is kept in a temporary file meanwhile.
     """
@@ -59,6 +60,7 @@ class Export:
         self._wanted: dict[str, set[int]] = {}
         self._tracks: dict[tuple[str, str], _Track] = {}
         self._handshakes: dict[tuple[str, str], Place] = {}
+        self._connects: dict[int, list[Place]] = {}
         self._check_target()
         self._spool: BinaryIO | None = None
         self.stdin: BinaryIO | None = None
@@ -73,7 +75,10 @@ class Export:
             raise click.UsageError(f"--output: {directory} is no directory")
         if os.path.isdir(self.target):
             raise click.UsageError(f"--output: {self.target} is a directory")
-        if not os.path.exists(self.target):
+        exists = os.path.exists(self.target)
+        if not os.access(self.target if exists else directory, os.W_OK):
+            raise click.UsageError(f"--output: {self.target} cannot be written")
+        if not exists:
             return
         for name in self.captures:
             if name != "-" and os.path.isdir(name):
@@ -94,8 +99,7 @@ class Export:
             place = segment.capture, segment.frame
             if segment.flags & SYN:
                 self._handshakes.pop(pair, None)
-                if len(self._handshakes) >= MAX_HANDSHAKES:
-                    del self._handshakes[next(iter(self._handshakes))]
+                _make_room(self._handshakes)
                 self._handshakes[pair] = place
             if not (segment.payload or segment.missing):
                 yield from dissector.feed(segment)
@@ -119,6 +123,11 @@ class Export:
                 track = self._tracks.get(_pair(event))
                 if track is not None:
                     track.done = True
+                    if not isinstance(event, UnparsedEvent) and event.type == "connect":
+                        _make_room(self._connects)
+                        self._connects[event.connection.number] = list(track.pending)
+            elif isinstance(event, ConnectionClosed):
+                self._connects.pop(event.connection.number, None)
             yield event
 
     def _state(self, key: bytes, dissector: Dissector) -> str:
@@ -142,6 +151,8 @@ class Export:
         if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent | GapEvent):
             return
         self._want(event.capture, event.frame)
+        for place in self._connects.pop(event.connection.number, ()):
+            self._want(*place)
         pair = _pair(event)
         back = pair[1], pair[0]
         for place in (self._handshakes.get(pair), self._handshakes.get(back)):
@@ -167,8 +178,8 @@ class Export:
                 for frame in open_capture(self.captures, stdin=self._spool):
                     if isinstance(frame, Frame) and frame.number in self._wanted.get(frame.capture, ()):
                         writer.write(frame)
-        except OSError as error:
-            raise CannotWrite(f"--output: {self.target}: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:
+            raise CannotWrite(f"--output: {self.target}: {getattr(error, 'strerror', None) or error}") from None
         finally:
             if self._spool is not None:
                 self._spool.close()
@@ -188,6 +199,11 @@ class _Copied:
         return data
 
     read = read1
+
+
+def _make_room(table: dict[Any, Any]) -> None:
+    if len(table) >= MAX_HANDSHAKES:
+        del table[next(iter(table))]
 
 
 def _pair(event: PacketEvent | MalformedEvent | UnparsedEvent | GapEvent) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from mqttscope.net.flows import FlowTable
 from mqttscope.net.frame import CaptureNotice
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.segment import Segment, endpoints, ports
-from mqttscope.net.websocket import Lost, MessageData, MessageGap
+from mqttscope.net.websocket_frames import Lost, MessageData, MessageGap
 from mqttscope.session.connection import Connection
 
 

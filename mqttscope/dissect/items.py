@@ -7,10 +7,11 @@ from typing import Protocol
 
 from mqttscope.dissect.dialogue import Arrival, Dialogue
 from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.codec import decode
+from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.mqtt.stream import StreamItem
+from mqttscope.mqtt.stream import StreamItem, Unparsed
 from mqttscope.session.connection import Connection
 
 C2S = Direction.CLIENT_TO_SERVER
@@ -100,6 +101,8 @@ class PacketEvents:
                 yield from self._malformed(dialogue, connection, direction, item, at)
             else:
                 connection.side(direction).gapped = True
+                if item.packet_type == PacketType.CONNECT:
+                    self._identify_by_head(dialogue, connection, item)
                 # Lost bytes alone say nothing new: the gap itself was reported.
                 if item.raw or item.reason != "gap":
                     yield UnparsedEvent(connection, direction, frame, timestamp_ns, capture, item)
@@ -122,6 +125,13 @@ class PacketEvents:
         if made is not None and item.complete:
             # The fault was in a value, so the peer may well have taken the packet: its answer will name it.
             connection.apply(made, direction, number, at.frame, at.timestamp_ns)
+
+    def _identify_by_head(self, dialogue: Dialogue, connection: Connection, item: Unparsed) -> None:
+        """Take what the captured beginning of a CONNECT says of who speaks which version."""
+        found = decode(item.raw)
+        if isinstance(found, Malformed) and found.packet is not None:
+            connection.identify(found.packet)
+            self._share_version(dialogue, connection)
 
     def _note_search(self, dialogue: Dialogue, from_client: bool, at: Place) -> None:
         """Remember where the bytes came from that a stream begins to search."""

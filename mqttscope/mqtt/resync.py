@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mqttscope.mqtt.codec import NEED_MORE, TOO_LONG, decode, decode_framed, packet_end
+from mqttscope.mqtt.codec import NEED_MORE, TOO_LONG, decode, packet_end, well_formed
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Publish
@@ -74,8 +74,8 @@ def _judge(data: bytes, at: int, end: int, version: ProtocolVersion, *, final: b
             return _REFUSED
         if stop > end:
             return _REFUSED if final else stop
-        item = decode_framed(data[at:stop], body - at, version)
-        if not isinstance(item, ControlPacket) or not _sensible(item):
+        item = well_formed(data[at:stop], body - at, version)
+        if item is None or not _sensible(item):
             return _REFUSED
         at = stop
     return _TAKEN
@@ -105,8 +105,8 @@ def count_packets(data: bytes, versions: Sequence[ProtocolVersion]) -> int:
             body, stop = packet_end(data, position, len(data))
             if body <= 0 or stop > len(data):
                 break
-            item = decode_framed(data[position:stop], body - position, version)
-            if not isinstance(item, ControlPacket) or not _sensible(item):
+            item = well_formed(data[position:stop], body - position, version)
+            if item is None or not _sensible(item):
                 good = 0
                 break
             good += 1

@@ -98,3 +98,29 @@ class FlowClosed:
 
 
 FlowEvent = FlowOpened | StreamData | StreamGap | StreamOverlap | StreamClosed | FlowClosed
+
+
+@dataclass(slots=True)
+class Report:
+    """Where the events of one direction go, and the frame (number, capture time, capture) they are owed to."""
+
+    flow: Flow
+    from_initiator: bool
+    place: tuple[int, int, str]
+    events: list[FlowEvent]
+
+    def data(self, data: bytes, offset: int) -> None:
+        """Add a ``StreamData``."""
+        self.events.append(StreamData(self.flow, self.from_initiator, data, offset, *self.place))
+
+    def gap(self, length: int, offset: int, reason: str) -> None:
+        """Add a ``StreamGap``."""
+        self.events.append(StreamGap(self.flow, self.from_initiator, length, offset, reason, *self.place))
+
+    def overlap(self, length: int, offset: int) -> None:
+        """Add a ``StreamOverlap``."""
+        self.events.append(StreamOverlap(self.flow, self.from_initiator, length, offset, *self.place))
+
+    def closed(self, how: str) -> None:
+        """Add a ``StreamClosed``."""
+        self.events.append(StreamClosed(self.flow, self.from_initiator, how, *self.place))

@@ -11,6 +11,18 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from hashlib import sha1
 
+from mqttscope.net.http_head import (
+    HEAD_END,
+    OLD_SUBPROTOCOL,
+    REQUEST_LINE,
+    SUBPROTOCOL,
+    Remark,
+    Request,
+    Response,
+    parse_request,
+    parse_response,
+)
+
 MAX_HEADER_BYTES = 64 * 1024
 """Longest HTTP head that is collected, in bytes."""
 MAX_EARLY_BYTES = 4 * 1024
@@ -21,9 +33,6 @@ HTTP, HELD, FRAMES, LOST = "http", "held", "frames", "lost"
 _STEP = 4 * 1024
 
 ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-SUBPROTOCOL = "mqtt"
-OLD_SUBPROTOCOL = "mqttv3.1"
-WINDOW_BITS = ("8", "9", "10", "11", "12", "13", "14", "15")
 
 HTTP_REASONS = (
     "not_http header_too_long request_not_get http_version_old upgrade_header_missing connection_header_missing "
@@ -33,13 +42,7 @@ HTTP_REASONS = (
     "deflate_parameters_invalid"
 )
 """Every ``Problem.reason`` of the HTTP exchange, separated by spaces."""
-Remark = tuple[str, str]
-"""A reason of ``HTTP_REASONS`` and what is wrong here."""
 
-_HEAD_END = re.compile(rb"\r?\n\r?\n")
-_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([^ \r\n]+) +HTTP/1\.(\d)[ \t]*\r?(?:\n|$)")
-_STATUS_LINE = re.compile(rb"HTTP/1\.(\d) (\d{3})(?: [^\r\n]*)?\r?(?:\n|$)")
-_KEY = re.compile("[A-Za-z0-9+/]{21}[AQgw]==")
 _UPGRADE_LINE = re.compile(rb"\nupgrade[ \t]*:(?:[^\r\n]*[ \t,])?websocket[ \t,/\r\n]", re.IGNORECASE)
 
 
@@ -65,8 +68,8 @@ class Upgrade:
 class Problem:
     """Something an endpoint must not do, or a limit of what can be read.
 
-    ``reason`` is one of ``HTTP_REASONS`` or ``websocket.FRAME_REASONS``; ``offset`` is where the head or frame begins
-    in the stream of its direction, in bytes.  ``fatal``: framing is lost, the direction's rest comes as ``Lost``.
+    ``reason`` is one of ``HTTP_REASONS`` or ``websocket_frames.FRAME_REASONS``; ``offset`` is where the head or frame
+    begins in the stream of its direction, in bytes.  ``fatal``: framing is lost, what follows comes as ``Lost``.
     """
 
     from_client: bool
@@ -74,38 +77,6 @@ class Problem:
     detail: str
     offset: int
     fatal: bool
-
-
-@dataclass(slots=True)
-class Request:
-    """What is kept of an upgrade request; ``extensions`` are the names offered, in lower case."""
-
-    path: str = ""
-    host: str = ""
-    key: str | None = None
-    subprotocols: list[str] = field(default_factory=list)
-    extensions: list[str] = field(default_factory=list)
-    remarks: list[Remark] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Response:
-    """What is kept of a response.
-
-    ``switches``: status 101, and not to another protocol than WebSocket; ``deflate``: permessage-deflate was agreed;
-    ``body_length``: bytes of body behind the head, ``None`` when Content-Length does not tell.
-    """
-
-    status: int
-    accept: str | None
-    subprotocol: str | None
-    extensions: list[str]
-    switches: bool
-    body_length: int | None
-    deflate: bool = False
-    client_takeover: bool = True
-    server_takeover: bool = True
-    remarks: list[Remark] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -225,7 +196,7 @@ class Handshake:
         if not (start[:3].isalpha() and start[:3].isupper() if side.from_client else b"HTTP/1.".startswith(start)):
             self._give_up(side, "not_http", "the stream does not begin with an HTTP/1.x head", out)
             return b""
-        found = _HEAD_END.search(side.buffer, max(0, side.searched - 3))
+        found = HEAD_END.search(side.buffer, max(0, side.searched - 3))
         side.searched = len(side.buffer)
         if (found.end() if found else side.searched) > self.max_header_bytes:
             self._give_up(side, "header_too_long", f"an HTTP head is longer than {self.max_header_bytes} bytes", out)
@@ -256,69 +227,13 @@ def looks_like_upgrade(head: bytes) -> bool | None:
     line = head.find(b"\n", 0, MAX_HEADER_BYTES)
     if line < 0:
         return None if len(head) <= MAX_HEADER_BYTES else False
-    request = _REQUEST_LINE.match(head)
+    request = REQUEST_LINE.match(head)
     if request is None or request[3] == b"0":
         return False
-    end = _HEAD_END.search(head, line - 1, MAX_HEADER_BYTES)
+    end = HEAD_END.search(head, line - 1, MAX_HEADER_BYTES)
     if _UPGRADE_LINE.search(head, line, end.end() if end else MAX_HEADER_BYTES):
         return True
     return False if end or len(head) > MAX_HEADER_BYTES else None
-
-
-def parse_request(head: bytes) -> Request | None:
-    """Read the head of a request; ``None`` when its first line is not one of HTTP/1.x."""
-    line = _REQUEST_LINE.match(head)
-    if line is None:
-        return None
-    headers = _headers(head)
-    version, key = _first(headers, "sec-websocket-version"), _first(headers, "sec-websocket-key")
-    offered = _elements(headers, "sec-websocket-protocol")
-    token = "subprotocol_old" if OLD_SUBPROTOCOL in offered else "subprotocol_foreign"
-    checks = [
-        (line[1] == b"GET", "request_not_get", f"the method is {_text(line[1])}"),
-        (line[3] != b"0", "http_version_old", "the request is HTTP/1.0"),
-        *_tokens(headers, "request"),
-        (version == "13", "websocket_version_wrong", f"Sec-WebSocket-Version is {version!r}"),
-        (key is not None, "key_missing", "the request has no Sec-WebSocket-Key"),
-        (key is None or _KEY.fullmatch(key), "key_invalid", f"Sec-WebSocket-Key {key!r} is not 16 bytes in base64"),
-        (offered, "subprotocol_not_offered", "the request offers no subprotocol"),
-        (not offered or SUBPROTOCOL in offered, token, f"the request offers {', '.join(offered)}"),
-    ]
-    remarks = [(reason, detail) for good, reason, detail in checks if not good]
-    extensions = [element.split(";")[0].strip().lower() for element in _elements(headers, "sec-websocket-extensions")]
-    return Request(_text(line[2]), _first(headers, "host") or "", key, offered, extensions, remarks)
-
-
-def parse_response(head: bytes) -> Response | None:
-    """Read the head of a response; ``None`` when its first line is not one of HTTP/1.x."""
-    line = _STATUS_LINE.match(head)
-    if line is None:
-        return None
-    headers = _headers(head)
-    status = int(line[2])
-    body = _first(headers, "content-length") or ""
-    if status < 200 or status in (204, 304):
-        body = "0"
-    known = body.isascii() and body.isdigit() and len(body) < 19 and "transfer-encoding" not in headers
-    response = Response(
-        status,
-        _first(headers, "sec-websocket-accept"),
-        _first(headers, "sec-websocket-protocol"),
-        _elements(headers, "sec-websocket-extensions"),
-        status == 101,
-        int(body) if known else None,
-    )
-    checks = _tokens(headers, "response")
-    to = headers.get("upgrade")
-    if status != 101:
-        response.remarks.append(("not_upgraded", f"the server answers {status}"))
-    elif to and not checks[0][0]:
-        response.switches = False
-        response.remarks.append(("not_upgraded", f"the server switches to {', '.join(to)}"))
-    else:
-        response.remarks += [(reason, detail) for good, reason, detail in checks if not good]
-        _negotiate(response)
-    return response
 
 
 def judge(request: Request | None, response: Response | None) -> tuple[Upgrade, list[Remark]]:
@@ -362,67 +277,3 @@ def _compare(request: Request | None, response: Response) -> list[Remark]:
         if request and name not in request.extensions:
             remarks.append(("extension_not_offered", f"the response uses {name!r}, which was not offered"))
     return remarks
-
-
-def _negotiate(response: Response) -> None:
-    """Read the agreed permessage-deflate parameters (RFC 7692 section 7.1) into ``response``."""
-    for element in response.extensions:
-        name, *rest = (part.strip() for part in element.split(";"))
-        if name.lower() != "permessage-deflate":
-            response.remarks.append(("extension_unknown", f"the response uses {name!r}"))
-            continue
-        seen = set()
-        bad = "it is there twice" if response.deflate else ""
-        response.deflate = True
-        for parameter in rest:
-            word, _, value = (part.strip().strip('"') for part in parameter.partition("="))
-            if word in seen:
-                bad = f"{word} is there twice"
-            seen.add(word)
-            if word in ("client_no_context_takeover", "server_no_context_takeover") and not value:
-                response.client_takeover &= word[0] != "c"
-                response.server_takeover &= word[0] != "s"
-            elif word not in ("client_max_window_bits", "server_max_window_bits") or value not in WINDOW_BITS:
-                bad = f"{parameter!r} is not a parameter of a response"
-        if bad:
-            response.remarks.append(("deflate_parameters_invalid", f"permessage-deflate: {bad}"))
-
-
-def _tokens(headers: dict[str, list[str]], what: str) -> list[tuple[object, str, str]]:
-    upgrade = [token.lower().partition("/")[0] for token in _elements(headers, "upgrade")]
-    connection = [token.lower() for token in _elements(headers, "connection")]
-    return [
-        ("websocket" in upgrade, "upgrade_header_missing", f"the {what} has no Upgrade: websocket"),
-        ("upgrade" in connection, "connection_header_missing", f"the {what} has no Connection: Upgrade"),
-    ]
-
-
-def _headers(head: bytes) -> dict[str, list[str]]:
-    """Header fields by lower-case name, in order; a folded line (RFC 9112 section 5.2) continues the one before."""
-    fields: dict[str, list[str]] = {}
-    values: list[str] | None = None
-    for line in head.split(b"\n")[1:]:
-        if line[:1] in (b" ", b"\t"):
-            # The pieces stay apart (joining them one by one would be quadratic), which is the same for lists.
-            if values is not None and line.strip():
-                values.append(_text(line.strip()))
-            continue
-        name, colon, value = line.partition(b":")
-        if colon:
-            values = fields.setdefault(_text(name.strip()).lower(), [])
-            values.append(_text(value.strip()))
-    return fields
-
-
-def _first(headers: dict[str, list[str]], name: str) -> str | None:
-    values = headers.get(name)
-    return values[0] if values else None
-
-
-def _elements(headers: dict[str, list[str]], name: str) -> list[str]:
-    """The elements of a comma-separated list field, which may be spread over several lines."""
-    return [element.strip() for value in headers.get(name, ()) for element in value.split(",") if element.strip()]
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")

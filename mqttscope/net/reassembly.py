@@ -5,7 +5,7 @@ byte known of).  ``HalfStream.offset`` is the next one to deliver; what comes be
 
 - bytes delivered or buffered first stand; when they come again with other content, that is a ``StreamOverlap``;
 - data and gaps tile the stream: each event starts where the one before ended;
-- nothing here decides when a hole is lost; ``flows`` does that and calls ``give_up``.
+- nothing here decides when a hole is lost; ``housekeeping`` does that and calls ``give_up``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mqttscope.net.events import StreamClosed, StreamData, StreamGap, StreamOverlap
-from mqttscope.net.sequence import MASK, Pieces, advance, compare, distance
+from mqttscope.net.pieces import Pieces, compare
+from mqttscope.net.sequence import MASK, advance, distance
 
 if TYPE_CHECKING:
-    from mqttscope.net.events import FlowEvent
-    from mqttscope.net.flows import Flow
+    from mqttscope.net.events import Report
 
 UNSEEN = "unseen"
 """Neither a segment of this direction nor an acknowledgment of it was captured."""
@@ -45,32 +44,6 @@ START_WINDOW = 1 << 20
 """How far an assumed start of a stream may move back."""
 STRAY_RUN = 3
 """So many contiguous segments outside the window prove that the stream goes on there."""
-
-
-@dataclass(slots=True)
-class Report:
-    """Where the events of one direction go, and the frame (number, capture time, capture) they are owed to."""
-
-    flow: Flow
-    from_initiator: bool
-    place: tuple[int, int, str]
-    events: list[FlowEvent]
-
-    def data(self, data: bytes, offset: int) -> None:
-        """Add a ``StreamData``."""
-        self.events.append(StreamData(self.flow, self.from_initiator, data, offset, *self.place))
-
-    def gap(self, length: int, offset: int, reason: str) -> None:
-        """Add a ``StreamGap``."""
-        self.events.append(StreamGap(self.flow, self.from_initiator, length, offset, reason, *self.place))
-
-    def overlap(self, length: int, offset: int) -> None:
-        """Add a ``StreamOverlap``."""
-        self.events.append(StreamOverlap(self.flow, self.from_initiator, length, offset, *self.place))
-
-    def closed(self, how: str) -> None:
-        """Add a ``StreamClosed``."""
-        self.events.append(StreamClosed(self.flow, self.from_initiator, how, *self.place))
 
 
 @dataclass(slots=True)

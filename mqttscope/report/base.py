@@ -49,7 +49,7 @@ class Clock:
     """ISO times with nanoseconds; remembers the second it formatted last, since neighbours share it."""
 
     def __init__(self) -> None:
-        self._second = -1
+        self._second: int | None = None
         self._text = ""
 
     def iso(self, timestamp_ns: int) -> str:

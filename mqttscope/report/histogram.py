@@ -2,8 +2,8 @@
 
 Bucket ``i`` holds values above ``FACTOR ** (i - 1)`` up to ``FACTOR ** i`` nanoseconds and stands for the value that is
 equally far, in proportion, from both ends.  Whatever the distribution, a percentile is at most
-``(FACTOR - 1) / (FACTOR + 1)`` off, which is less than 1 %, and there are no more than `MAX_BUCKETS` buckets.  (The
-scheme is DDSketch's, Masson, Rim and Lee, 2019.)
+``(FACTOR - 1) / (FACTOR + 1)`` off, which is less than 1 %, besides the rounding to whole nanoseconds, and there
+are no more than `MAX_BUCKETS` buckets.  (The scheme is DDSketch's, Masson, Rim and Lee, 2019.)
 """
 
 from __future__ import annotations

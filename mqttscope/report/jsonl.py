@@ -176,7 +176,8 @@ class JsonLines:
             return dumps(self.connection(event)) + b"\n"
         if isinstance(event, CaptureError):
             error = {"schema": SCHEMA, "event": "capture_error", "capture": text(event.capture)}
-            return dumps({**error, "message": event.message, "offset": event.offset, "frames": event.frames}) + b"\n"
+            error |= {"message": text(event.message), "offset": event.offset, "frames": event.frames}
+            return dumps(error) + b"\n"
         return None
 
     def _malformed(self, event: MalformedEvent) -> bytes:
@@ -221,7 +222,7 @@ class JsonLines:
             "roles_evidence": connection.roles_evidence,
         }
         if connection.details:
-            shown[connection.transport] = connection.details
+            shown[connection.transport] = _plain(connection.details)
         if closed:
             self._prefixes.pop(connection.number * 2, None)
             self._prefixes.pop(connection.number * 2 + 1, None)
@@ -258,6 +259,15 @@ def _acknowledgement(packet: Any, version: int) -> str:
     return (
         f'{{"packet_identifier":{packet.packet_identifier},"reason_code":{code},"reason":"{reason}","properties":{{}}}}'
     )
+
+
+def _plain(value: Any) -> Any:
+    """Details of the transport: text from the wire may not be UTF-8."""
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _connection_part(connection: Connection, direction: Direction) -> str:

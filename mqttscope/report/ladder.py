@@ -167,7 +167,7 @@ class Ladder:
 
     def _begin(self, event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent) -> Line:
         """Time, connection and client: what stands left of the ladder."""
-        line = self.painter.line(self.width + 1)
+        line = self.painter.line(self.width)
         line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
         line.put(*self.heads.label(event.connection))
         return line
@@ -178,7 +178,7 @@ class Ladder:
         tag, kind = self._tag(event), packet.packet_type
         to_server = event.direction is C2S
         # Both bars, the arrow's head, two blanks and a piece of wire on each side stay free.
-        label = self.painter.line(max(8, line.left - 7))
+        label = self.painter.line(max(8, line.left - 6))
         if tag is not None:
             number, style = tag
             label.add(self._circled(number), style)
@@ -196,7 +196,7 @@ class Ladder:
 
     def _rung(self, line: Line, text: str, width: int, style: str, *, to_server: bool) -> None:
         """The arrow with its text: at the sender's side, so that the eye sees who speaks."""
-        fill = self._wire * max(1, line.left - width - 6)
+        fill = self._wire * max(1, line.left - width - 5)
         paint = self.painter.paint
         if to_server:
             painted = f"{self._out}{paint(self._wire, style)} {text} {paint(fill + self._right, style)}{self._bar}"
@@ -265,8 +265,8 @@ class Ladder:
             text.add(f" {arrow} UNPARSED ", "error")
             notices.unparsed(text, event, self.painter, show_secrets=self.view.show_secrets)
         last = text.lines[-1]
-        if last.left > 2 and len(text.lines) == 1:
-            last.add(" " * (last.left - 1))
+        if last.left > 0 and len(text.lines) == 1:
+            last.add(" " * last.left)
             last.add(self._broken, "error")
         yield from text.texts()
 

@@ -12,9 +12,9 @@ from mqttscope.report.when import duration
 from mqttscope.session.connection import Connection
 
 _GAPS = {
-    "not_captured": "were acknowledged but not captured",
-    "cut": "were cut off by the snap length",
-    "unproven": "are missing",
+    "not_captured": "acknowledged but not captured",
+    "cut": "cut off by the snap length",
+    "unproven": "missing, without proof that the capture lost them",
 }
 _UNPARSED = {
     "resynchronised": "skipped to find the next packet",

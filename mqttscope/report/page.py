@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mqttscope.report.base import View
-from mqttscope.report.escape import cells, elide, escape
+from mqttscope.report.escape import cells, cut, elide, escape
 
 WIDTH = 80
 """Columns of output that is not a terminal."""
@@ -100,7 +100,7 @@ class Page:
             if lines and cells(lines[-1]) + cells(self.dot) + cells(part) <= self.width:
                 lines[-1] += self.dot + part
             else:
-                lines.append(part)
+                lines.append(cut(part, self.width, self.ellipsis))
         for one in lines:
             self._print(Text(one, style=style))
 

@@ -79,7 +79,7 @@ class PayloadView:
                 text = f"{label}: {text}"
             return self._fit(text, count, room, size, note)
         limit = min(count, self.limit, room * 4)
-        plain = _text(payload[:limit], cut_off=limit < count or missing > 0)
+        plain = text_of(payload[:limit], cut_off=limit < count or missing > 0)
         if plain is None:
             lies = indicator == 1 and not missing and not _is_utf8(payload)
             return self._hex(payload, room, size, _NOT_UTF8 if lies else "")
@@ -167,7 +167,7 @@ class PayloadView:
                 return Shown(wanted, wanted, iter([compact(value)]) if one_line else pretty(value))
             except Undecodable as error:
                 notes.append(f"not shown as {_NAMES[wanted]}: {error}")
-        text = _text(data[: self.limit], cut_off=cut_off or len(data) > self.limit)
+        text = text_of(data[: self.limit], cut_off=cut_off or len(data) > self.limit)
         looks = text is not None and data.lstrip()[:1] in (b"{", b"[")
         if text is not None and (wanted == "json" or (wanted == "auto" and looks)):
             if len(data) <= MAX_JSON_BYTES and not cut_off and _is_json(data):
@@ -218,7 +218,7 @@ def _by_content_type(content_type: str | None) -> str:
     return "auto"
 
 
-def _text(data: bytes, *, cut_off: bool) -> str | None:
+def text_of(data: bytes, *, cut_off: bool) -> str | None:
     """Text of bytes that are UTF-8 without control characters; a character that the end cuts in two is dropped."""
     try:
         text = data.decode()

@@ -60,13 +60,16 @@ def _silence(row: ConnectionRow, connection: Connection) -> None:
 
 
 def _unanswered(row: ConnectionRow, connection: Connection) -> None:
+    """What waits for an answer at the end, unless the answer may be among bytes that were lost."""
     found = row.traffic.unanswered
+    sides = connection.client_side, connection.server_side
 
     def add(handshake: int, from_server: int) -> None:
-        key = 2 * handshake + from_server
-        found[key] = found.get(key, 0) + 1
+        if not sides[1 - from_server].gapped:
+            key = 2 * handshake + from_server
+            found[key] = found.get(key, 0) + 1
 
-    for from_server, side in enumerate((connection.client_side, connection.server_side)):
+    for from_server, side in enumerate(sides):
         for exchange in side.exchanges.values():
             if exchange.kind == "subscribe":
                 add(at.SUBSCRIBE_SUBACK, from_server)

@@ -102,13 +102,15 @@ def _trouble_in_words(row: CaptureRow) -> list[str]:
 
 def _beyond_limits(statistics: Statistics) -> list[str]:
     beyond = [
-        (statistics.other_outcomes.connections, "connection"),
-        (statistics.other_client.connections, "connection of further clients"),
-        (sum(statistics.other_topic.messages), "message of further topics"),
-        (statistics.other_capture.frames, "frame of further captures"),
+        (statistics.other_outcomes.connections, "connection", ""),
+        (statistics.other_client.connections, "connection", " of further clients"),
+        (sum(statistics.other_topic.messages), "message", " of further topics"),
+        (statistics.other_capture.frames, "frame", " of further captures"),
     ]
-    found = [f"{count:,} × {word}" for count, word in beyond if count]
-    return [f"beyond the limits, in the totals only: {', '.join(found)}"] if found else []
+    found = [plural(count, word) + rest for count, word, rest in beyond if count]
+    if found:
+        found[0] = f"beyond the limits, in the totals only: {found[0]}"
+    return found
 
 
 def _types(page: Page, traffic: Traffic) -> None:
@@ -153,12 +155,12 @@ def _publishes(page: Page, traffic: Traffic) -> None:
             Column("", shares=[(row[1] + row[2]) / total for row in rows], style="cyan"),
         ],
     )
-    parts = [f"payload {size(counts[at.PAYLOAD])} from clients, {size(counts[at.PAYLOAD + 1])} from servers"]
+    parts = [f"payload from clients {size(counts[at.PAYLOAD])}", f"from servers {size(counts[at.PAYLOAD + 1])}"]
     hits = sum(counts[at.ALIAS_HITS : at.ALIAS_HITS + 2])
     aliased = hits + sum(counts[at.ALIAS_SETS : at.ALIAS_SETS + 2])
     if aliased:
         saved = sum(counts[at.SAVED : at.SAVED + 2])
-        parts.append(f"alias hit rate {hits * 100 / aliased:.0f} %, {size(saved)} of topics saved")
+        parts += [f"alias hit rate {hits * 100 / aliased:.0f} %", f"{size(saved)} of topics saved"]
     page.line(parts)
 
 

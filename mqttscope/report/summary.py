@@ -24,6 +24,8 @@ MAX_LISTED = 20
 """Topic filters and reason codes that a line lists; further ones are counted."""
 MIN_PAYLOAD = 16
 """Columns that a topic leaves to the payload behind it."""
+_AFTER_CELLS = 12
+"""Columns that a topic leaves to the time behind it."""
 NAME_CELLS = 60
 """Columns of a name in a list where the line has no limit of its own."""
 
@@ -155,12 +157,10 @@ class Summary:
             self._reason(line, event, packet, code)
         exchange = event.connection.answered_by(packet, event.direction)
         if exchange is not None:
-            topic = exchange.topic
-            if topic is not None:
-                known = self._topics.get(topic) or self._escaped(topic)
+            topic, room = exchange.topic, line.left - _AFTER_CELLS
+            if topic is not None and room >= 8:
+                shown, width = self._topics.get(topic) or self._escaped(topic)
                 line.add("  ")
-                shown, width = known
-                room = max(8, line.left - 10)
                 line.add(shown if width <= room else self.painter.name(topic, room), "dim")
             if packet.packet_type != PacketType.PUBREL:
                 self._after(line, event, exchange.timestamp_ns)
@@ -215,7 +215,7 @@ class Summary:
         if packet.packet_type == PacketType.PINGRESP:
             side = event.connection.receiver(event.direction)
             if side.ping_packet is not None:
-                self._after(line, event, side.ping_timestamp_ns)
+                line.add(duration(event.timestamp_ns - side.ping_timestamp_ns, unicode=self.painter.unicode), "dim")
 
     def _reason_only(self, line: Line, event: PacketEvent, packet: packets.Disconnect) -> None:
         if event.connection.version == ProtocolVersion.V5:

@@ -40,6 +40,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.view import printable, properties_view
 from mqttscope.report.base import Clock, Sink, View
+from mqttscope.report.payload import text_of
 
 COLUMNS = (
     "capture",
@@ -185,7 +186,7 @@ class Table:
 
     def _payload(self, payload: bytes) -> str:
         head = payload[: self.limit]
-        text = printable(payload) if len(payload) <= self.limit else _text_prefix(head)
+        text = printable(payload) if len(payload) <= self.limit else text_of(head, cut_off=True)
         if text is None or text.startswith(HEX):
             return HEX + head.hex()
         return text
@@ -202,15 +203,6 @@ _IMPLIED = {
 """A reason code that these leave out means 0."""
 
 _FROM_TOPIC_NAME = COLUMNS[COLUMNS.index("topic_name") : COLUMNS.index("malformed_reason")]
-
-
-def _text_prefix(head: bytes) -> str | None:
-    """Text of the first bytes; a character that the limit cuts in two is dropped."""
-    for cut in range(4):
-        text = printable(head[: len(head) - cut])
-        if text is not None:
-            return text
-    return None
 
 
 def _safe(text: str | None) -> str | None:

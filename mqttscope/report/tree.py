@@ -18,8 +18,8 @@ from mqttscope.report.payload import MAX_LINES, PayloadView
 from mqttscope.report.style import Wrapped, encoded
 from mqttscope.report.text import TextLines
 
-MAX_TRACED_BYTES = 1 << 20
-"""Longer packets other than PUBLISH are explained up to here."""
+MAX_TRACED_BYTES = 65_536
+"""Packets whose fields, the payload of a PUBLISH aside, take more bytes are explained up to here."""
 MAX_FIELDS = 1_000
 """Fields of one packet that are listed; further ones are counted."""
 MAX_FAULTS = 50
@@ -67,7 +67,7 @@ class Tree:
         missing = malformed.missing if malformed is not None else packet.missing if packet is not None else 0
         version = packet.version if isinstance(packet, Connect) else event.connection.version
         out = self._header(event, raw, missing, malformed)
-        spans = self._spans(raw, version)
+        spans = self._spans(raw, packet, version)
         hidden = [] if self.view.show_secrets else _secrets(raw, spans)
         shown = ""
         block: list[str] = []
@@ -108,12 +108,16 @@ class Tree:
         text.add(f"{dot}{version}", "dim" if connection.version_known else "note")
         return text.texts()
 
-    def _spans(self, raw: bytes, version: ProtocolVersion) -> list[Span]:
-        # The fields of a PUBLISH are few, however long it is; those of other types may be millions.
-        if len(raw) > MAX_TRACED_BYTES and raw[0] >> 4 != PacketType.PUBLISH:
-            spans = trace(raw[:MAX_TRACED_BYTES], version)
-            return [*spans, Span("unparsed", MAX_TRACED_BYTES, len(raw))]
-        return trace(raw, version)
+    def _spans(self, raw: bytes, packet: ControlPacket | None, version: ProtocolVersion) -> list[Span]:
+        # A payload is one field, however long it is; in front of it there may be hundreds of thousands.
+        payload = len(packet.payload) if isinstance(packet, Publish) and packet.payload else 0
+        if len(raw) - payload <= MAX_TRACED_BYTES:
+            return trace(raw, version)
+        spans = trace(raw[:MAX_TRACED_BYTES], version)
+        if spans and spans[-1].field == "unparsed":
+            spans[-1].end = len(raw)
+            return spans
+        return [*spans, Span("unparsed", MAX_TRACED_BYTES, len(raw))]
 
     def _fields(
         self,

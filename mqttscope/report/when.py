@@ -25,7 +25,7 @@ class TimeColumn:
         self._first: int | None = None
         self._before: int | None = None
         self._day: int | None = None
-        self._second = -1
+        self._second: int | None = None
         self._text = ""
         digits = 3 if 0 < view.width < NARROW else 6
         self._digits = digits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from ipaddress import ip_address
 from typing import TypeVar
 
@@ -29,6 +30,11 @@ V3_1, V3_1_1, V5 = ProtocolVersion
 SECOND = 1_000_000_000
 START = 1_767_323_045 * SECOND
 E = TypeVar("E")
+
+
+@cache
+def _packed(address: str) -> bytes:
+    return ip_address(address).packed
 
 
 class Tape:
@@ -63,7 +69,7 @@ class Talk:
         self, tape: Tape | None = None, port: int = 1883, client_port: int = 50_000, client: str = "192.0.2.4"
     ) -> None:
         self.tape = tape or Tape()
-        addresses = ip_address(client).packed + ip_address("192.0.2.2").packed
+        addresses = _packed(client) + _packed("192.0.2.2")
         numbers = client_port.to_bytes(2, "big") + port.to_bytes(2, "big")
         self.keys = {"client": direction_key(addresses, numbers)}
         self.keys["server"] = direction_key(addresses[4:] + addresses[:4], numbers[2:] + numbers[:2])

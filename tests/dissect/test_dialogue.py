@@ -29,8 +29,8 @@ from tests.dissect.talk import (
     read,
     wire,
 )
-from tests.net.test_tls_hello import ALPN_OFFER, SNI, VERSIONS, client_hello, record, server_hello
-from tests.net.test_websocket import frame, request, response
+from tests.net.framing import frame, request, response
+from tests.net.hellos import ALPN_OFFER, SNI, VERSIONS, client_hello, record, server_hello
 
 MASK = b"\x01\x02\x03\x04"
 HELLO = record(22, client_hello(SNI, VERSIONS))

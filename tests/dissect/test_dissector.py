@@ -21,8 +21,8 @@ from mqttscope.events import (
 )
 from mqttscope.mqtt import Disconnect, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.net.events import FlowClosed
-from mqttscope.net.flows import LINGER_NS
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.housekeeping import LINGER_NS
 from tests.dissect.talk import (
     CONNACK,
     PINGREQ,
@@ -44,7 +44,7 @@ from tests.dissect.talk import (
     wire,
 )
 from tests.mqtt.octets import framed, string
-from tests.net.test_websocket import frame, request, response
+from tests.net.framing import frame, request, response
 
 MASK = b"\x01\x02\x03\x04"
 PacketLike = PacketEvent | MalformedEvent
@@ -319,7 +319,8 @@ def test_lost_bytes_of_a_payload_leave_a_packet_that_says_so() -> None:
     (packet,) = [event.packet for event in only(events, PacketEvent) if event.type == "publish"]
     assert isinstance(packet, Publish)
     assert (packet.payload, packet.missing) == (b"x" * 15, 35)
-    assert names(events)[-4:] == ["PacketEvent", "PacketEvent", "PacketEvent", "ConnectionClosed"]
+    assert [name for name in names(events) if name != "PacketEvent"][1] == "GapEvent"
+    assert names(events).index("GapEvent") == names(events).index("ConnectionOpened") + 4
     assert kinds(events)[-2:] in (["pingreq", "pingresp"], ["pingresp", "pingreq"])
     assert not only(events, UnparsedEvent)
 
@@ -334,6 +335,20 @@ def test_a_packet_without_its_most_important_bytes_is_unparsed() -> None:
     (found,) = only(events, UnparsedEvent)
     assert (found.unparsed.reason, found.unparsed.packet_type, found.unparsed.missing) == ("gap", 8, 4)
     assert kinds(events)[-1] == "pingreq"
+
+
+def test_a_connect_of_which_only_the_beginning_was_captured_says_the_version() -> None:
+    talk = Talk().handshake()
+    raw = wire(connect(5, "a-long-client-identifier"))
+    talk.client(raw[:16], missing=len(raw) - 16)
+    talk.server(b"\x20\x03\0\0\0")
+
+    events = talk.events()
+
+    assert names(events) == ["ConnectionOpened", "GapEvent", "UnparsedEvent", "PacketEvent", "ConnectionClosed"]
+    connection = only(events, PacketEvent)[0].connection
+    assert (connection.version, connection.version_known, connection.version_evidence) == (V5, True, "CONNECT")
+    assert connection.client_identifier is None
 
 
 def test_framing_that_is_lost_is_found_again() -> None:

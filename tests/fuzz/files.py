@@ -166,7 +166,9 @@ def all_blocks(order: str) -> bytes:
             block(6, struct.pack(order + "IIIII", 1, 1, 2, 4, 4) + b"data"),
             block(2, struct.pack(order + "HHIIII", 0, 3, 1, 2, 4, 4) + b"data"),
             block(3, struct.pack(order + "I", 4) + b"data"),
-            block(5, struct.pack(order + "III", 0, 1, 2) + option(4, count) + option(5, count) + option(7, count) + end),
+            block(
+                5, struct.pack(order + "III", 0, 1, 2) + option(4, count) + option(5, count) + option(7, count) + end
+            ),
             block(10, struct.pack(order + "II", 0x544C534B, 3) + b"key"),
             block(0x0BAD, b"whatever"),
         )

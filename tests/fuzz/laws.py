@@ -46,7 +46,7 @@ class Tiling:
         side = key, event.from_initiator
         if isinstance(event, StreamOverlap):
             assert event.length > 0
-            assert 0 <= event.offset
+            assert event.offset >= 0
             return
         assert side not in self.ended, "an event behind the end of its direction"
         if isinstance(event, StreamClosed):

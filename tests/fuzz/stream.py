@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from itertools import pairwise
 from random import Random
 
 from mqttscope.mqtt import PacketStream, ProtocolVersion
@@ -70,7 +71,7 @@ def _recut(parts: list[bytes | int], random: Random, pieces: int) -> list[bytes 
             cut += [part[at : at + 1] for at in range(len(part))]
         else:
             edges = sorted({0, len(part), *(random.randint(0, len(part)) for _ in range(pieces))})
-            cut += [part[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+            cut += [part[start:end] for start, end in pairwise(edges)]
     return cut
 
 
@@ -81,7 +82,7 @@ def _written_down(parts: list[bytes | int], stream: PacketStream) -> list[Stream
         items += stream.gap(part) if isinstance(part, int) else stream.feed(part)
         assert sum(map(len, stream.passed_chunks)) <= MAX_SEARCH_BYTES
         assert stream.held == sum(map(len, stream.chunks))
-        stream = pickle.loads(pickle.dumps(stream))  # noqa: S301 - our own bytes
+        stream = pickle.loads(pickle.dumps(stream))
     return items + stream.close()
 
 

@@ -12,21 +12,17 @@ from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
 
-from mqttscope.net.http_upgrade import MAX_EARLY_BYTES, Problem, accept_for, looks_like_upgrade
+from mqttscope.net.http_upgrade import FRAMES, MAX_EARLY_BYTES, Problem, accept_for, looks_like_upgrade
+from mqttscope.net.inflate import MAX_INFLATE_BYTES, MAX_PENDING_BYTES, WINDOW_BYTES, Inflater
 from mqttscope.net.tls_hello import MAX_HANDSHAKE_BYTES, TlsObserver, looks_like_tls, looks_like_tls_records
-from mqttscope.net.websocket import (
-    FRAMES,
+from mqttscope.net.websocket import WebSocket
+from mqttscope.net.websocket_frames import (
     MAX_CONTROL_BYTES,
-    MAX_INFLATE_BYTES,
-    MAX_PENDING_BYTES,
-    WINDOW_BYTES,
     Control,
-    Inflater,
     Lost,
     MessageData,
     MessageGap,
     Side,
-    WebSocket,
     WebSocketEvent,
     unmask,
 )
@@ -248,7 +244,9 @@ def seeds() -> Iterator[bytes]:
             for _ in range(3):
                 if not takeover:
                     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
-                whole = (compressor.compress(publish) + compressor.flush(zlib.Z_SYNC_FLUSH)).removesuffix(b"\0\0\xff\xff")
+                whole = (compressor.compress(publish) + compressor.flush(zlib.Z_SYNC_FLUSH)).removesuffix(
+                    b"\0\0\xff\xff"
+                )
                 packed += frame(0x42, whole[:5]) + frame(0x80, whole[5:])
             yield b"\x00\x05" + compressed + written(False, packed)
             yield bytes((0x0E if takeover else 0x06, 6)) + written(False, packed) + gap(False, 4)

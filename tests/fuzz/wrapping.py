@@ -36,7 +36,7 @@ def wrapped(datagram: bytes) -> Iterator[tuple[int, bytes]]:
     yield 205, b"\x00\x0f\x00" + kind + datagram
     yield PPPOE, b"\x11\x00\x00\x01" + pack(">H", len(datagram) + 2) + ppp + datagram
     yield PPPD, b"\x01" + ppp + datagram
-    yield 117, b"\x3d\x02\0\0" + bytes(56) + datagram
+    yield 117, (b"\x3d\x02\0\0" if four else b"\x3d\x18\0\0") + bytes(60) + datagram
     yield 226, b"\x01" + (b"\x02" if four else b"\x1a") + bytes(22) + datagram
     yield 239, b"\x02\x00\0\0" + pack("<HH", len(datagram) + 4, 9) + datagram
     yield 258, pack("<III", 108, 1, 1) + bytes(96) + ethernet
@@ -73,4 +73,6 @@ def _ipv4(protocol: int, body: bytes) -> bytes:
 
 def _ipv6(following: int, body: bytes) -> bytes:
     head = pack(">IHBB", 0x60000000, len(body), following, 64)
-    return head + bytes.fromhex("20010db8") + bytes(11) + b"\x01" + bytes.fromhex("20010db8") + bytes(11) + b"\x02" + body
+    return (
+        head + bytes.fromhex("20010db8") + bytes(11) + b"\x01" + bytes.fromhex("20010db8") + bytes(11) + b"\x02" + body
+    )

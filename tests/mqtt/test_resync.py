@@ -115,6 +115,22 @@ class TestBrokenLengths:
         assert passed == Unparsed("resynchronised", 2, b"\0\x01")
         assert [one.raw for one in rest] == CLEAN
 
+    def test_a_byte_left_over_that_reads_as_a_publish_whose_topic_does_not_fit(self) -> None:
+        whole = bytearray(encode(Publish(topic_name="t", payload=b"some data0"), V5))
+        whole[1] -= 1
+        first, left, *rest = run([bytes(whole) + b"".join(CLEAN)], PacketStream(V5))
+
+        assert isinstance(first, Publish)
+        assert isinstance(left, Malformed)
+        assert (left.raw, left.reason, left.packet_type) == (b"0", R.REMAINING_LENGTH_WRONG, 3)
+        assert [one.raw for one in rest] == CLEAN
+
+    def test_wrong_flags_alone_do_not_make_the_end_of_a_packet_another_packet(self) -> None:
+        (found,) = run([parse("41 04 00 01 c0 00")], PacketStream(V5))
+
+        assert isinstance(found, Malformed)
+        assert (found.reason, found.raw) == (R.FIXED_HEADER_FLAGS, parse("41 04 00 01 c0 00"))
+
     def test_a_short_packet_with_a_wrong_length_keeps_its_bytes(self) -> None:
         broken, behind = run([parse("40 03 00 01 00 c0 00")], PacketStream(V3_1_1))
 

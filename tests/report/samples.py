@@ -89,40 +89,49 @@ EVIL = "\x1b[2J\u202eevil\n\x07\u2028\x9b31m日本語" + "\u0301" * 9 + "\udcff"
 
 
 def hostile() -> Iterator[Event]:
-    """Everything that can carry text carries what a terminal must not get."""
+    """Everything that can carry text carries what a terminal must not get, as UTF-8 and not."""
+    yield from _hostile(EVIL)
+    yield from _hostile(EVIL[:-1])
+
+
+def _hostile(evil: str) -> Iterator[Event]:
     talk = Talk(V5, identifier=None, client="x")
     yield talk.say(
         Connect(
             protocol_level=5,
-            client_identifier=EVIL,
-            user_name=EVIL,
-            password=EVIL.encode("utf-8", "surrogateescape"),
-            will=Will(EVIL, EVIL.encode("utf-8", "surrogateescape"), 0, False, None),
-            properties=Properties(user_property=[(EVIL, EVIL)], authentication_method=EVIL),
+            client_identifier=evil,
+            user_name=evil,
+            password=evil.encode("utf-8", "surrogateescape"),
+            will=Will(evil, evil.encode("utf-8", "surrogateescape"), 0, False, None),
+            properties=Properties(user_property=[(evil, evil)], authentication_method=evil),
         )
     )
-    talk.connection.client_identifier = EVIL
-    told = Properties(reason_string=EVIL, response_information=EVIL, server_reference=EVIL)
+    talk.connection.client_identifier = evil
+    told = Properties(reason_string=evil, response_information=evil, server_reference=evil)
     yield talk.answer(Connack(reason_code=0x88, properties=told))
-    about = Properties(content_type=EVIL, response_topic=EVIL, correlation_data=EVIL.encode("utf-8", "surrogateescape"))
-    yield talk.say(publish(EVIL, EVIL.encode("utf-8", "surrogateescape"), properties=about))
-    yield talk.say(publish(EVIL * 40, ("\u202e" * 4000).encode(), qos=1, packet_identifier=1))
+    about = Properties(content_type=evil, response_topic=evil, correlation_data=evil.encode("utf-8", "surrogateescape"))
+    yield talk.say(publish(evil, evil.encode("utf-8", "surrogateescape"), properties=about))
+    yield talk.say(publish(evil * 40, ("\u202e" * 4000).encode(), qos=1, packet_identifier=1))
     yield talk.say(publish("j", ('{"\u202e":"\x1b[0m\\u001b", "x":[1,2]}').encode()))
-    yield talk.say(publish("j", '["\u2028\u202e", {"k\u0085": 1}]'.encode(), properties=Properties(content_type="text/json")))
-    yield talk.say(publish("z", gzip.compress(EVIL.encode("utf-8", "surrogateescape"), mtime=0)))
-    yield talk.say(Subscribe(packet_identifier=2, subscriptions=[Subscription(EVIL, 1)] * 60))
+    yield talk.say(
+        publish("j", '["\u2028\u202e", {"k\u0085": 1}]'.encode(), properties=Properties(content_type="text/json"))
+    )
+    yield talk.say(publish("z", gzip.compress(evil.encode("utf-8", "surrogateescape"), mtime=0)))
+    yield talk.say(Subscribe(packet_identifier=2, subscriptions=[Subscription(evil, 1)] * 60))
     yield talk.answer(Suback(packet_identifier=2, reason_codes=[0, 1] * 30))
-    yield talk.say(Unsubscribe(packet_identifier=3, topic_filters=[EVIL] * 60))
-    yield talk.answer(Disconnect(reason_code=0x98, properties=Properties(reason_string=EVIL)))
+    yield talk.say(Unsubscribe(packet_identifier=3, topic_filters=[evil] * 60))
+    yield talk.answer(Disconnect(reason_code=0x98, properties=Properties(reason_string=evil)))
     yield talk.say(b"\x10\x10\x00\x06\x1b[2J\n\x07" + b"\x04\x02\x00\x3c\x00\x00")
     yield talk.unparsed(Unparsed("resynchronised", 30, b"\x1b[2J" * 10))
     talk.connection.transport = "websocket"
-    talk.connection.details = {"path": EVIL, "host": EVIL, "extensions": [EVIL]}
+    talk.connection.details = {"path": evil, "host": evil, "extensions": [evil]}
     yield talk.opened()
     yield talk.closed()
-    yield CaptureError(EVIL, EVIL, None, 0)
-    old = Talk(V3_1_1, number=12345, identifier=None, client="[2001:db8:1111:2222:3333:4444:5555:6666]:65535", known=False)
-    old.connection.version_evidence = EVIL
-    yield old.say(publish(EVIL, b"x"))
+    yield CaptureError(evil, evil, None, 0)
+    old = Talk(
+        V3_1_1, number=12345, identifier=None, client="[2001:db8:1111:2222:3333:4444:5555:6666]:65535", known=False
+    )
+    old.connection.version_evidence = evil
+    yield old.say(publish(evil, b"x"))
     yield old.say(Connect(client_identifier="", password=SECRET, user_name=None, protocol_name="MQTT"))
     yield old.say(publish("a", b"x"), S2C)

@@ -48,7 +48,9 @@ class Talk:
 
     def __init__(self, statistics: Statistics, number: int = 0, identifier: str | None = "dev") -> None:
         self.statistics = statistics
-        self.connection = Connection(number, f"192.0.2.{number % 250}:{50_000 + number}", "192.0.2.1:1883", "made", 1, 0)
+        self.connection = Connection(
+            number, f"192.0.2.{number % 250}:{50_000 + number}", "192.0.2.1:1883", "made", 1, 0
+        )
         self.connection.version, self.connection.version_known = ProtocolVersion.V5, True
         self.packets = 0
         statistics.feed(ConnectionOpened(self.connection, 1, 0, "made"))

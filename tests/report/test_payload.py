@@ -39,7 +39,9 @@ JSON = b'{"t": 21.5, "a": [1, 2], "s": "a: b, c"}'
         pytest.param(zlib.compress(gzip.compress(b"in")), {}, "zlib, gzip, text: in", id="compressed twice"),
         pytest.param(b"x^2 + 1", {}, "x^2 + 1", id="text that begins like zlib"),
         pytest.param(b"\x1f\x8bzz", {}, "0x1f8b7a7a (4 bytes)", id="gzip that is none"),
-        pytest.param(cbor2.dumps({"a": [1, None]}), {"content_type": "application/cbor"}, 'cbor: {"a":[1,null]}', id="CBOR"),
+        pytest.param(
+            cbor2.dumps({"a": [1, None]}), {"content_type": "application/cbor"}, 'cbor: {"a":[1,null]}', id="CBOR"
+        ),
         pytest.param(
             msgpack.packb({"a": 1}), {"content_type": "application/x-msgpack"}, 'msgpack: {"a":1}', id="MessagePack"
         ),
@@ -49,7 +51,7 @@ JSON = b'{"t": 21.5, "a": [1, 2], "s": "a: b, c"}'
         ),
         pytest.param(b"abc", {"missing": 4}, "abc (3 of 7 bytes captured)", id="bytes that were not captured"),
         pytest.param(b"", {"missing": 4}, "(4 bytes, none captured)", id="nothing captured"),
-        pytest.param(b"\xff", {"indicator": 1}, "0xff (1 byte)", id="bytes although the indicator says text, in little room"),
+        pytest.param(b"\xff", {"indicator": 1}, "0xff (1 byte)", id="indicator that lies, little room"),
     ],
 )  # fmt: skip
 def test_preview(payload: bytes, about: dict[str, Any], expected: str) -> None:
@@ -69,7 +71,7 @@ def test_an_indicator_that_lies_is_told_where_there_is_room() -> None:
         ("none", b"ab", "(2 bytes)"),
         ("json", b'[1, "x"]', '[1,"x"]'),
         ("json", b"nope", "nope (4 bytes; it is not JSON)"),
-        ("msgpack", msgpack.packb([1, b"\xff", {"k": None}]), 'msgpack: [1,h\'ff\',{"k":null}]'),
+        ("msgpack", msgpack.packb([1, b"\xff", {"k": None}]), "msgpack: [1,h'ff',{\"k\":null}]"),
         ("cbor", cbor2.dumps([1.5, True, b"x"]), "cbor: [1.5,true,h'78']"),
         ("cbor", b"\x01\x02", "0x0102 (2 bytes; not shown as CBOR: the value ends at byte 1 of 2)"),
     ],
@@ -82,7 +84,7 @@ def test_preview_as_asked_for(kind: str, payload: bytes, expected: str) -> None:
 @settings(max_examples=400, derandomize=True, deadline=None)
 def test_a_preview_fits_and_is_harmless(payload: bytes, room: int, kind: str, unicode: bool) -> None:
     shown = PayloadView(kind, unicode=unicode).preview(payload, room)
-    assert cell_len(shown) <= room 
+    assert cell_len(shown) <= room
     assert shown.isprintable()
     assert unicode or shown.isascii()
 
@@ -117,7 +119,17 @@ def test_deep_json_does_not_widen_without_end() -> None:
 
 def test_cbor_is_indented() -> None:
     shown = PayloadView("cbor").show(cbor2.dumps({"a": [1, []], 2: cbor2.CBORTag(99, {"k": cbor2.undefined})}))
-    assert list(shown.body) == ["{", '  "a": [', "    1,", "    []", "  ],", "  2: 99({", '      "k": undefined', "    })", "}"]
+    assert list(shown.body) == [
+        "{",
+        '  "a": [',
+        "    1,",
+        "    []",
+        "  ],",
+        "  2: 99({",
+        '      "k": undefined',
+        "    })",
+        "}",
+    ]
 
 
 @pytest.mark.parametrize("module", ["cbor2", "msgpack"])

@@ -12,7 +12,9 @@ SECOND = 1_000_000_000
 @pytest.mark.parametrize(
     ("mode", "width", "expected"),
     [
-        pytest.param("iso", 0, ["2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:06.623456789Z"], id="iso, no limit"),
+        pytest.param(
+            "iso", 0, ["2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:06.623456789Z"], id="iso, no limit"
+        ),
         pytest.param("iso", 200, ["2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:06.623456789Z"], id="iso, wide"),
         pytest.param("iso", 80, ["03:04:05.123456", "03:04:06.623456"], id="iso in 80 columns is the time of day"),
         pytest.param("iso", 40, ["03:04:05.123", "03:04:06.623"], id="iso in 40 columns has milliseconds"),

@@ -1,0 +1,236 @@
+"""What is remembered of TCP connections and for how long: holes that wait, limits, idleness, eviction.
+
+When is a hole lost?  At once when the buffer is full or the flow ends.  Else only with a reason to believe that the
+bytes will not come: the peer acknowledged them (it has them, so no retransmission will follow) and either
+``PROVEN_WAIT_NS`` passed, far more than any reordering between the queues of a capturing host but short enough for a
+live view, or much data waits behind the hole; or the peer was never captured at all, so that no such proof can come.
+Without an acknowledgment in a two-sided capture the sender will send again, and the hole stays open.
+"""
+
+from __future__ import annotations
+
+from heapq import nsmallest
+from typing import TYPE_CHECKING
+
+from mqttscope.net.events import FlowClosed, Report
+from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET
+from mqttscope.net.segment import reverse_key
+
+if TYPE_CHECKING:
+    from mqttscope.net.events import FlowEvent
+    from mqttscope.net.flows import Entry, Flow
+    from mqttscope.net.reassembly import HalfStream
+
+_SECOND = 1_000_000_000
+
+MAX_FLOWS = 100_000
+MAX_BUFFERED_BYTES = 4 * 1024 * 1024
+"""Per direction."""
+MAX_BUFFERED_SEGMENTS = 32_768
+"""Per direction; a 64 KiB burst cut into 3-byte segments and shuffled still fits."""
+MAX_TOTAL_BUFFERED_BYTES = 256 * 1024 * 1024
+"""Of all flows together."""
+IDLE_TIMEOUT_NS = 2 * 3600 * _SECOND
+LINGER_NS = 120 * _SECOND
+"""How long a closed flow is remembered, so that late copies of its segments do not open another."""
+PROVEN_WAIT_NS = 2 * _SECOND
+ONE_SIDED_WAIT_NS = 5 * _SECOND
+ONE_SIDED_BUFFERED_BYTES = 256 * 1024
+HELD_WAIT_NS = _SECOND // 5
+SWEEP_NS = _SECOND // 4
+"""The table looks after the flows that wait at most this often."""
+
+_Place = tuple[int, int, str]
+
+
+class FlowRegister:
+    """The flows that are remembered, bounded in number, time and memory; ``FlowTable`` adds how segments reach them.
+
+    What changes an open flow calls ``_settle`` for each direction, then ``_account`` and ``_conclude``, or ``_end``.
+    They keep the sums, and the capture times from which on a flow or the whole register needs a look.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_flows: int = MAX_FLOWS,
+        idle_timeout_ns: int = IDLE_TIMEOUT_NS,
+        max_buffered_bytes: int = MAX_BUFFERED_BYTES,
+        max_buffered_segments: int = MAX_BUFFERED_SEGMENTS,
+        max_total_buffered_bytes: int = MAX_TOTAL_BUFFERED_BYTES,
+    ) -> None:
+        self.max_flows = max(1, max_flows)
+        self.idle_timeout_ns = idle_timeout_ns
+        self.max_buffered_bytes = max_buffered_bytes
+        self.max_buffered_segments = max_buffered_segments
+        self.max_total_buffered_bytes = max_total_buffered_bytes
+        self.flows: dict[bytes, Flow] = {}
+        """The flows remembered, open ones and those closed shortly before, by ``Flow.key``."""
+        self.buffered_bytes = 0
+        self.opened_flows = 0
+        self.evicted_flows = 0
+        self.idle_flows = 0
+        self.unrelated_resets = 0
+        """Resets of connections that are not known."""
+        self.late_segments = 0
+        """Segments of flows that had ended."""
+        self.total_limit_hits = 0
+        self._index: dict[bytes, Entry] = {}
+        self._closed: dict[bytes, None] = {}
+        self._waiting: dict[bytes, None] = {}
+        self._longest_idle: list[tuple[int, bytes]] = []
+        self._next_sweep_ns = self._next_idle_sweep_ns = self._earliest_sweep_ns = 0
+
+    def _register(self, flow: Flow) -> None:
+        self.flows[flow.key] = flow
+        self._index[reverse_key(flow.key)] = (flow, flow.responder, flow.initiator, False)
+        self._index[flow.key] = (flow, flow.initiator, flow.responder, True)
+
+    def _forget(self, flow: Flow) -> None:
+        self.flows.pop(flow.key, None)
+        self._index.pop(flow.key, None)
+        self._index.pop(reverse_key(flow.key), None)
+        self._closed.pop(flow.key, None)
+        self._waiting.pop(flow.key, None)
+        self.buffered_bytes -= flow.initiator.buffer.size + flow.responder.buffer.size
+
+    def _settle(self, half: HalfStream, peer: HalfStream, now: int, report: Report) -> None:
+        """Give up holes where a limit says so, and set the time to look at the first that remains."""
+        wait = NEVER
+        if half.state == HELD:
+            wait = HELD_WAIT_NS
+        else:
+            while (end := half.hole_end()) >= 0:
+                size = half.buffer.size
+                proven = half.acknowledged >= end
+                if size > self.max_buffered_bytes or len(half.buffer) > self.max_buffered_segments:
+                    half.limit_hits += 1
+                elif proven and size * 4 < self.max_buffered_bytes:
+                    wait = PROVEN_WAIT_NS
+                    break
+                elif not proven and (peer.segments or size <= ONE_SIDED_BUFFERED_BYTES):
+                    wait = NEVER if peer.segments else ONE_SIDED_WAIT_NS
+                    break
+                half.give_up(report)
+        half.deadline_ns = min(half.deadline_ns, now + wait) if wait < NEVER else NEVER
+        half.clear = half.state in (ASSUMED, OPEN) and half.hole_end() < 0
+
+    def _account(self, flow: Flow, before: int, events: list[FlowEvent]) -> None:
+        """Keep the sum of all buffers, and empty those of the flow when it is too large."""
+        initiator, responder = flow.initiator, flow.responder
+        self.buffered_bytes += initiator.buffer.size + responder.buffer.size - before
+        if self.buffered_bytes > self.max_total_buffered_bytes:
+            self.total_limit_hits += 1
+            self.buffered_bytes -= initiator.buffer.size + responder.buffer.size
+            for half, from_initiator in ((initiator, True), (responder, False)):
+                half.empty(Report(flow, from_initiator, last_place(flow), events))
+                half.clear = half.state in (ASSUMED, OPEN)
+
+    def _conclude(self, flow: Flow, place: _Place, events: list[FlowEvent]) -> None:
+        """Close the flow when both directions ended."""
+        if flow.initiator.ended and flow.responder.ended:
+            reset = RESET in (flow.initiator.state, flow.responder.state)
+            self._mark_closed(flow, "reset" if reset else "fin", place, events)
+        else:
+            self._refresh(flow)
+
+    def _mark_closed(self, flow: Flow, how: str, place: _Place, events: list[FlowEvent]) -> None:
+        flow.closed = how
+        flow.closed_ns = place[1]
+        flow.check_ns = flow.closed_ns + LINGER_NS + 1
+        flow.clear = False
+        flow.initiator.history.clear()
+        flow.responder.history.clear()
+        self._closed[flow.key] = None
+        self._waiting.pop(flow.key, None)
+        self._next_sweep_ns = min(self._next_sweep_ns, flow.check_ns)
+        events.append(FlowClosed(flow, how, *place))
+
+    def _end(self, flow: Flow, how: str, place: _Place, events: list[FlowEvent]) -> None:
+        """Close a flow whose directions did not both end; what it waits for is given up."""
+        before = flow.initiator.buffer.size + flow.responder.buffer.size
+        flow.initiator.flush(Report(flow, True, place, events))
+        flow.responder.flush(Report(flow, False, place, events))
+        self.buffered_bytes -= before
+        both_ended = flow.initiator.ended and flow.responder.ended
+        self._mark_closed(flow, "fin" if both_ended else how, place, events)
+
+    def _end_idle(self, flow: Flow, events: list[FlowEvent]) -> None:
+        self.idle_flows += 1
+        self._end(flow, "idle", last_place(flow), events)
+        self._forget(flow)
+
+    def _refresh(self, flow: Flow) -> None:
+        """Work out anew when the flow needs a look, and whether its next segment may take the fast path."""
+        deadline = min(flow.initiator.deadline_ns, flow.responder.deadline_ns)
+        flow.check_ns = min(deadline, flow.last_timestamp_ns + self.idle_timeout_ns + 1)
+        flow.clear = flow.initiator.clear and flow.responder.clear
+        if deadline < NEVER:
+            self._waiting[flow.key] = None
+            self._next_sweep_ns = min(self._next_sweep_ns, max(deadline, self._earliest_sweep_ns))
+        else:
+            self._waiting.pop(flow.key, None)
+
+    def _expire(self, flow: Flow, now: int, events: list[FlowEvent]) -> None:
+        """Give up the holes of a flow that were waited for long enough."""
+        # The frame is the flow's own last one, so that the result does not depend on which other flow moved the time.
+        place = last_place(flow)
+        before = flow.initiator.buffer.size + flow.responder.buffer.size
+        for _, half, peer, from_initiator in (self._index[flow.key], self._index[reverse_key(flow.key)]):
+            if half.deadline_ns > now:
+                continue
+            report = Report(flow, from_initiator, place, events)
+            if half.state == HELD:
+                half.release(report)
+            while (end := half.hole_end()) >= 0 and (half.acknowledged >= end or not peer.segments):
+                half.give_up(report)
+            self._settle(half, peer, now, report)
+        self._account(flow, before, events)
+        self._conclude(flow, place, events)
+
+    def _sweep(self, now: int, events: list[FlowEvent]) -> None:
+        """Look after the flows that get no segments: those that wait, those that ended, those that went idle."""
+        for key in list(self._waiting):
+            flow = self.flows[key]
+            if now >= flow.check_ns:
+                self._expire(flow, now, events)
+        while self._closed:
+            flow = self.flows[next(iter(self._closed))]
+            if now - flow.closed_ns <= LINGER_NS:
+                break
+            self._forget(flow)
+        if now >= self._next_idle_sweep_ns:
+            self._next_idle_sweep_ns = now + self.idle_timeout_ns // 8
+            for flow in list(self.flows.values()):
+                if not flow.closed and now - flow.last_timestamp_ns > self.idle_timeout_ns:
+                    self._end_idle(flow, events)
+        self._next_sweep_ns = self._next_idle_sweep_ns
+        self._earliest_sweep_ns = now + SWEEP_NS
+        if self._waiting:
+            self._next_sweep_ns = min(self._next_sweep_ns, self._earliest_sweep_ns)
+        if self._closed:
+            self._next_sweep_ns = min(self._next_sweep_ns, now + LINGER_NS // 8)
+
+    def _make_room(self, events: list[FlowEvent]) -> None:
+        """Forget the flow that closed first, or evict the one that is idle longest."""
+        if self._closed:
+            self._forget(self.flows[next(iter(self._closed))])
+            return
+        while True:
+            if not self._longest_idle:
+                # An eighth of the table at a time: flows that get segments meanwhile are passed over below.
+                count = max(1, len(self.flows) // 8)
+                ages = ((flow.last_timestamp_ns, key) for key, flow in self.flows.items())
+                self._longest_idle = nsmallest(count, ages)[::-1]
+            last_timestamp_ns, key = self._longest_idle.pop()
+            flow = self.flows.get(key)
+            if flow is not None and flow.last_timestamp_ns == last_timestamp_ns:
+                break
+        self.evicted_flows += 1
+        self._end(flow, "evicted", last_place(flow), events)
+        self._forget(flow)
+
+
+def last_place(flow: Flow) -> _Place:
+    """Number, capture time and capture of a flow's last frame, to which is owed what no segment does to the flow."""
+    return flow.last_frame, flow.last_timestamp_ns, flow.last_capture

@@ -1,0 +1,106 @@
+"""No matter when fuzzing found it, every finding stays repaired: the smallest input that showed each one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mqttscope.dissect import Options, dissect_segments
+from mqttscope.net.http_upgrade import FRAMES, Problem, accept_for
+from mqttscope.net.inflate import Inflater
+from mqttscope.net.segment import ACK, SYN, Segment, direction_key, reverse_key
+from mqttscope.net.tls_hello import TlsObserver
+from mqttscope.net.websocket import WebSocket
+from mqttscope.net.websocket_frames import MessageData, Side
+from mqttscope.report.jsonl import JsonLines
+from tests.fuzz.target import load
+
+KEY = direction_key(bytes((10, 0, 0, 1, 10, 0, 0, 2)), (50_000).to_bytes(2, "big") + (8080).to_bytes(2, "big"))
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 31])
+def test_the_last_bytes_of_an_encrypted_alert_are_no_alert_in_clear(step: int) -> None:
+    encrypted = b"\x15\x03\x03\x00\x1a" + bytes(range(200, 226))
+    clear = b"\x15\x03\x03\x00\x02\x02\x28"
+    observer = TlsObserver()
+    for at in range(0, len(encrypted + clear), step):
+        observer.feed(False, (encrypted + clear)[at : at + step])
+
+    assert observer.alerts == [(False, 2, 40)]
+
+
+def test_an_alert_of_which_the_capture_lost_a_byte_is_not_put_together_with_what_follows() -> None:
+    observer = TlsObserver()
+    observer.feed(False, b"\x15\x03\x03\x00\x02\x02")
+    observer.gap(False, 1)
+    observer.feed(False, b"\x15\x03\x03\x00\x02\x01\x00")
+
+    assert observer.alerts == [(False, 1, 0)]
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_a_compressed_message_that_ends_inside_a_block_is_an_error_and_leaves_nothing_to_the_next(forget: bool) -> None:
+    whole = bytes.fromhex("f248cdc9c907c2")  # "Hello", then a fixed block that has just begun
+    websocket = WebSocket(None, client=Side(True), server=Side(False, FRAMES, "agreed", inflater=Inflater(True)))
+
+    said = websocket.feed(False, b"\xc2" + bytes((len(whole) - 1,)) + whole[:-1])
+    inflater = websocket.server.inflater
+    assert inflater is not None
+    if forget:
+        inflater.zlib_object = None
+    said += websocket.feed(False, b"\xc2\x07" + bytes.fromhex("f248cdc9c90700"))
+
+    assert [one.reason for one in said if isinstance(one, Problem)] == ["inflate_error"]
+    assert [one.data for one in said if isinstance(one, MessageData) and one.frame_end] == [b"Hello"]
+    assert inflater.window == b"Hello"
+    assert inflater.zlib_object is None
+
+
+def test_an_upgrade_that_is_not_utf_8_can_be_written_as_json() -> None:
+    key = "dGhlIHNhbXBsZSBub25jZQ=="
+    request = (
+        b"GET /mqtt\xff HTTP/1.1\r\nHost: \xfe\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: "
+        + key.encode()
+        + b"\r\nSec-WebSocket-Protocol: mqtt, \xfd\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    response = (
+        "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {accept_for(key)}\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
+    ).encode()
+    back = reverse_key(KEY)
+    lines: list[bytes] = []
+
+    class Sink:
+        def write(self, data: bytes) -> None:
+            lines.append(data)
+
+    reporter = JsonLines(Sink())
+    segments = [
+        Segment(KEY, 0, 0, SYN, 9_000, b"", 0, 1, 1, "a"),
+        Segment(back, 0, 1, SYN | ACK, 9_000, b"", 0, 2, 2, "a"),
+        Segment(KEY, 1, 1, ACK, 9_000, request, 0, 3, 3, "a"),
+        Segment(back, 1, 1 + len(request), ACK, 9_000, response, 0, 4, 4, "a"),
+    ]
+    for event in dissect_segments(segments, Options()):
+        reporter.feed(event)
+
+    opened = json.loads(lines[0])
+    assert opened["event"] == "connection_opened"
+    assert opened["websocket"]["path"] == {"length": 6, "hex": b"/mqtt\xff".hex()}
+    assert opened["websocket"]["host"] == {"length": 1, "hex": "fe"}
+
+
+FOUND: list[tuple[str, str, str]] = [
+    (
+        "websocket",
+        "zlib kept the middle of a block over the end of a message",
+        "0e060100254205 32e063604e800bd44f2a4947455420ad28510010000000000000002d00004205324 0e303008000420442e703008000e10004",
+    ),
+]
+"""Target, what it was, and the input in hexadecimal."""
+
+
+@pytest.mark.parametrize(("target", "what", "data"), FOUND, ids=[f"{target}: {what}" for target, what, _ in FOUND])
+def test_an_input_that_broke_a_law_keeps_it_now(target: str, what: str, data: str) -> None:
+    load(target).check(bytes.fromhex(data.replace(" ", "")))

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.net.flows import FlowTable
+from mqttscope.net.segment import endpoints
+from tests.net.script import BACKWARD, CLOSED, FORWARD, HANDSHAKE, feed, parse, play
+
+CLOSED_EVENTS = ["opened", "> closed fin", "< closed fin", "closed fin"]
+END = "closed capture_end"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(
+            [*HANDSHAKE, "> FA 101:bye 501", "< FA 501 105"],
+            ["opened", "> 0:bye", "> closed fin", "< closed fin", "closed fin"],
+            id="FIN with data",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> FA 104:def 501", "> A 101:abc 501"],
+            ["opened", "> 0:abcdef", "> closed fin", END],
+            id="FIN out of order waits for the data before it",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> FA 101 501", "> FA 101 501", "> FA 101 501"],
+            ["opened", "> closed fin", END],
+            id="FIN retransmitted",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> FA 104 501", "< A 501 105", "< FA 501 105", "> A 105 502"],
+            ["opened", "< closed fin", "> gap 0+3 not_captured", "> closed fin", "closed fin"],
+            id="data before the FIN lost: both directions still end",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> FA 101 501", "> A 101:more 501", "> A 102:more 501"],
+            ["opened", "> closed fin", END],
+            id="data after the FIN is ignored",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> FA 104 501", "> A 101:abcdef 501"],
+            ["opened", "> 0:abc", "> closed fin", END],
+            id="data beyond a FIN that came early is ignored",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> A 103:cdef 501", "> FA 104 501", "> A 101:ab 501"],
+            ["opened", "> 0:abcdef", END],
+            id="FIN in the middle of known data is ignored",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> A 101:abc 501", "> RA 104 501"],
+            ["opened", "> 0:abc", "> closed reset", "< closed reset", "closed reset"],
+            id="reset ends both directions",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> R 101:reason 0"],
+            ["opened", "> closed reset", "< closed reset", "closed reset"],
+            id="text in a reset is not data",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> A 102:bc 501", "< R 501"],
+            ["opened", "> gap 0+1 unproven", "> 1:bc", "< closed reset", "> closed reset", "closed reset"],
+            id="reset flushes what waits",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> A 102:bc 501", "> R 104"],
+            ["opened", "> gap 0+1 unproven", "> 1:bc", "> closed reset", "< closed reset", "closed reset"],
+            id="reset flushes what waits on its own side",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> A 101:abc 501", "< A 501 104", "> R 102", "> A 104:def 501"],
+            ["opened", "> 0:abc", "> 3:def", END],
+            id="reset before what was acknowledged is ignored",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> R 90000", "> R 5", "< R 490", "> A 101:abc 501"],
+            ["opened", "> 0:abc", END],
+            id="reset outside the window is ignored",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> FA 101 501", "< R 501"],
+            ["opened", "> closed fin", "< closed reset", "closed reset"],
+            id="FIN answered by reset",
+        ),
+        pytest.param(
+            ["> S 100", "< RA 0 101"],
+            ["opened", "< closed reset", "> closed reset", "closed reset"],
+            id="connection refused",
+        ),
+        pytest.param(
+            ["> S 100", "< RA 0 100", "< R 0", *HANDSHAKE[1:], "> A 101:abc 501"],
+            ["opened", "> 0:abc", END],
+            id="reset that does not acknowledge the SYN is ignored",
+        ),
+        pytest.param(["> R 100", "< RA 0 5"], [], id="reset of a connection that is not known opens none"),
+        pytest.param(
+            ["> S 100:abc", "< SA 500 104", "> A 104:def 501"],
+            ["opened", "> 0:abc", "> 3:def", END],
+            id="SYN with data (TCP Fast Open)",
+        ),
+        pytest.param(
+            ["> S 100:abc", "< SA 500 101", "> A 101:abcdef 501"],
+            ["opened", "> 0:abc", "> 3:def", END],
+            id="SYN with data that was not taken and sent again",
+        ),
+        pytest.param(
+            ["> S 100", "> S 100", "< SA 500 101", "< SA 500 101", "> A 101:abc 501", "> S 100"],
+            ["opened", "> 0:abc", END],
+            id="SYN and SYN-ACK retransmitted",
+        ),
+        pytest.param(
+            ["> S 100", "< S 500", "> SA 100 501", "< SA 500 101", "> A 101:abc 501", "< A 501:xyz 104"],
+            ["opened", "> 0:abc", "< 0:xyz", END],
+            id="simultaneous open",
+        ),
+        pytest.param(
+            ["> S 100", "< A 400 101", "< S 500", "> SA 100 501", "< A 501:xyz 101"],
+            ["opened", "< 0:xyz", END],
+            id="split handshake",
+        ),
+        pytest.param(
+            ["< SA 500 101", "> S 100", "> A 101:abc 501"],
+            ["opened", "> 0:abc", END],
+            id="SYN-ACK captured before the SYN",
+        ),
+        pytest.param(
+            ["< SA 500 101", "> A 104:def 501", "> A 101:abc 501"],
+            ["opened", "> 0:abcdef", END],
+            id="SYN not captured: the SYN-ACK says where the stream starts",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> S 100", "< SA 500 101", "< A 501:xyz 104"],
+            ["opened", "> 0:abc", "< 0:xyz", END],
+            id="data captured before the SYN",
+        ),
+        pytest.param(
+            ["> A 104:def 501", "> S 100", "> A 101:abc 501"],
+            ["opened", "> 0:abcdef", END],
+            id="later data captured before the SYN and earlier data behind it",
+        ),
+        pytest.param(
+            ["> A 101 501", "> FA 104:d 501 t=2", "> S 100", "> A 101:abc 501"],
+            ["opened", "> 0:abcd", "> closed fin", END],
+            id="FIN with data captured before the SYN and before earlier data",
+        ),
+        pytest.param(
+            ["> A 103 501", "> FA 106:f 501 t=2", "> S 100", "> A 101:abcde 501"],
+            ["opened", "> 0:abcdef", "> closed fin", END],
+            id="FIN and data captured before a SYN that moves the start back",
+        ),
+        pytest.param(
+            ["> A 101 501", "> FA 104 501 t=2", "> S 98", "> A 99:abcde 501"],
+            ["opened", "> 0:abcde", "> closed fin", END],
+            id="FIN without data captured before a SYN that moves the start back",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 104:def 501"], ["opened", "> 0:abc", "> 3:def", END], id="no handshake, in order"
+        ),
+        pytest.param(
+            ["> A 104:def 501", "> A 101:abc 501", "> A 107:g 501"],
+            ["opened", "> 0:abcdef", "> 6:g", END],
+            id="no handshake, first two segments swapped",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 504:def 104", "< A 501:abc 104", "< A 507:g 104"],
+            ["opened", "> 0:abc", "< 0:abcdef", "< 6:g", END],
+            id="no handshake, answer swapped",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 600:xyz 104 t=0.5", "< A 603:u 104"],
+            ["opened", "> 0:abc", "< 0:xyz", "< 3:u", END],
+            id="no handshake, the answer was under way already: no gap",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 600:xyz 104 t=7", "> A 104 603 t=7.1", "> A 104 603 t=10"],
+            ["opened", "> 0:abc", "< gap 0+99 not_captured", "< 99:xyz", END],
+            id="no handshake, the start of the answer was lost later on",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 1500000000:xyz 104 t=7", "< A 1500000003:u 104"],
+            ["opened", "> 0:abc", "< 0:xyz", "< 3:u", END],
+            id="no handshake, an acknowledgment that has nothing to do with the answer",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 104:def 501", "> A 91:earlier... 501", "> A 107:g 501"],
+            ["opened", "> 0:abc", "> 3:def", "> 6:g", END],
+            id="no handshake, earlier data comes too late",
+        ),
+        pytest.param(
+            ["> A 100:~ 501", "< A 501 101", "> A 101:abc 501"],
+            ["opened", "> 0:abc", END],
+            id="no handshake, keep-alive probe first",
+        ),
+        pytest.param(["> A 101:abc 501"], ["opened", "> 0:abc", END], id="no handshake, a single segment"),
+        pytest.param(
+            [*CLOSED, "> FA 101 501", "< FA 501 102", "> A 101:late 501"],
+            CLOSED_EVENTS,
+            id="late segments of a closed flow",
+        ),
+        pytest.param([*CLOSED, "> S 100 0", "< SA 500 101"], CLOSED_EVENTS, id="late copies of the handshake"),
+        pytest.param([*CLOSED, "< SA 500 101 t=60"], CLOSED_EVENTS, id="very late copy of the SYN-ACK"),
+        pytest.param(
+            [*CLOSED, "> S 9000", "< SA 7000 9001", "> A 9001:abc 7001"],
+            [*CLOSED_EVENTS, "opened", "> 0:abc", END],
+            id="port reused after the end",
+        ),
+        pytest.param(
+            [*CLOSED, "> S 100 t=60", "< SA 500 101", "> A 101:abc 501"],
+            [*CLOSED_EVENTS, "opened", "> 0:abc", END],
+            id="port reused after the end with the same sequence numbers",
+        ),
+        pytest.param(
+            ["> S 100", "< RA 0 101", "> S 100 t=0.5", "< RA 0 101"],
+            ["opened", "< closed reset", "> closed reset", "closed reset"] * 2,
+            id="refused connection tried again with the same sequence number",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> A 102:bc 501", "> S 9000", "< SA 7000 9001", "> A 9001:abc 7001"],
+            ["opened", "> gap 0+1 unproven", "> 1:bc", "closed port_reused", "opened", "> 0:abc", END],
+            id="port reused while open",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "< S 9000", "> SA 7000 9001", "< A 9001:abc 7001"],
+            ["opened", "closed port_reused", "opened", "> 0:abc", END],
+            id="port reused in the other direction",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "< A 501:abc 101", "< SA 7000 9001", "> A 9001:abc 7001"],
+            ["opened", "< 0:abc", "closed port_reused", "opened", "> 0:abc", END],
+            id="port reused, SYN not captured",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "< A 501:abc 101", "< SA 7000 101", "< A 504:def 101"],
+            ["opened", "< 0:abc", "< 3:def", END],
+            id="second SYN-ACK for the same SYN is ignored",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501:xyz 104", "> S 9000 t=9", "< SA 7000 9001", "> A 9001:abc 7001"],
+            ["opened", "> 0:abc", "< 0:xyz", "closed port_reused", "opened", "> 0:abc", END],
+            id="port reused, first connection joined in the middle",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> A 101:abc 501 t=7200", "> A 104:def 501 t=14401"],
+            ["opened", "> 0:abc", "closed idle", "opened", "> 0:def", END],
+            id="idle for more than two hours",
+        ),
+    ],
+)
+def test_connections(lines: list[str], expected: list[str]) -> None:
+    assert play(lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "initiator", "known"),
+    [
+        (["> S 100"], FORWARD, True),
+        (["< S 100"], BACKWARD, True),
+        (["< SA 500 101"], FORWARD, True),
+        (["> A 101:abc 501"], FORWARD, False),
+        (["< A 101:abc 501"], FORWARD, False),
+        (["> A 101 501", "> S 100"], FORWARD, True),
+        (["< A 101 501", "< S 100"], BACKWARD, True),
+        (["< A 101 501", "> SA 500 101"], BACKWARD, True),
+        (["< A 101:abc 501", "< S 100"], BACKWARD, True),
+        (["< A 101:abc 501", "< A 104:d 501", "< S 100"], FORWARD, False),
+        (["< FA 101 501", "< S 100"], FORWARD, False),
+    ],
+    ids=[
+        "SYN",
+        "SYN from the lower port",
+        "SYN-ACK",
+        "data from the higher port",
+        "data from the lower port",
+        "SYN late",
+        "SYN late, against the assumption",
+        "SYN-ACK late, against the assumption",
+        "SYN right behind data, against the assumption",
+        "SYN against the assumption after data was delivered",
+        "SYN against the assumption after a stream was closed",
+    ],
+)
+def test_who_the_initiator_is(lines: list[str], initiator: bytes, known: bool) -> None:
+    table = FlowTable()
+    flow = feed(table, parse(lines))[0].flow
+
+    assert endpoints(flow.key) == endpoints(initiator)
+    assert flow.initiator_known is known
+    assert table.flows == {flow.key: flow}
+
+
+def test_a_flow_remembers_its_handshake_and_where_it_was_seen() -> None:
+    flow = feed(FlowTable(), parse([*HANDSHAKE, "> A 101:abc 501 t=3"]))[0].flow
+
+    assert (flow.syn_seen, flow.syn_ack_seen) == (True, True)
+    assert (flow.opened_ns, flow.first_frame, flow.capture) == (0, 1, "test.pcap")
+    assert (flow.last_timestamp_ns, flow.last_frame, flow.last_capture) == (3_000_000_000, 4, "test.pcap")

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
+from mqttscope.mqtt import Properties, Puback
+from mqttscope.mqtt.view import malformed_view, text, view
+from mqttscope.net.frame import CaptureDrops
+from mqttscope.report import jsonl
+from mqttscope.report.base import Clock
+from mqttscope.report.jsonl import JsonLines
+from tests.mqtt.cases import CASES
+from tests.report.make import C2S, S2C, V5, Lines, Talk, publish
+from tests.report.samples import SECRET, conversation, hostile
+
+
+def objects(events: Iterable[Event], **options: Any) -> list[dict[str, Any]]:
+    """Every line, parsed by another JSON reader."""
+    sink = Lines()
+    reporter = JsonLines(sink, **options)
+    for event in events:
+        reporter.feed(event)
+    reporter.close()
+    return [json.loads(line) for line in sink.lines]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+def test_a_line_says_what_view_says_whatever_way_it_was_written(case: Any) -> None:
+    for direction in (C2S, S2C):
+        event = Talk(case.version).say(case.raw, direction)
+        shown = objects([event])[0]
+        version = event.connection.version  # type: ignore[union-attr]
+        if isinstance(event, PacketEvent):
+            assert shown["event"] == "packet"
+            assert shown[event.type] == json.loads(json.dumps(view(event.packet, version)))
+            assert shown["length"] == len(case.raw)
+            assert shown["remaining_length"] in (len(case.raw) - header for header in (2, 3, 4, 5))
+        else:
+            assert isinstance(event, MalformedEvent)
+            assert shown["event"] == "malformed"
+            assert shown["malformed"] == json.loads(json.dumps(malformed_view(event.malformed, version)))
+            assert shown["type"] == event.type
+        assert (shown["direction"], shown["version"]) == (str(direction), version.text)
+
+
+def test_the_envelope_of_a_packet() -> None:
+    talk = Talk()
+    shown = objects(
+        [talk.say(publish("a/b", b"data", qos=1, packet_identifier=10, properties=Properties(topic_alias=1)))]
+    )
+    assert shown == [
+        {
+            "schema": 1,
+            "event": "packet",
+            "capture": "a.pcap",
+            "frame": 1,
+            "timestamp": "2026-01-02T03:04:05.124456789Z",
+            "timestamp_ns": 1767323045124456789,
+            "connection": 0,
+            "client": "10.0.0.4:51234",
+            "server": "10.0.0.2:1883",
+            "direction": "client_to_server",
+            "client_identifier": "dev1",
+            "version": "5.0",
+            "version_known": True,
+            "packet": 0,
+            "type": "publish",
+            "length": 17,
+            "remaining_length": 15,
+            "publish": {
+                "dup": False,
+                "qos": 1,
+                "retain": False,
+                "topic_name": "a/b",
+                "packet_identifier": 10,
+                "properties": {"topic_alias": 1},
+                "payload": {"length": 4, "text": "data"},
+            },
+            "topic": "a/b",
+        }
+    ]
+
+
+def test_every_event_has_its_line() -> None:
+    events = [event for event in conversation() if not isinstance(event, CaptureDrops)]
+    kinds = [row["event"] for row in objects(conversation())]
+    assert len(kinds) == len(events)
+    assert set(kinds) == {
+        "packet", "malformed", "gap", "unparsed", "connection_opened", "connection_closed", "capture_error"
+    }  # fmt: skip
+
+
+def test_hostile_content_is_escaped_and_kept() -> None:
+    lines = objects(hostile())
+    assert all(row["schema"] == 1 for row in lines)
+    sink = Lines()
+    reporter = JsonLines(sink)
+    for event in hostile():
+        reporter.feed(event)
+    assert not [byte for byte in sink.data if byte < 0x20 and byte != 0x0A]
+
+
+def test_passwords_are_redacted_unless_asked_for() -> None:
+    connect = objects(conversation())[1]["connect"]
+    assert connect["password"] == {"length": len(SECRET), "redacted": True}
+    connect = objects(conversation(), show_secrets=True)[1]["connect"]
+    assert connect["password"] == {"length": len(SECRET), "text": SECRET.decode()}
+
+
+def test_a_topic_that_cannot_be_known_is_null() -> None:
+    shown = objects([Talk().say(publish("", b"x", properties=Properties(topic_alias=9)))])[0]
+    assert shown["topic"] is None
+    assert shown["publish"]["topic_name"] == ""
+
+
+def test_a_topic_behind_an_alias_is_resolved() -> None:
+    def events() -> Iterable[Event]:
+        talk = Talk()
+        yield talk.say(publish("a/b", properties=Properties(topic_alias=1)))
+        yield talk.say(publish("", properties=Properties(topic_alias=1)))
+
+    assert [row["topic"] for row in objects(events())] == ["a/b", "a/b"]
+
+
+def test_bytes_that_were_not_captured_are_counted() -> None:
+    shown = objects([Talk().say(publish("t", b"half", missing=96))])[0]
+    assert (shown["publish"]["payload"]["length"], shown["missing"]) == (100, 96)
+    assert shown["publish"]["payload"]["truncated"] is True
+
+
+def test_the_payload_limit_cuts_and_says_so() -> None:
+    shown = objects([Talk().say(publish("t", b"abcdef"))], payload_limit=4)[0]
+    assert shown["publish"]["payload"] == {"length": 6, "text": "abcd", "truncated": True}
+
+
+@pytest.mark.parametrize("timestamp_ns", [0, 5, 999_999_999, 1_000_000_000, 1_767_323_045_000_000_001])
+def test_times_near_the_epoch_have_nine_digits(timestamp_ns: int) -> None:
+    talk = Talk()
+    event = talk.say(publish())
+    event.timestamp_ns = timestamp_ns  # type: ignore[union-attr]
+    assert objects([event])[0]["timestamp"] == Clock().iso(timestamp_ns)
+
+
+def test_a_capture_without_a_name_still_makes_json() -> None:
+    event = Talk().say(publish())
+    event.capture = ""
+    assert objects([event])[0]["capture"] == ""
+
+
+def test_a_new_identity_of_a_connection_is_shown_from_then_on() -> None:
+    def events() -> Iterable[Event]:
+        talk = Talk(identifier=None)
+        yield talk.say(publish())
+        talk.connection.client_identifier = "late"
+        talk.connection.revision += 1
+        yield talk.say(publish())
+
+    assert [row["client_identifier"] for row in objects(events())] == [None, "late"]
+
+
+def test_acknowledgements_with_and_without_reason() -> None:
+    shown = objects(
+        [Talk().answer(Puback(packet_identifier=1)), Talk().answer(Puback(packet_identifier=2, reason_code=0x97))]
+    )
+    assert [row["puback"]["reason"] for row in shown] == ["Success", "Quota exceeded"]
+
+
+def test_what_a_reporter_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "_PREFIXES_KEPT", 20)
+    monkeypatch.setattr(jsonl, "_TOPICS_KEPT", 20)
+    reporter = JsonLines(Lines())
+    for number in range(100):
+        reporter.feed(Talk(number=number).say(publish(f"t/{number}" * 100 if number % 2 else f"t/{number}")))
+    assert len(reporter._prefixes) <= 20
+    assert len(reporter._topics) <= 20
+    assert max(map(len, reporter._topics)) <= 256
+
+
+def test_a_closed_connection_is_summed_up() -> None:
+    closed = next(row for row in objects(conversation()) if row["event"] == "connection_closed")
+    assert (closed["how"], closed["by"], closed["disconnect_by"], closed["disconnect_reason"]) == (
+        "reset", "server", "server", 0x8E
+    )  # fmt: skip
+    assert closed["packets"] == {"client_to_server": 15, "server_to_client": 9}
+    assert (closed["gaps"], closed["gap_bytes"]) == (1, 1460)
+
+
+def test_transport_details_stand_under_the_transport() -> None:
+    talk = Talk()
+    talk.connection.transport = "tls"
+    talk.connection.details = {"server_name": "broker.example", "alpn_offered": ["mqtt"]}
+    opened, closed = talk.opened(), talk.closed()
+    assert isinstance(opened, ConnectionOpened)
+    assert isinstance(closed, ConnectionClosed)
+    assert all(row["tls"]["server_name"] == "broker.example" for row in objects([opened, closed]))
+
+
+@given(
+    st.binary(max_size=40),
+    st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20),
+    st.integers(0, 15),
+)
+@settings(max_examples=200, derandomize=True)
+def test_any_publish_is_valid_json_that_agrees_with_view(payload: bytes, topic: str, limit: int) -> None:
+    event = Talk(V5).say(publish(topic, payload))
+    shown = objects([event], payload_limit=limit)[0]
+    assert isinstance(event, PacketEvent)
+    assert shown["publish"] == json.loads(json.dumps(view(event.packet, V5, limit=limit)))
+    assert shown["topic"] == (text(topic) if topic else None)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from mqttscope.events import Event
+from mqttscope.mqtt import Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
+from mqttscope.report import ladder
+from mqttscope.report.ladder import Ladder, Tags
+from tests.report.make import MS, V3_1_1, Talk, publish, shown
+from tests.report.samples import conversation
+
+GOLDEN = """\
+── 2026-01-02 UTC
+03:04:05.124456 ── #0 10.0.0.4:51234 → 10.0.0.2:1883 opened
+03:04:05.125456 #0 dev1   ├─ ① PUBLISH q2 id=7 a/b  hi ───────────────────────▶│
+03:04:05.126456 #0 dev1   ├─ ② PUBLISH q1 id=8 a/c  hi ───────────────────────▶│
+03:04:05.127456 #0 dev1   │◀────────────────────── ① PUBREC id=7  a/b  2.0 ms ─┤
+03:04:05.128456 #0 dev1   ├─ ① PUBREL id=7  a/b ──────────────────────────────▶│
+03:04:05.140756 #0 dev1   │◀──────────────────── ① PUBCOMP id=7  a/b  15.3 ms ─┤
+03:04:05.141756 #0 dev1   ├─ PUBLISH q0 a/d  hi ──────────────────────────────▶│
+03:04:05.142756 #0 dev1   ├─ ② PUBLISH q1 dup id=8 a/c  hi ───────────────────▶│
+03:04:05.143756 #0 dev1   ┊ → GAP 1 byte acknowledged but not captured         ┊
+03:04:05.144756 #0 dev1   │◀───────────────────── ② PUBACK id=8  a/c  18.3 ms ─┤
+03:04:05.145756 #0 dev1   ├─ ③ PUBLISH q1 id=9 a/e  hi ───────────────────────▶│
+"""
+
+
+def handshakes() -> Iterator[Event]:
+    talk = Talk(V3_1_1)
+    yield talk.opened()
+    yield talk.say(publish("a/b", qos=2, packet_identifier=7))
+    yield talk.say(publish("a/c", qos=1, packet_identifier=8))
+    yield talk.answer(Pubrec(packet_identifier=7))
+    yield talk.say(Pubrel(packet_identifier=7))
+    yield talk.answer(Pubcomp(packet_identifier=7), after=12 * MS + 300_000)
+    yield talk.say(publish("a/d"))
+    yield talk.say(publish("a/c", qos=1, packet_identifier=8, dup=True))
+    yield talk.gap(1)
+    yield talk.answer(Puback(packet_identifier=8))
+    yield talk.say(publish("a/e", qos=1, packet_identifier=9))
+
+
+def test_handshakes_carry_one_tag_and_end_with_their_duration() -> None:
+    lines = shown(Ladder, handshakes(), width=80)
+    assert lines == GOLDEN.splitlines()
+
+
+def test_without_unicode_it_is_drawn_in_ascii() -> None:
+    lines = shown(Ladder, handshakes(), width=80, unicode=False)
+    assert lines[2] == "03:04:05.125456 #0 dev1   |- (1) PUBLISH q2 id=7 a/b  hi --------------------->|"
+    assert lines[4] == "03:04:05.127456 #0 dev1   |<-------------------- (1) PUBREC id=7  a/b  2.0 ms -|"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_both_bars_stand_in_one_column(width: int) -> None:
+    rungs = [line for line in shown(Ladder, conversation(), width=width) if line.endswith(("│", "┤"))]
+    assert len(rungs) > 20
+    assert {len(line) for line in rungs} == {width}
+    assert len({min(line.index(bar) for bar in "├│" if bar in line) for line in rungs}) == 1
+
+
+def test_exchanges_without_an_answer_are_named_at_the_end() -> None:
+    def events() -> Iterator[Event]:
+        talk = Talk()
+        yield talk.say(publish("a", qos=1, packet_identifier=1))
+        for number in range(2, 10):
+            yield talk.say(publish("b", qos=2, packet_identifier=number))
+        yield talk.closed()
+
+    last = shown(Ladder, events(), width=0)[-1]
+    assert "unanswered: ① PUBLISH id=1, ② PUBLISH id=2, " in last
+    assert last.endswith(", 4 more")
+
+
+def test_a_packet_identifier_used_anew_is_a_new_exchange() -> None:
+    def events() -> Iterator[Event]:
+        talk = Talk()
+        yield talk.say(publish("a", qos=1, packet_identifier=1))
+        yield talk.say(publish("b", qos=1, packet_identifier=1))
+        yield talk.answer(Puback(packet_identifier=1))
+
+    tags = [re.findall("[①②③]", line) for line in shown(Ladder, events(), width=0)]
+    assert tags == [["①"], ["②"], ["②"]]
+
+
+def test_the_same_identifier_of_both_directions_is_two_exchanges() -> None:
+    def events() -> Iterator[Event]:
+        talk = Talk()
+        yield talk.say(publish("a", qos=1, packet_identifier=1))
+        yield talk.answer(publish("b", qos=1, packet_identifier=1))
+        yield talk.answer(Puback(packet_identifier=1))
+        yield talk.say(Puback(packet_identifier=1))
+
+    tags = [re.findall("[①②③]", line) for line in shown(Ladder, events(), width=0)]
+    assert tags == [["①"], ["②"], ["①"], ["②"]]
+
+
+def test_pings_are_paired() -> None:
+    def events() -> Iterator[Event]:
+        talk = Talk()
+        yield talk.say(Pingreq())
+        yield talk.answer(Pingresp(), after=3 * MS)
+
+    lines = shown(Ladder, events(), width=0)
+    assert "① PINGREQ" in lines[0]
+    assert "① PINGRESP 3.0 ms" in lines[1]
+
+
+def test_interleaved_connections_keep_their_names() -> None:
+    one, two = Talk(number=0, identifier="one"), Talk(number=1, identifier="two")
+    events = [one.say(publish()), two.say(publish()), one.answer(publish())]
+    lines = shown(Ladder, events, width=80)[1:]
+    assert [line[16:22] for line in lines] == ["#0 one", "#1 two", "#0 one"]
+
+
+def test_tags_go_round_and_never_stand_for_two_exchanges() -> None:
+    tags = Tags()
+    first = [tags.begin(0, packet) for packet in range(30)]
+    assert sorted(first) == list(range(1, 31))
+    assert tags.begin(0, 5) == first[5]
+    for packet in range(30):
+        tags.end(0, packet)
+    again = [tags.begin(1, packet) for packet in range(20)]
+    assert sorted(again) == list(range(1, 21))
+    tags.forget(1)
+    assert tags.begin(2, 0) <= 20
+    assert tags.of(1, 3) is None
+
+
+def test_tags_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "MAX_TAGS", 100)
+    tags = Tags()
+    for packet in range(1000):
+        tags.begin(packet % 7, packet)
+    running = sum(len(one) for one in tags._running.values())
+    assert running == tags._count == 100

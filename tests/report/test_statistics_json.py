@@ -1,0 +1,107 @@
+"""Statistics as a JSON document."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mqttscope.report.statistics import Statistics
+from mqttscope.report.statistics_json import document
+from tests.conftest import ROOT
+from tests.report.statistics_help import SECOND, Talk, statistics_of
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    return document(statistics_of("v5-topic-alias-client"), other_flows=3, skipped={"not_tcp": 2})
+
+
+def test_json_totals(told: dict[str, Any]) -> None:
+    totals = told["totals"]
+
+    assert told["schema"] == 1
+    assert (totals["captures"], totals["clients"], totals["topics"], totals["frames"]) == (1, 2, 4, 70)
+    assert (totals["other_flows"], totals["frames_skipped"]) == (3, {"not_tcp": 2})
+    assert totals["packets"] == {"client_to_server": 15, "server_to_client": 12}
+    assert totals["types"]["publish"]["packets"] == {"client_to_server": 8, "server_to_client": 8}
+    assert totals["publish"]["qos"]["0"] == {"client_to_server": 8, "server_to_client": 8}
+    assert totals["topic_alias"]["client_to_server"] == {
+        "sets": 4,
+        "hits": 4,
+        "hit_rate": 0.5,
+        "saved_bytes": 83,
+        "property_bytes": 24,
+    }
+    assert totals["topic_alias"]["server_to_client"]["hit_rate"] is None
+    assert totals["connections"]["opened"] == totals["connections"]["accepted"] == 3
+    assert totals["connections"]["disconnects"] == [
+        {"by": "client", "reason_code": 0, "reason": "Normal disconnection", "count": 3}
+    ]
+    assert totals["rates"]["packets_per_second"]["mean"] == pytest.approx(27e9 / totals["duration_ns"], abs=0.001)
+    assert totals["other"]["topics"] is None
+
+
+def test_json_times_are_nanoseconds_and_text(told: dict[str, Any]) -> None:
+    (capture,) = told["captures"]
+
+    assert capture["last_ns"] - capture["first_ns"] == capture["duration_ns"]
+    assert re.fullmatch(r"2026-11-20T\d\d:\d\d:\d\d\.\d{9}Z", capture["first"])
+    assert capture["first"].endswith(f"{capture['first_ns'] % SECOND:09d}Z")
+
+
+def test_json_latencies() -> None:
+    found = document(statistics_of("v5-qos"))["totals"]["latencies"]
+
+    assert found["publish_pubcomp"]["server_to_client"] == {
+        "count": 1,
+        "unanswered": 0,
+        **{f"{name}_ns": 469_897 for name in ("minimum", "p50", "p90", "p99", "maximum", "mean")},
+    }
+    assert set(found["connect_connack"]) == {"client_to_server"}
+
+
+def test_json_rows_are_sorted_and_cut() -> None:
+    statistics = statistics_of("v5-flow-control", "v311-qos")
+    told = document(statistics, tables=("client", "topic"), sort="bytes", top=2)
+
+    sums = [sum(row["bytes"].values()) for row in told["clients"]]
+    assert len(sums) == 2
+    assert sums == sorted(sums, reverse=True)
+    assert set(told) == {"schema", "clients", "topics", "totals"}
+
+
+def test_names_that_are_not_utf_8_have_their_bytes_in_json() -> None:
+    statistics = Statistics()
+    talk = Talk(statistics, identifier="dev\udcff")
+    talk.publish("a\udc80")
+    statistics.finish()
+    told = json.loads(json.dumps(document(statistics)))
+
+    assert told["topics"][0]["topic"] == {"length": 2, "hex": "6180"}
+    assert told["clients"][0]["client_identifier"] == {"length": 4, "hex": "646576ff"}
+
+
+def keys(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not key.isdigit() and not path.endswith(("types", "versions", "transports", "frames_skipped")):
+                yield key
+            yield from keys(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from keys(inner, path)
+
+
+def test_every_key_is_documented() -> None:
+    page = (ROOT / "docs" / "stats.md").read_text("utf-8")
+    documented = set(re.findall(r"`([a-z0-9_]+)`", page)) | set(re.findall(r'"([a-z_]+)":', page))
+    found: set[str] = set()
+    for name in ("v5-qos", "refused-connect", "lost-segment", "session-taken-over", "tls-13", "keep-alive"):
+        found |= set(keys(document(statistics_of(name, max_connections=1, max_topics=0), skipped={"not_tcp": 1})))
+
+    assert found > {"p90_ns", "retransmitted_segments", "receive_maximum"}
+    assert found - documented == set()

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from mqttscope.mqtt import Properties, Puback
+from mqttscope.report import table
+from mqttscope.report.table import COLUMNS, Table
+from tests.report.make import V3_1_1, Lines, Talk, publish, shown
+from tests.report.samples import SECRET, conversation, hostile
+
+
+def rows(events: object, **view: object) -> list[dict[str, str]]:
+    """What a CSV reader makes of the output."""
+    text = "\n".join(shown(Table, events, **view)) + "\n"  # type: ignore[arg-type]
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_one_row_for_each_packet_with_all_columns() -> None:
+    found = rows(conversation())
+    assert [row["packet"] for row in found] == [str(number) for number in range(25)]
+    assert all(set(row) == set(COLUMNS) for row in found)
+    publish_row = next(row for row in found if row["packet_identifier"] == "10")
+    assert {name: value for name, value in publish_row.items() if value} == {
+        "capture": "a.pcap",
+        "frame": "6",
+        "timestamp": "2026-01-02T03:04:05.129456789Z",
+        "timestamp_ns": "1767323045129456789",
+        "connection": "0",
+        "packet": "4",
+        "client": "10.0.0.4:51234",
+        "server": "10.0.0.2:1883",
+        "client_identifier": "dev1",
+        "direction": "client_to_server",
+        "version": "5.0",
+        "type": "publish",
+        "length": publish_row["length"],
+        "topic": "sensors/temp",
+        "topic_name": "sensors/temp",
+        "qos": "1",
+        "dup": "false",
+        "retain": "false",
+        "packet_identifier": "10",
+        "payload_length": "11",
+        "payload": '{"t": 21.5}',
+        "properties": publish_row["properties"],
+    }
+    assert json.loads(publish_row["properties"])["user_property"] == [
+        {"name": "k", "value": "v"},
+        {"name": "k", "value": "w"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (0, {"keep_alive": "60", "clean_start": "true", "user_name": "alice", "type": "connect", "payload": ""}),
+        (1, {"session_present": "true", "reason_code": "0", "reason": "Success"}),
+        (2, {"topic_filters": "a/# $share/g/b", "packet_identifier": "1"}),
+        (3, {"reason_code": "1 135", "reason": "Granted QoS 1; Not authorized"}),
+        (6, {"topic": "sensors/temp", "topic_name": "", "retain": "true", "payload": "hex:0001fe"}),
+        (7, {"topic": "", "topic_name": ""}),
+        (9, {"type": "pubrec", "reason_code": "0", "reason": "Success"}),
+        (16, {"payload": "half", "payload_length": "100"}),
+        (17, {"topic_filters": "a/# b"}),
+        (22, {"type": "publish", "malformed_reason": "utf8_ill_formed"}),
+        (24, {"type": "disconnect", "reason_code": "142", "reason": "Session taken over"}),
+    ],
+)
+def test_what_the_columns_hold(number: int, expected: dict[str, str]) -> None:
+    row = rows(conversation())[number]
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_older_versions_have_no_reason_code_in_acknowledgements() -> None:
+    row = rows([Talk(V3_1_1).answer(Puback(packet_identifier=4))])[0]
+    assert (row["reason_code"], row["packet_identifier"], row["version"]) == ("", "4", "3.1.1")
+
+
+def test_quotes_commas_and_line_ends_survive() -> None:
+    payload = 'a,"b"\r\nc\n'
+    sink = Lines()
+    from mqttscope.report.base import View
+
+    reporter = Table(sink, View())
+    reporter.feed(Talk().say(publish('t,"x"', payload.encode())))
+    row = next(csv.DictReader(io.StringIO(sink.data.decode(), newline="")))
+    assert (row["topic"], row["payload"]) == ('t,"x"', payload)
+    assert sink.data.count(b"\r\n") >= 2
+
+
+def test_a_payload_past_the_limit_is_cut_at_a_character() -> None:
+    assert rows([Talk().say(publish("t", "äöü".encode()))], payload_limit=3)[0]["payload"] == "ä"
+    assert rows([Talk().say(publish("t", b"\xff\xfe\xfd"))], payload_limit=2)[0]["payload"] == "hex:fffe"
+
+
+def test_text_that_looks_like_our_hex_is_hex() -> None:
+    assert rows([Talk().say(publish("t", b"hex:00"))])[0]["payload"] == "hex:" + b"hex:00".hex()
+
+
+def test_nothing_moves_a_cursor_and_no_password_is_there() -> None:
+    text = "\n".join(shown(Table, [*conversation(), *hostile()]))
+    assert not [char for char in text if char < " " and char not in "\t\r\n"]
+    assert SECRET.decode() not in text
+
+
+def test_properties_are_those_of_json_lines() -> None:
+    row = rows([Talk().say(publish(properties=Properties(correlation_data=b"\x00\x01", topic_alias=3)))])[0]
+    assert json.loads(row["properties"]) == {"correlation_data": {"length": 2, "hex": "0001"}, "topic_alias": 3}
+
+
+def test_without_packets_there_is_still_a_header() -> None:
+    assert shown(Table, []) == [",".join(COLUMNS) + "\r"]
+
+
+def test_every_column_is_documented() -> None:
+    assert table.__doc__ is not None
+    assert [name for name in COLUMNS if name not in table.__doc__] == []

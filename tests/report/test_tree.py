@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mqttscope.mqtt import Connect, Properties, Publish, Subscribe, Subscription, Unsubscribe, trace
+from mqttscope.report import tree
+from mqttscope.report.tree import Tree
+from tests.mqtt.cases import CASES
+from tests.report.make import V3_1_1, V5, Talk, publish, shown
+from tests.report.samples import conversation
+
+PUBLISH = """\
+03:04:05.124456 #0 dev1   → PUBLISH  packet 0 · frame 1 · 39 bytes · MQTT 5.0
+  a     0 33           flags                      PUBLISH
+                       0011 ....  packet_type = 3 (PUBLISH)
+                       .... 0...  dup = 0
+                       .... .01.  qos = 1 (at least once)
+                       .... ...1  retain = 1
+  b     1 25           remaining_length           37 bytes
+  c   2-6 00 03 …  62  topic_name                 a/b
+  d   7-8 00 0a        packet_identifier          10
+                       properties
+  e     9 0a             property_length          10 bytes
+  f 10-12 23 00 01       topic_alias              1 → a/b
+  g 13-19 26 00 …  76    user_property            k = v
+  h 20-38 7b 22 …  7d  payload                    19 bytes
+  payload as json
+    {
+      "t": 21.5,
+      "a": []
+    }
+  0000  33 25 00 03 61 2f 62 00 0a 0a 23 00 01 26 00 01  3%..a/b...#..&..
+        a- b- c------------- d---- e- f------- g-------
+  0010  6b 00 01 76 7b 22 74 22 3a 32 31 2e 35 2c 20 22  k..v{"t":21.5, "
+        ----------- h----------------------------------
+  0020  61 22 3a 5b 5d 20 7d                             a":[] }
+
+"""
+
+
+def block(raw: bytes | Publish, version: int = 5, **view: object) -> list[str]:
+    """Lines of one packet."""
+    talk = Talk(V5 if version == 5 else V3_1_1)
+    return shown(Tree, [talk.say(raw)], **{"width": 80, **view})[0 if view.get("width") == 0 else 1 :]
+
+
+def test_a_publish_in_full() -> None:
+    properties = Properties(topic_alias=1, user_property=[("k", "v")])
+    packet = publish("a/b", b'{"t":21.5, "a":[] }', qos=1, packet_identifier=10, retain=True, properties=properties)
+    assert "\n".join(block(packet)) + "\n" == PUBLISH
+
+
+def test_a_fault_is_named_and_pointed_at() -> None:
+    lines = block(bytes.fromhex("30 07 00 02 c3 28 00 78 79"))
+    assert "  utf8_ill_formed at byte 4, topic_name: not well-formed UTF-8: c3" in lines
+    assert "              ^^^^^^^^^^^ utf8_ill_formed" in lines
+    assert any("\\xc3(" in line for line in lines)
+
+
+def test_all_faults_are_listed_and_pointed_at() -> None:
+    lines = block(bytes.fromhex("82 0b 00 01 00 00 02 c3 28 ff 00 01 61"))
+    faults = [line.split()[0] for line in lines if " at byte " in line]
+    assert len(faults) >= 3
+    for name in faults:
+        assert any(("^" in line and name in line) or line.strip() == name for line in lines), name
+
+
+def test_bytes_that_never_came_are_pointed_at_behind_the_last_one() -> None:
+    lines = block(bytes.fromhex("30 20") + b"\0\x05topic" + b"\0" + b"x" * 6)
+    at = next(index for index, line in enumerate(lines) if "^^ truncated" in line)
+    assert lines[at] == "        ^^ truncated"
+    assert lines[at - 1] == "  0010"
+    assert "  18 bytes of this packet never came" in lines
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+def test_every_byte_of_every_packet_is_in_the_dump_and_every_span_in_the_list(case: object) -> None:
+    raw, version = case.raw[:4000], case.version  # type: ignore[attr-defined]
+    lines = shown(Tree, [Talk(version).say(raw)], width=0, show_secrets=True, payload="hex")
+    digits = re.compile(r"^  [0-9a-f]{4,}  ((?:[0-9a-f]{2} )*[0-9a-f]{2}) ")
+    dumped = "".join(found[1] for line in lines if (found := digits.match(line + " ")))
+    assert bytes.fromhex(dumped) == raw
+    listed = [line for line in lines if re.match(r"  [a-zA-Z] +\d+(-\d+)? ", line)]
+    spans = trace(raw, version)
+    assert len(listed) == len(spans)
+    for line, span in zip(listed, spans, strict=True):
+        assert span.field.rpartition(".")[2] in line
+
+
+def test_a_long_payload_is_left_out_in_the_middle() -> None:
+    lines = block(publish("t", bytes(5000)))
+    assert any(re.search(r"… 47\d\d bytes$", line) for line in lines)
+    assert sum(line.startswith(("  0", "  1")) for line in lines) < 25
+    assert not any(re.search(r"  … \d+ bytes$", line) for line in block(publish("t", bytes(5000)), payload="hex"))
+
+
+def test_without_payload_the_dump_ends_before_it() -> None:
+    lines = block(publish("topic/name", b"A" * 300), payload="none")
+    assert sum("41 41 41 41" in line for line in lines) <= 1
+
+
+def test_a_payload_of_many_lines_is_cut_and_counted() -> None:
+    lines = block(publish("t", b"line\n" * 1000))
+    assert "    … 800 more lines" in lines
+
+
+def test_text_that_is_short_stands_beside_its_bytes() -> None:
+    assert any(re.search(r"payload +on$", line) for line in block(publish("t", b"on")))
+
+
+def test_fields_that_are_many_are_counted() -> None:
+    packet = Unsubscribe(packet_identifier=1, topic_filters=["a"] * 3000)
+    lines = shown(Tree, [Talk().say(packet)], width=80)
+    assert "  … 2004 more fields" in lines
+    assert len(lines) < 4500
+
+
+def test_a_huge_packet_is_explained_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "MAX_TRACED_BYTES", 1000)
+    packet = Unsubscribe(packet_identifier=1, topic_filters=["a"] * 3000)
+    lines = shown(Tree, [Talk().say(packet)], width=80)
+    assert any("unparsed" in line for line in lines)
+    assert len(lines) < 900
+    long_payload = shown(Tree, [Talk().say(publish("t", bytes(5000)))], width=80)
+    assert not any("unparsed" in line for line in long_payload)
+
+
+def test_an_alias_that_is_not_known_is_said_to_be() -> None:
+    lines = block(publish("", b"x", properties=Properties(topic_alias=7)))
+    assert any("7 → unknown" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("packet", "expected"),
+    [
+        pytest.param(
+            Subscribe(packet_identifier=1, subscriptions=[Subscription("a", 1, True, False, 1)]),
+            [
+                "00.. ....  reserved = 0",
+                "..01 ....  retain_handling = 1 (send retained messages if the subscription is new)",
+                ".... 0...  retain_as_published = 0",
+                ".... .1..  no_local = 1",
+                ".... ..01  maximum_qos = 1",
+            ],
+            id="subscription options",
+        ),
+        pytest.param(
+            Connect(protocol_level=5, client_identifier="c", user_name="u", keep_alive=0),
+            ["1... ....  user_name = 1", ".... ..1.  clean_start = 1", "0 (off)", "5 (MQTT 5.0)"],
+            id="connect flags",
+        ),
+        pytest.param(bytes.fromhex("e0 01 8e"), ["0x8e Session taken over"], id="reason code"),
+        pytest.param(
+            Connect(
+                protocol_level=5, properties=Properties(session_expiry_interval=86400, request_problem_information=0)
+            ),
+            ["86400 s (24 h)", "0 (no)"],
+            id="units of properties",
+        ),
+        pytest.param(bytes.fromhex("60 02 00 01"), [".... 0000  reserved = 0 (must be 2)"], id="wrong header flags"),
+    ],
+)
+def test_meanings(packet: object, expected: list[str]) -> None:
+    lines = "\n".join(block(packet, width=0))  # type: ignore[arg-type]
+    assert [one for one in expected if one not in lines] == []
+
+
+def test_in_40_columns_rows_have_eight_bytes() -> None:
+    lines = shown(Tree, [Talk().say(publish("a/b", bytes(range(20))))], width=40)
+    assert "  0000  30 1a 00 03 61 2f 62 00" in lines
+
+
+def test_every_event_of_a_conversation_is_there() -> None:
+    text = "\n".join(shown(Tree, conversation(), width=80))
+    for told in ("opened", "GAP", "UNPARSED", "MALFORMED", "reset by server", "!! b.pcap"):
+        assert told in text
