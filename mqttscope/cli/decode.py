@@ -43,9 +43,9 @@ def command(
     show_secrets: bool,
     colour: bool | None,
 ) -> int:
-    """Decode bytes given in hexadecimal: one sequence as arguments, or with - one on each line of input.
+    r"""Decode bytes given in hexadecimal: one sequence as arguments, or with - one on each line of input.
 
-    A sequence may hold several packets.  White space, colons, commas, 0x and \\x are passed over.  Exit code 1 when a
+    A sequence may hold several packets.  White space, colons, commas, 0x and \x are passed over.  Exit code 1 when a
     packet is malformed, 3 when a line is not hexadecimal.
     """
     from mqttscope.cli.output import Output, make_view, warn
@@ -186,7 +186,7 @@ class Sequence:
             def write(self, data: bytes) -> None:
                 lines.append(data)
 
-        reporter = JsonLines(Lines(), payload_limit=limit, show_secrets=show_secrets)
+        reporter = JsonLines(Lines(), payload_limit=limit, show_secrets=show_secrets, show_raw=True)
         for event in self.events(raw):
             reporter.feed(event)
             for line in lines:

@@ -42,6 +42,8 @@ class _Track:
     """Frames that brought bytes since the last time nothing was held of them."""
     done: bool = False
     """A packet of this direction was completed by the segment at hand."""
+    tangled: bool = False
+    """Segments came out of order, so that the last frame alone need not hold what has begun."""
 
 
 class Export:
@@ -112,7 +114,9 @@ class Export:
             state = self._state(segment.key, dissector)
             if state == "rest":
                 del self._tracks[pair]
-            elif state == "next" and track.done:
+            elif state == "unclear":
+                track.tangled = True
+            elif track.done and not track.tangled:
                 track.pending = [place]
         yield from dissector.close()
 
@@ -163,8 +167,8 @@ class Export:
             if track is not None:
                 for place in track.pending:
                     self._want(*place)
-                # What is wanted need not be remembered twice; the last frame may hold the start of the next packet.
-                del track.pending[:-1]
+                # What is wanted need not be remembered twice.
+                track.pending.clear()
 
     def _want(self, capture: str, frame: int) -> None:
         self._wanted.setdefault(capture, set()).add(frame)

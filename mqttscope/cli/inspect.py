@@ -130,7 +130,8 @@ def select(
     events: Iterable[Event], wanted: object | None, connections: tuple[int, ...], limit: int | None
 ) -> Iterator[Event]:
     """Events that the user asked for; capture errors always, and no more packets than the limit."""
-    from mqttscope.events import CaptureError, MalformedEvent, PacketEvent
+    from mqttscope.events import MalformedEvent, PacketEvent
+    from mqttscope.net.frame import CaptureError
 
     if wanted is None and not connections and limit is None:
         yield from events

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,7 +13,13 @@ from mqttscope.mqtt.constants import ProtocolVersion
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Port(click.ParamType):
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # generic for type checkers only: older click cannot be subscripted
+
+
+class Port(_ParamType):
     """``1884`` or ``8080:ws``."""
 
     name = "port[:mqtt|ws|tls]"
@@ -31,14 +37,12 @@ class Port(click.ParamType):
         return int(number), protocol
 
 
-class Version(click.ParamType):
+class Version(_ParamType):
     """``auto``, ``3.1``, ``3.1.1`` or ``5.0``."""
 
     name = "auto|3.1|3.1.1|5.0"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> ProtocolVersion | None:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ProtocolVersion | None:
         """Read a version; ``auto`` is None."""
         if value is None or isinstance(value, ProtocolVersion) or value == "auto":
             return value if isinstance(value, ProtocolVersion) else None

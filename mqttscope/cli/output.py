@@ -17,8 +17,9 @@ from typing import Any, TextIO
 import click
 
 from mqttscope.cli.main import EXIT_USAGE
-from mqttscope.events import CaptureDrops, CaptureError, Event, PacketEvent
+from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.view import text
+from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.base import View
 
 BUFFER_BYTES = 1 << 16

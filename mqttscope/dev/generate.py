@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import click
-from click.shell_completion import FishComplete, ZshComplete
 from click.shell_completion import BashComplete as _BashComplete
+from click.shell_completion import FishComplete, ZshComplete
 
 from mqttscope.cli.main import COMMANDS, group
 
@@ -42,9 +42,7 @@ def help_text(name: str | None = None) -> str:
         return group.get_help(context)
     command = group.get_command(context, name)
     assert command is not None
-    inner = click.Context(
-        command, info_name=name, parent=context, max_content_width=_WIDTH, terminal_width=_WIDTH
-    )
+    inner = click.Context(command, info_name=name, parent=context, max_content_width=_WIDTH, terminal_width=_WIDTH)
     return command.get_help(inner)
 
 

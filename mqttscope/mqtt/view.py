@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
@@ -184,16 +185,45 @@ def _publish(packet: Publish, version: ProtocolVersion, limit: int) -> View:
     return shown
 
 
-def malformed_view(found: Malformed, version: ProtocolVersion, *, limit: int = PAYLOAD_LIMIT) -> View:
-    """The ``malformed`` object: reason, place, reason code, bytes, and further faults where there are any."""
+def secret_ranges(raw: bytes, version: ProtocolVersion) -> list[tuple[int, int]]:
+    """Ranges of a CONNECT that hold the password, or may hold it because the fields before it are broken."""
+    if not raw or raw[0] >> 4 != PacketType.CONNECT:
+        return []
+    found = []
+    for span in trace(raw, version):
+        if span.field == "password":
+            found.append((span.start + 2, span.end))
+        elif span.field in ("trailing_bytes", "unparsed"):
+            found.append((span.start, span.end))
+    return found
+
+
+def redacted(raw: bytes, version: ProtocolVersion) -> bytes:
+    """The bytes of a packet with a ``*`` for each byte of its password."""
+    shown = bytearray(raw)
+    for start, end in secret_ranges(raw, version):
+        shown[start:end] = b"*" * (end - start)
+    return bytes(shown)
+
+
+def malformed_view(
+    found: Malformed, version: ProtocolVersion, *, limit: int = PAYLOAD_LIMIT, show_secrets: bool = True
+) -> View:
+    """The ``malformed`` object: reason, place, reason code, bytes, and further faults where there are any.
+
+    Without ``show_secrets`` the bytes of a password are ``2a`` (an asterisk) in ``raw``, and ``redacted`` says so.
+    """
+    raw = found.raw if show_secrets else redacted(found.raw, version)
     shown: View = {
         "reason": str(found.reason),
         "offset": found.offset,
         "field": found.field or None,
         "detail": found.detail,
         "reason_code": found.reason_code,
-        "raw": found.raw[:limit].hex(),
+        "raw": raw[:limit].hex(),
     }
+    if raw != found.raw:
+        shown["redacted"] = True
     if len(found.raw) > limit:
         shown["truncated"] = True
     if found.missing:

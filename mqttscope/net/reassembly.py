@@ -71,6 +71,8 @@ class HalfStream:
     buffer: Pieces = field(default_factory=Pieces)
     history: list[bytes] = field(default_factory=list)
     """The payloads delivered last, up to ``offset`` and without gaps between them."""
+    held_place: tuple[int, int, str] = (0, 0, "")
+    """Frame, time and capture of a held start."""
     stray_sequence: int = -1
     stray_count: int = 0
 
@@ -204,7 +206,7 @@ class HalfStream:
                 self.sequence = advance(sequence, 1)
                 self.state = ASSUMED
             else:
-                self._hold(payload, missing)
+                self._hold(payload, missing, report)
             return
         if self.state == HELD:
             start = self.locate(sequence)
@@ -225,7 +227,7 @@ class HalfStream:
             elif start > 0 and young:
                 # What was under way when the capture began is not lost by it.
                 self._rebase(start)
-                self._hold(payload, missing)
+                self._hold(payload, missing, report)
                 return
             start = self.locate(sequence)
             self.state = OPEN
@@ -279,9 +281,13 @@ class HalfStream:
 
     def release(self, report: Report) -> None:
         """Let a held start go: the stream begins at the first byte that is there."""
+        now = report.place
+        if len(self.buffer.starts) == 1:
+            report.place = self.held_place  # nothing moved the start: these bytes were complete then
         self._rebase(self.buffer.starts[0])
         self.state = OPEN
         self._drain(report)
+        report.place = now
 
     def give_up(self, report: Report) -> None:
         """Report the first hole as a gap and deliver what follows it."""
@@ -315,8 +321,9 @@ class HalfStream:
         self.fin_offset = max(-1, self.fin_offset - shift) if self.fin_offset >= 0 else -1
         self.buffer.shift(shift)
 
-    def _hold(self, payload: bytes, missing: int) -> None:
+    def _hold(self, payload: bytes, missing: int, report: Report) -> None:
         self.state = HELD
+        self.held_place = report.place
         self.sent = len(payload) + missing
         self.buffer.insert(0, payload, missing)
 

@@ -10,7 +10,6 @@ SYN = 0x02
 RST = 0x04
 PSH = 0x08
 ACK = 0x10
-URG = 0x20
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from mqttscope.events import (
 )
 from mqttscope.mqtt.constants import REASON_CODES, Direction, PacketType
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, text, view
+from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, redacted, text, view
 from mqttscope.net.frame import CaptureError
 from mqttscope.report.base import Clock, Sink
 from mqttscope.session.connection import Connection
@@ -48,10 +48,14 @@ class JsonLines:
     kept until the connection changes.
     """
 
-    def __init__(self, sink: Sink, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False) -> None:
+    def __init__(
+        self, sink: Sink, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False, show_raw: bool = False
+    ) -> None:
         self.sink = sink
         self.payload_limit = payload_limit
         self.show_secrets = show_secrets
+        self.show_raw = show_raw or show_secrets
+        """Whether the bytes of damaged packets are shown as they are, a password in them included."""
         self._clock = Clock()
         self._capture = ""
         self._capture_json = '""'
@@ -115,8 +119,8 @@ class JsonLines:
             content = printable(payload)
             if content is not None:
                 return (
-                    f'{head}{{{_FLAGS[packet.raw[0] & 15]},"topic_name":{shown},"packet_identifier":{identifier},{block}'
-                    f'"payload":{{"length":{len(payload)},"text":{dumps(content).decode()}}}}},"topic":{resolved}}}\n'
+                    f'{head}{{{_FLAGS[packet.raw[0] & 15]},"topic_name":{shown},"packet_identifier":{identifier},'
+                    f'{block}"payload":{{"length":{len(payload)},"text":{dumps(content).decode()}}}}},"topic":{resolved}}}\n'
                 ).encode()
         value = dumps(binary(payload, self.payload_limit, packet.missing)).decode()
         missing = f',"missing":{packet.missing}' if packet.missing else ""
@@ -170,7 +174,8 @@ class JsonLines:
             shown: dict[str, Any] = {"length": found.length, "reason": found.reason, "missing": found.missing}
             if found.packet_type is not None:
                 shown["packet_type"] = found.packet_type
-            shown["raw"] = binary(found.raw, self.payload_limit)
+            raw = found.raw if self.show_raw else redacted(found.raw, event.connection.version)
+            shown["raw"] = binary(raw, self.payload_limit)
             return f"{self._head('unparsed', event)},{dumps(shown).decode()[1:]}\n".encode()
         if isinstance(event, ConnectionOpened | ConnectionClosed):
             return dumps(self.connection(event)) + b"\n"
@@ -188,7 +193,7 @@ class JsonLines:
             "packet": event.number,
             "type": kind,
             "length": len(found.raw) + found.missing,
-            "malformed": malformed_view(found, version, limit=self.payload_limit),
+            "malformed": malformed_view(found, version, limit=self.payload_limit, show_secrets=self.show_raw),
         }
         if found.packet is not None and kind is not None:
             shown[kind] = view(
@@ -221,8 +226,12 @@ class JsonLines:
             "roles_known": connection.roles_known,
             "roles_evidence": connection.roles_evidence,
         }
-        if connection.details:
-            shown[connection.transport] = _plain(connection.details)
+        details = dict(connection.details)
+        counters = details.pop("tcp", None)
+        if details:
+            shown[connection.transport] = _plain(details)
+        if counters is not None:
+            shown["tcp"] = counters
         if closed:
             self._prefixes.pop(connection.number * 2, None)
             self._prefixes.pop(connection.number * 2 + 1, None)

@@ -10,6 +10,7 @@ from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
 from mqttscope.mqtt.packets import Connect, Publish
+from mqttscope.mqtt.view import secret_ranges
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
 from mqttscope.report.hexdump import Hexdump, Mark, letter
@@ -68,7 +69,7 @@ class Tree:
         version = packet.version if isinstance(packet, Connect) else event.connection.version
         out = self._header(event, raw, missing, malformed)
         spans = self._spans(raw, packet, version)
-        hidden = [] if self.view.show_secrets else _secrets(raw, spans)
+        hidden = [] if self.view.show_secrets else secret_ranges(raw, version)
         shown = ""
         block: list[str] = []
         if isinstance(packet, Publish) and (malformed is None or malformed.complete):
@@ -177,7 +178,7 @@ class Tree:
         shown = self._octets(raw[span.start : span.end]) if raw is not None else "**"
         line.add(f"{shown:<{self._bytes_cells()}}", f"span{index % 2}")
         name = " " * (2 * depth) + leaf
-        line.add(f"{name:<{self._name_cells}} ", "malformed" if leaf in _SPARE else "")
+        line.add(f"{name:<{self._name_cells}} ", "malformed" if leaf in ("trailing_bytes", "unparsed") else "")
         line.add(value)
         return str(line).rstrip(" ")
 
@@ -260,20 +261,6 @@ class Tree:
 
 _IN_LINE = 40
 """Longest text payload that stands beside its bytes; longer ones get lines of their own."""
-_SPARE = ("trailing_bytes", "unparsed")
-
-
-def _secrets(raw: bytes, spans: list[Span]) -> list[tuple[int, int]]:
-    """Ranges of a CONNECT that hold the password, or may hold it because the fields before it are broken."""
-    if not raw or raw[0] >> 4 != PacketType.CONNECT:
-        return []
-    found = []
-    for span in spans:
-        if span.field == "password":
-            found.append((span.start + 2, span.end))
-        elif span.field in _SPARE:
-            found.append((span.start, span.end))
-    return found
 
 
 def _place(offset: int, path: str, spans: list[Span], length: int) -> tuple[int, int]:

@@ -11,7 +11,6 @@ from typing import Any
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Options, dissect
 from mqttscope.events import (
-    CaptureError,
     ConnectionClosed,
     ConnectionOpened,
     Event,
@@ -21,6 +20,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.mqtt import Publish
+from mqttscope.net.frame import CaptureError
 from mqttscope.session import Connection
 
 
@@ -43,6 +43,12 @@ class Found:
         return len(self.packets) + len(self.malformed)
 
     @property
+    def both(self) -> list[PacketEvent | MalformedEvent]:
+        """All of them by number."""
+        both: list[PacketEvent | MalformedEvent] = [*self.packets, *self.malformed]
+        return sorted(both, key=lambda one: one.number)
+
+    @property
     def whole(self) -> list[PacketEvent]:
         """Well-formed packets of which the capture has every byte."""
         return [event for event in self.packets if not event.packet.missing]
@@ -63,7 +69,7 @@ class Found:
     def streams(self) -> dict[tuple[int, str], list[bytes]]:
         """The bytes of the packets, malformed ones too, by connection and direction."""
         by_stream: dict[tuple[int, str], list[bytes]] = {}
-        for event in sorted([*self.packets, *self.malformed], key=lambda one: one.number):
+        for event in self.both:
             raw = event.packet.raw if isinstance(event, PacketEvent) else event.malformed.raw
             by_stream.setdefault((event.connection.number, str(event.direction)), []).append(raw)
         return by_stream

@@ -45,7 +45,11 @@ NUMBERS = {
     "suback.reason_code", "unsuback.reason_code", "disconnect.reason_code", "auth.reason_code",
 }  # fmt: skip
 RAW = {"willmsg", "msg", "passwd"}
-GENERAL = {"property.content_type": "prop_string", "property.max_qos": "prop_number", "property.topic_alias": "prop_number"}
+GENERAL = {
+    "property.content_type": "prop_string",
+    "property.max_qos": "prop_number",
+    "property.topic_alias": "prop_number",
+}
 """tshark has fields of their own for three properties."""
 BINARY_PROPERTIES = (0x09, 0x16)
 
@@ -147,9 +151,9 @@ def facts(packet: ControlPacket, raw: bytes, version: ProtocolVersion) -> list[F
         if packet.will is not None:
             out += [*_properties(packet.will.properties), ("willtopic", packet.will.will_topic)]
             out.append(("willmsg", packet.will.will_payload))
-        if packet.user_name is not None:
+        if packet.user_name:
             out.append(("username", packet.user_name))
-        if packet.password is not None:
+        if packet.password:
             out.append(("passwd", packet.password))
         return out
     if isinstance(packet, Connack):
@@ -175,7 +179,9 @@ def facts(packet: ControlPacket, raw: bytes, version: ProtocolVersion) -> list[F
         for one in packet.subscriptions:
             options = one.maximum_qos
             if version == 5:
-                options |= bool(one.no_local) << 2 | bool(one.retain_as_published) << 3 | (one.retain_handling or 0) << 4
+                options |= (
+                    bool(one.no_local) << 2 | bool(one.retain_as_published) << 3 | (one.retain_handling or 0) << 4
+                )
             out += [("topic", one.topic_filter), ("subscription_options" if version == 5 else "sub.qos", options)]
     elif isinstance(packet, Suback):
         out += [("suback.reason_code" if version == 5 else "suback.qos", code) for code in packet.reason_codes]

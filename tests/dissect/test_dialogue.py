@@ -497,7 +497,9 @@ ANONYMOUS = without(request()).replace(b"GET /mqtt", b"GET /ws")
     ("asked", "answered", "found"),
     [
         pytest.param(request(), response(), True, id="mqtt, asked and answered"),
-        pytest.param(request().replace(b": mqtt", b": mqttv3.1"), response().replace(b": mqtt", b": mqttv3.1"), True, id="mqttv3.1"),
+        pytest.param(
+            request().replace(b": mqtt", b": mqttv3.1"), response().replace(b": mqtt", b": mqttv3.1"), True, id="old"
+        ),
         pytest.param(request(), without(response()), True, id="mqtt asked, nothing selected"),
         pytest.param(without(request()), without(response()), True, id="no subprotocol, but the path says mqtt"),
         pytest.param(ANONYMOUS, without(response()), False, id="neither subprotocol nor path"),
@@ -506,8 +508,8 @@ ANONYMOUS = without(request()).replace(b"GET /mqtt", b"GET /ws")
             id="another subprotocol, but the path says mqtt",
         ),
         pytest.param(
-            ANONYMOUS.replace(b"Host", b"Sec-WebSocket-Protocol: chat\r\nHost"), response().replace(b": mqtt", b": chat"),
-            False, id="another subprotocol",
+            ANONYMOUS.replace(b"Host", b"Sec-WebSocket-Protocol: chat\r\nHost"),
+            response().replace(b": mqtt", b": chat"), False, id="another subprotocol",
         ),
     ],
 )  # fmt: skip

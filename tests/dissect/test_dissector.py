@@ -210,7 +210,10 @@ Finish = Callable[[Talk], object]
         pytest.param(lambda talk: talk.reset("client"), "reset", "client", id="the client resets"),
         pytest.param(lambda talk: talk.reset("server"), "reset", "server", id="the server resets"),
         pytest.param(
-            lambda talk: (talk.fin("client"), talk.reset("server")), "fin", "client", id="a reset answers the client's end"
+            lambda talk: (talk.fin("client"), talk.reset("server")),
+            "fin",
+            "client",
+            id="a reset answers the client's end",
         ),
         pytest.param(lambda talk: None, "capture_end", None, id="the capture ends"),
         pytest.param(lambda talk: talk.fin("server"), "fin", "server", id="the capture ends after one side did"),
@@ -255,9 +258,7 @@ def test_what_tcp_did_is_told_at_the_end() -> None:
         pytest.param(lambda talk: talk.fin("client"), ("malformed", "truncated"), id="the sender ends: it is to blame"),
         pytest.param(lambda talk: None, ("unparsed", "capture_end"), id="the capture ends: nobody knows"),
         pytest.param(lambda talk: talk.reset("server"), ("unparsed", "reset"), id="reset: the rest may be on its way"),
-        pytest.param(
-            lambda talk: talk.again(), ("unparsed", "port_reused"), id="the endpoints are used again"
-        ),
+        pytest.param(lambda talk: talk.again(), ("unparsed", "port_reused"), id="the endpoints are used again"),
         pytest.param(lambda talk: talk.fin("server"), ("unparsed", "capture_end"), id="only the other side ended"),
     ],
 )

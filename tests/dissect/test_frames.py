@@ -109,7 +109,10 @@ def test_a_link_type_that_cannot_be_read_is_one_error_per_capture() -> None:
 
     errors = only(dissect(made, skipped=skipped), CaptureError)
 
-    assert [(error.capture, error.frames, error.offset) for error in errors] == [("a.pcap", 0, None), ("b.pcap", 0, None)]
+    assert [(error.capture, error.frames, error.offset) for error in errors] == [
+        ("a.pcap", 0, None),
+        ("b.pcap", 0, None),
+    ]
     assert all("147" in error.message for error in errors)
     assert skipped["unsupported_link_type"] == 6
 

@@ -21,9 +21,7 @@ from mqttscope.mqtt.stream import MAX_PACKET_BYTES
         ({1884: "mqtt", 1885: "tls"}, 1884, 1885, ("tls", 1885)),
     ],
 )
-def test_what_ports_say(
-    named: dict[int, str], first: int, second: int, answer: tuple[str | None, int | None]
-) -> None:
+def test_what_ports_say(named: dict[int, str], first: int, second: int, answer: tuple[str | None, int | None]) -> None:
     assert Options(named).protocol_of(first, second) == answer
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import itertools
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import dpkt
+
+from mqttscope.net.frame import Frame
 
 Streams = dict[int, list[tuple[bool, bytes]]]
 
@@ -58,3 +64,18 @@ def _frames(path: Path) -> Iterator[bytes]:
         reader = dpkt.pcapng.Reader(file) if path.suffix == ".pcapng" else dpkt.pcap.Reader(file)
         assert reader.datalink() == dpkt.pcap.DLT_EN10MB
         yield from (raw for _, raw in reader)
+
+
+def read_frames(path: Path) -> Iterator[Frame]:
+    """Frames of a capture as far as dpkt reads it."""
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    numbers = itertools.count(1)
+    try:
+        reader = dpkt.pcapng.Reader if content[:4] == b"\x0a\x0d\x0d\x0a" else dpkt.pcap.Reader
+        source = io.BytesIO(content)
+        capture = reader(source)
+        for timestamp, data in capture:
+            # The upper half of a pcap link type says whether there is a frame check sequence.
+            yield Frame(next(numbers), int(timestamp * 10**9), capture.datalink() & 0xFFFF, data, len(data), path.name)
+    except (ValueError, dpkt.UnpackError, struct.error, AttributeError):
+        return

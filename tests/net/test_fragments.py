@@ -10,7 +10,7 @@ from mqttscope.net import fragments, headers
 from mqttscope.net.fragments import FRAGMENT_OVERHEAD, FragmentTable
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Fragment, NotSegment, Segment
-from tests.net.test_headers import (
+from tests.net.octets import (
     A4,
     A6,
     B4,

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import gzip
-import io
 import itertools
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import dpkt
@@ -12,139 +9,33 @@ import pytest
 
 from mqttscope.net import headers
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import ACK, PSH, Fragment, NotSegment, Segment, direction_key, endpoints, ports, reverse_key
 from tests.conftest import shared_path
+from tests.net.octets import (
+    A4,
+    A6,
+    B4,
+    B6,
+    IP4,
+    IP6,
+    PINGREQ,
+    PORTS,
+    TIMESTAMPS,
+    WHOLE,
+    ethernet,
+    extension,
+    fragment_header,
+    frame,
+    ip4,
+    ip6,
+    one,
+    tcp,
+    udp,
+    vlan,
+)
+from tests.net.recorded import read_frames
 
-A4, B4 = bytes([10, 0, 0, 4]), bytes([10, 0, 0, 2])
-A6, B6 = bytes.fromhex("fd000000000000000000000000000004"), bytes.fromhex("fd000000000000000000000000000002")
-PORTS = struct.pack("!HH", 51234, 1883)
-PINGREQ = b"\xc0\x00"
-KEY4 = direction_key(A4 + B4, PORTS)
-KEY6 = direction_key(A6 + B6, PORTS)
-TIMESTAMPS = b"\x01\x01\x08\x0a" + bytes(8)
-
-
-def tcp(payload: bytes = PINGREQ, options: bytes = b"", data_offset: int | None = None) -> bytes:
-    offset = 5 + len(options) // 4 if data_offset is None else data_offset
-    return PORTS + struct.pack("!IIBBHHH", 1000, 2000, offset << 4, PSH | ACK, 512, 0, 0) + options + payload
-
-
-def udp(port: int, payload: bytes) -> bytes:
-    return struct.pack("!HHHH", 40000, port, 8 + len(payload), 0) + payload
-
-
-def ip4(
-    payload: bytes,
-    protocol: int = 6,
-    options: bytes = b"",
-    total: int | None = None,
-    fragment: int = 0x4000,
-    first: int = -1,
-) -> bytes:
-    length = 20 + len(options)
-    return (
-        struct.pack(
-            "!BBHHHBBH",
-            0x40 | length // 4 if first < 0 else first,
-            0,
-            length + len(payload) if total is None else total,
-            7,
-            fragment,
-            64,
-            protocol,
-            0,
-        )
-        + A4
-        + B4
-        + options
-        + payload
-    )
-
-
-def ip6(payload: bytes, following: int = 6, length: int | None = None, first: int = 0x60) -> bytes:
-    return (
-        bytes((first, 0, 0, 0))
-        + struct.pack("!HBB", len(payload) if length is None else length, following, 64)
-        + A6
-        + B6
-        + payload
-    )
-
-
-def ethernet(kind: int, payload: bytes) -> bytes:
-    return bytes.fromhex("020000000001020000000002") + kind.to_bytes(2, "big") + payload
-
-
-def vlan(tag: int, kind: int, payload: bytes) -> bytes:
-    return struct.pack("!HH", tag, kind) + payload
-
-
-def frame(data: bytes, link_type: int = 1, original_length: int | None = None, number: int = 1) -> Frame:
-    return Frame(number, 5_000, link_type, data, len(data) if original_length is None else original_length, "x.pcap")
-
-
-def one(result: Segment | Fragment | NotSegment | None) -> Segment:
-    assert isinstance(result, Segment), result
-    return result
-
-
-def extension(following: int, words: int = 0) -> bytes:
-    return bytes((following, words)) + bytes(6 + 8 * words)
-
-
-def fragment_header(following: int, offset: int = 0, more: bool = False, identification: int = 9) -> bytes:
-    return struct.pack("!BBHI", following, 0, offset | more, identification)
-
-
-VXLAN = b"\x08\0\0\0\0\x01\x02\0"
-GENEVE = b"\x02\0\x65\x58\0\x01\x02\0" + bytes(8)
-IP4, IP6 = ip4(tcp()), ip6(tcp())
-
-# Sentence, link type, frame, encapsulation expected in the key; every frame carries the same segment.
-WHOLE: list[tuple[str, int, bytes, bytes]] = [
-    ("plain Ethernet and IPv4", 1, ethernet(0x800, IP4), b""),
-    ("plain Ethernet and IPv6", 1, ethernet(0x86DD, IP6), b""),
-    ("Ethernet padding behind the datagram", 1, ethernet(0x800, IP4) + bytes(4), b""),
-    ("Ethernet trailer behind IPv6", 1, ethernet(0x86DD, IP6) + b"trailer", b""),
-    ("TCP options", 1, ethernet(0x800, ip4(tcp(options=TIMESTAMPS))), b""),
-    ("TCP options up to the largest data offset", 1, ethernet(0x800, ip4(tcp(options=bytes(40)))), b""),
-    ("IPv4 options", 1, ethernet(0x800, ip4(tcp(), options=b"\x94\x04\0\0")), b""),
-    ("40 bytes of IPv4 options", 1, ethernet(0x800, ip4(tcp(), options=bytes(40))), b""),
-    ("reserved fragment bit of IPv4 set", 1, ethernet(0x800, ip4(tcp(), fragment=0x8000)), b""),
-    ("IPv4 total length 0 of segmentation offload", 1, ethernet(0x800, ip4(tcp(), total=0)), b""),
-    ("IPv6 payload length 0 of segmentation offload", 1, ethernet(0x86DD, ip6(tcp(), length=0)), b""),
-    ("IPv4 total length beyond the frame on the wire", 1, ethernet(0x800, ip4(tcp(), total=1500)), b""),
-    ("IPv6 payload length beyond the frame on the wire", 1, ethernet(0x86DD, ip6(tcp(), length=1500)), b""),
-    ("IPv6 hop-by-hop and destination options", 1,
-     ethernet(0x86DD, ip6(extension(60) + extension(6, 2) + tcp(), 0)), b""),
-    ("IPv6 routing, mobility, HIP, shim6", 229,
-     ip6(extension(135, 1) + extension(139) + extension(140) + extension(6) + tcp(), 43), b""),
-    ("IPv6 authentication header", 229, ip6(b"\x06\x04" + bytes(22) + tcp(), 51), b""),
-    ("IPv4 authentication header", 228, ip4(b"\x06\x04" + bytes(22) + tcp(), 51), b""),
-    ("IPv6 atomic fragment", 229, ip6(fragment_header(6) + tcp(), 44), b""),
-    ("IPv4 in IPv4", 228, ip4(IP4, 4), b"\xf0\x04"),
-    ("IPv6 in IPv4", 228, ip4(IP6, 41), b"\xf0\x29"),
-    ("IPv4 in IPv6", 229, ip6(IP4, 4), b"\xf0\x04"),
-    ("IPv6 in IPv6", 229, ip6(IP6, 41), b"\xf0\x29"),
-    ("IPv6 in IPv6 behind destination options", 229, ip6(extension(41) + IP6, 60), b"\xf0\x29"),
-    ("GRE", 228, ip4(b"\0\0\x08\0" + IP4, 47), b"\xf0\x2f"),
-    ("GRE with checksum, key, sequence", 228,
-     ip4(b"\xb0\0\x86\xdd" + bytes(4) + b"key!" + bytes(4) + IP6, 47), b"\xf0\x30key!"),
-    ("GRE over IPv6", 229, ip6(b"\0\0\x08\0" + IP4, 47), b"\xf0\x2f"),
-    ("GRE with bridged Ethernet", 228,
-     ip4(b"\0\0\x65\x58" + ethernet(0x8100, vlan(3, 0x800, IP4)), 47), b"\xf0\x2f\0\x03"),
-    ("GRE with MPLS", 228, ip4(b"\0\0\x88\x47\0\x01\x01\x40" + IP4, 47), b"\xf0\x2f"),
-    ("ERSPAN type I", 228, ip4(b"\0\0\x88\xbe" + ethernet(0x800, IP4), 47), b"\xf0\x2f"),
-    ("ERSPAN type II", 228, ip4(b"\x10\0\x88\xbe" + bytes(12) + ethernet(0x800, IP4), 47), b"\xf0\x2f"),
-    ("VXLAN", 228, ip4(udp(4789, VXLAN + ethernet(0x800, IP4)), 17), b"\xf1\x01\0\0\x01\x02"),
-    ("VXLAN in a VLAN, VLAN inside", 1,
-     ethernet(0x8100, vlan(8, 0x800, ip4(udp(4789, VXLAN + ethernet(0x8100, vlan(9, 0x86DD, IP6))), 17))),
-     b"\0\x08\xf1\x01\0\0\x01\x02\0\x09"),
-    ("GENEVE with options", 229, ip6(udp(6081, GENEVE + ethernet(0x800, IP4)), 17), b"\xf1\x02\0\0\x01\x02"),
-    ("GENEVE with IP straight inside", 228, ip4(udp(6081, b"\0\0\x08\0\0\0\x07\0" + IP4), 17), b"\xf1\x02\0\0\0\x07"),
-]  # fmt: skip
 IDS = [row[0] for row in WHOLE]
 
 
@@ -251,21 +142,6 @@ def test_an_ipv6_fragment_names_its_place_behind_other_headers() -> None:
     data = ip6(extension(44) + fragment_header(6, 64, False, 0x01020304) + b"1234", 0)
     got = segment(frame(data[:-2], 229, len(data)))
     assert got == Fragment(A6 + B6 + b"\1\2\3\4", 64, False, 6, b"12", 2, A6, B6, b"", 1, 5_000, "x.pcap")
-
-
-def read_frames(path: Path) -> Iterator[Frame]:
-    """Frames of a capture as far as dpkt reads it."""
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    numbers = itertools.count(1)
-    try:
-        reader = dpkt.pcapng.Reader if content[:4] == b"\x0a\x0d\x0d\x0a" else dpkt.pcap.Reader
-        source = io.BytesIO(content)
-        capture = reader(source)
-        for timestamp, data in capture:
-            # The upper half of a pcap link type says whether there is a frame check sequence.
-            yield Frame(next(numbers), int(timestamp * 10**9), capture.datalink() & 0xFFFF, data, len(data), path.name)
-    except (ValueError, dpkt.UnpackError, struct.error, AttributeError):
-        return
 
 
 def captures() -> list[Path]:

@@ -11,7 +11,7 @@ from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import ACK, PSH, Fragment, NotSegment, Segment, direction_key
 from tests.conftest import shared_path
-from tests.net.test_headers import (
+from tests.net.octets import (
     A4,
     A6,
     B4,
@@ -25,10 +25,10 @@ from tests.net.test_headers import (
     frame,
     ip4,
     one,
-    read_frames,
     tcp,
     vlan,
 )
+from tests.net.recorded import read_frames
 
 SNAP = b"\xaa\xaa\x03\0\0\0"
 

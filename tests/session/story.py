@@ -56,9 +56,7 @@ class Story:
             direction = C2S if who == "C" else S2C
             read = wired(packet, self.connection.version)
             self.connection.identify(read)
-            self.topics.append(
-                self.connection.resolve_topic(read, direction) if isinstance(read, Publish) else None
-            )
+            self.topics.append(self.connection.resolve_topic(read, direction) if isinstance(read, Publish) else None)
             running = self.connection.answered_by(read, direction)
             self.answers.append(None if running is None else running.packet)
             self.connection.apply(read, direction, self.number, self.number + 1, self.number * SECOND)

@@ -98,7 +98,11 @@ def test_limits(rows: list[Row], client: tuple[Any, ...], server: tuple[Any, ...
             ["a", "a", "b", "b"], id="an alias means what it meant at the time",
         ),
         pytest.param(
-            [("C", publish(topic="a", topic_alias=1)), ("C", publish(topic="b")), ("C", publish(topic="", topic_alias=1))],
+            [
+                ("C", publish(topic="a", topic_alias=1)),
+                ("C", publish(topic="b")),
+                ("C", publish(topic="", topic_alias=1)),
+            ],
             ["a", "b", "a"], id="a PUBLISH without alias leaves it alone",
         ),
         pytest.param(
@@ -141,8 +145,8 @@ def test_an_exchange_knows_the_topic_behind_its_alias() -> None:
         pytest.param([("C", connect(keep_alive=60))], 60, id="CONNECT asks"),
         pytest.param([("C", connect(4, keep_alive=60)), ("S", Connack())], 60, id="3.1.1 has no other word"),
         pytest.param([("C", connect(keep_alive=60)), ("S", connack())], 60, id="the server agrees"),
-        pytest.param([("C", connect(keep_alive=60)), ("S", connack(server_keep_alive=5))], 5, id="Server Keep Alive wins"),
-        pytest.param([("C", connect(keep_alive=60)), ("S", connack(server_keep_alive=0))], 0, id="the server turns it off"),
+        pytest.param([("C", connect(keep_alive=60)), ("S", connack(server_keep_alive=5))], 5, id="the server's wins"),
+        pytest.param([("C", connect(keep_alive=60)), ("S", connack(server_keep_alive=0))], 0, id="0 turns it off"),
         pytest.param(
             [("C", connect(keep_alive=60)), ("S", connack(server_keep_alive=5)), ("C", connect(keep_alive=9))],
             9, id="a second CONNECT begins again",
@@ -160,7 +164,9 @@ def test_keep_alive(rows: list[Row], keep_alive: int | None) -> None:
         pytest.param([("C", connect(client_identifier="dev1"))], "dev1", id="CONNECT names the client"),
         pytest.param([("C", connect())], "", id="an empty one is empty, not absent"),
         pytest.param(
-            [("C", connect()), ("S", connack(assigned_client_identifier="auto-1"))], "auto-1", id="the server assigns one"
+            [("C", connect()), ("S", connack(assigned_client_identifier="auto-1"))],
+            "auto-1",
+            id="the server assigns one",
         ),
         pytest.param([("S", connack(assigned_client_identifier="auto-1"))], "auto-1", id="CONNECT was not captured"),
         pytest.param([("C", connect(client_identifier="a")), ("S", connack())], "a", id="CONNACK assigns none"),
@@ -181,7 +187,7 @@ def test_client_identifier(rows: list[Row], identifier: str | None) -> None:
             [("C", connect(session_expiry_interval=100)), ("S", connack())], 100, id="the server takes what was asked"
         ),
         pytest.param(
-            [("C", connect(session_expiry_interval=100)), ("S", connack(session_expiry_interval=7))], 7, id="CONNACK wins"
+            [("C", connect(session_expiry_interval=100)), ("S", connack(session_expiry_interval=7))], 7, id="CONNACK decides"
         ),
         pytest.param(
             [("C", connect(session_expiry_interval=9)), ("C", Disconnect(0, Properties(session_expiry_interval=0)))],
@@ -204,7 +210,12 @@ def test_session_expiry_interval(rows: list[Row], interval: int | None) -> None:
 def test_what_the_server_has_not_is_taken_from_connack() -> None:
     connection = Story(
         ("C", connect()),
-        ("S", connack(maximum_qos=1, retain_available=0, shared_subscription_available=0, wildcard_subscription_available=1)),
+        (
+            "S",
+            connack(
+                maximum_qos=1, retain_available=0, shared_subscription_available=0, wildcard_subscription_available=1
+            ),
+        ),
     ).connection
 
     assert connection.maximum_qos == 1
@@ -306,7 +317,10 @@ def test_an_assumed_version_carries_its_evidence() -> None:
 
 def test_ping_waits_for_its_answer() -> None:
     story = Story(("C", connect()), ("C", Pingreq()))
-    assert (story.connection.client_side.ping_packet, story.connection.client_side.ping_timestamp_ns) == (1, 1_000_000_000)
+    assert (story.connection.client_side.ping_packet, story.connection.client_side.ping_timestamp_ns) == (
+        1,
+        1_000_000_000,
+    )
 
     story.tell(("S", Pingresp()))
     assert story.connection.client_side.ping_packet is None

@@ -1,0 +1,222 @@
+"""Every field of every packet of the project's captures, against tshark; and where tshark is wrong, what is right.
+
+tshark is the oracle wherever it can be: its frames, flags, identifiers, codes, properties, texts and payloads must be
+ours.  What it gets wrong is listed by capture with the reason, and each such capture has its own test of what is right.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqttscope.mqtt import Publish
+from tests.conftest import ROOT
+from tests.corpus.reading import Found, read
+from tests.corpus.tshark import Fact, Seen, facts, tshark, tshark_version, two_pass
+
+pytestmark = pytest.mark.tshark
+
+CAPTURES = ROOT / "captures"
+FOLDERS = sorted(path.parent for path in CAPTURES.glob("*/about.toml"))
+IN_ORDER = "tcp.reassemble_out_of_order:TRUE"
+
+WRONG = {
+    "length-split": "loses framing where a Remaining Length is split over segments",
+    "lost-segment": "gives up the stream at the hole",
+    "lost-in-payload": "gives up the stream at the hole",
+    "snaplen-96": "gives up packets that were cut and those behind them",
+    "joined-in-payload": "takes the middle of a payload for packets",
+    "example-length-too-long": "reads what lies behind a wrong length as further packets",
+}
+"""Captures of plain TCP in which tshark 4.0.17 sees other packets, with preferences that let it do its best."""
+WRONG_TOPICS = {
+    "alias-both-directions": "keeps one table of aliases for both directions",
+}
+VERSION_TOLD = {
+    "joined-v5": "MQTT v5.0",
+    "joined-after-alias": "MQTT v5.0",
+    "server-side-only": "MQTT v3.1.1",
+}
+"""Captures without a CONNECT, for which tshark must be told the version that is found here from the packets."""
+ANOTHER_LAYOUT = {
+    "refused-protocol-level": "tshark reads the return code of 3.1.1 that answers an unknown level as a reason code",
+}
+LATER_FRAMES = {
+    "joined-v311": "the first data of a stream without handshake waits for one more segment",
+    "joined-v5": "the first data of a stream without handshake waits for one more segment",
+    "joined-after-alias": "the first data of a stream without handshake waits for one more segment",
+    "strange-port-joined": "the first data of a stream without handshake waits for one more segment",
+}
+"""Captures in which a packet may belong to a later frame here than in tshark."""
+
+
+def expected(name: str) -> dict[str, Any]:
+    described: dict[str, Any] = tomllib.loads((CAPTURES / name / "about.toml").read_text(encoding="utf-8"))["expect"]
+    return described
+
+
+def capture(name: str) -> Path:
+    return CAPTURES / name / "capture.pcapng"
+
+
+PLAIN = [folder.name for folder in FOLDERS if expected(folder.name)["transport"] == "tcp"]
+WEBSOCKET = [folder.name for folder in FOLDERS if expected(folder.name)["transport"] == "websocket"]
+
+
+def seen_by_tshark(name: str) -> list[Seen]:
+    preferences = [IN_ORDER]
+    if name in VERSION_TOLD:
+        preferences.append(f"mqtt.default_version:{VERSION_TOLD[name]}")
+    return tshark(capture(name), *preferences, decode_as=expected(name)["ports"][0])
+
+
+def ours(found: Found) -> list[tuple[int, list[Fact], str | None]]:
+    """Frame, facts and topic of every packet of which all fields were read, by frame and number."""
+    rows = []
+    for event in found.packets:
+        made = event.packet
+        topic = event.topic if isinstance(made, Publish) and not made.topic_name else None
+        rows.append((event.frame, event.number, facts(made, made.raw, event.connection.version), topic))
+    for bad in found.malformed:
+        if bad.malformed.complete and bad.malformed.packet is not None:
+            shown = facts(bad.malformed.packet, bad.malformed.raw, bad.connection.version)
+            rows.append((bad.frame, bad.number, shown, None))
+    return [(frame, shown, topic) for frame, _, shown, topic in sorted(rows, key=lambda row: row[:2])]
+
+
+def renamed(rows: Iterable[list[Fact]]) -> list[list[Fact]]:
+    """Facts with one name for return codes and reason codes of a CONNACK."""
+    return [[("conack.val" if name == "connack.reason_code" else name, value) for name, value in row] for row in rows]
+
+
+def test_the_lists_name_captures_that_exist() -> None:
+    assert len(PLAIN) >= 60
+    assert set(PLAIN) >= {*WRONG, *WRONG_TOPICS, *VERSION_TOLD, *ANOTHER_LAYOUT, *LATER_FRAMES}
+    assert all(
+        reason
+        for table in (WRONG, WRONG_TOPICS, VERSION_TOLD, ANOTHER_LAYOUT, LATER_FRAMES)
+        for reason in table.values()
+    )
+
+
+@pytest.mark.parametrize("name", [one for one in PLAIN if one not in WRONG])
+def test_the_same_packets_with_the_same_fields_in_the_same_frames(name: str) -> None:
+    theirs, own = seen_by_tshark(name), ours(read(capture(name)))
+
+    facts_of_theirs, facts_of_own = [one.facts for one in theirs], [shown for _, shown, _ in own]
+    frames_of_theirs, frames_of_own = [one.frame for one in theirs], [frame for frame, _, _ in own]
+    if name in ANOTHER_LAYOUT:
+        facts_of_theirs, facts_of_own = renamed(facts_of_theirs), renamed(facts_of_own)
+    if name in LATER_FRAMES:
+        assert sorted(map(repr, facts_of_own)) == sorted(map(repr, facts_of_theirs))
+        later = [own for own, seen in zip(sorted(frames_of_own), sorted(frames_of_theirs), strict=True) if own != seen]
+        assert len(later) <= 2
+        return
+    assert facts_of_own == facts_of_theirs
+    assert frames_of_own == frames_of_theirs
+    if name not in WRONG_TOPICS:
+        assert [topic or "" for _, _, topic in own] == ["".join(one.resolved) for one in theirs]
+
+
+@pytest.mark.parametrize("name", sorted({*WRONG, *WRONG_TOPICS}))
+def test_what_is_listed_as_wrong_is_wrong(name: str) -> None:
+    if not tshark_version().startswith("4.0."):
+        pytest.skip(f"tshark {tshark_version()} may be right by now")
+    theirs, own = seen_by_tshark(name), ours(read(capture(name)))
+
+    if name in WRONG:
+        assert [one.facts for one in theirs] != [shown for _, shown, _ in own]
+    else:
+        assert [topic or "" for _, _, topic in own] != ["".join(one.resolved) for one in theirs]
+
+
+@pytest.mark.parametrize("name", sorted(WRONG))
+def test_where_tshark_is_wrong_the_packets_are_those_that_were_sent(name: str) -> None:
+    found = read(capture(name))
+
+    assert found.types() == expected(name)["packets"]
+    assert len({(one.connection.number, one.direction) for one in found.malformed}) == expected(name)["malformed"]
+
+
+def test_aliases_are_kept_per_direction() -> None:
+    found = read(capture("alias-both-directions"))
+
+    assert found.topics() == expected("alias-both-directions")["topics"]
+    uses = [(event.direction, event.topic) for event in found.packets if event.type == "publish"]
+    assert uses[2:4] == [("client_to_server", "client/topic"), ("server_to_client", "server/topic")]
+
+
+def test_an_alias_means_what_it_meant_at_the_time() -> None:
+    name = "v5-topic-alias-client"
+    shown = two_pass(capture(name))
+
+    assert read(capture(name)).topics() == expected(name)["topics"]
+    if tshark_version().startswith("4.0."):
+        assert any(len(set(topics)) > 1 for topics in shown), "tshark -2 knows only the last meaning"
+
+
+def test_a_remaining_length_may_be_split_over_segments() -> None:
+    found = read(capture("length-split"))
+
+    assert [(event.frame, event.type) for event in found.packets][2:4] == [(10, "publish"), (16, "publish")]
+    assert not found.malformed
+
+
+@pytest.mark.parametrize("name", WEBSOCKET)
+def test_mqtt_over_websocket_is_read_where_tshark_sees_none(name: str) -> None:
+    found = read(capture(name))
+
+    assert found.types() == expected(name)["packets"]
+    if tshark_version().startswith("4.0."):
+        assert tshark(capture(name), IN_ORDER) == []
+
+
+@pytest.mark.parametrize("name", ["port-18830", "strange-port", "strange-port-joined"])
+def test_other_ports_are_found_without_being_told(name: str) -> None:
+    assert read(capture(name)).types() == expected(name)["packets"]
+    if tshark_version().startswith("4.0."):
+        assert tshark(capture(name), IN_ORDER) == []
+
+
+def test_properties_are_recognised_without_a_connect() -> None:
+    found = read(capture("joined-v5"))
+
+    publishes = [event.packet for event in found.packets if isinstance(event.packet, Publish)]
+    assert all(one.properties is not None for one in publishes)
+    assert found.versions() == {"5.0"}
+    if tshark_version().startswith("4.0."):
+        payloads = {one.payload for one in publishes}
+        shown = tshark(capture("joined-v5"), IN_ORDER)
+        assert not payloads & {value for one in shown for name, value in one.facts if name == "msg"}
+
+
+@pytest.mark.parametrize(
+    ("name", "publishes"),
+    [("out-of-order", 2), ("retransmission-with-new-data", 3)],
+    ids=["swapped", "repeated and longer"],
+)
+def test_segments_in_any_order_need_no_preference(name: str, publishes: int) -> None:
+    assert read(capture(name)).types()["publish"] == publishes
+    if tshark_version().startswith("4.0."):
+        kinds = Counter(value >> 4 for one in tshark(capture(name)) for key, value in one.facts if key == "hdrflags")  # type: ignore[operator]
+        assert kinds[3] < publishes
+
+
+def test_a_length_of_five_bytes_is_said_and_not_passed_over() -> None:
+    found = read(capture("five-byte-length"))
+
+    assert [str(event.malformed.reason) for event in found.malformed] == ["remaining_length_too_long"]
+    assert found.malformed[0].malformed.raw == bytes.fromhex("3080808080")
+    assert not any(one.experts for one in seen_by_tshark("five-byte-length"))
+
+
+def test_a_lost_segment_is_said() -> None:
+    found = read(capture("lost-segment"))
+
+    assert len(found.gaps) == expected("lost-segment")["gaps"] > 0
+    assert all(gap.reason == "not_captured" for gap in found.gaps)
