@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 CHUNK_SIZE = 1 << 18
@@ -169,8 +170,9 @@ def _gzip_member(source: _Input, chunk_size: int) -> Iterator[bytes]:
     data = b""
     # Growing steps: what a step took beyond the end of its member is copied, and there may be very many small members.
     step = 1 << 10
+    full = False
     while not member.eof:
-        if not data:
+        if not data and not full:  # behind a full piece there may be more of what was taken already
             data = source.some(step)
             step = min(step * 2, COMPRESSED_CHUNK_SIZE)
             if not data:
@@ -181,20 +183,23 @@ def _gzip_member(source: _Input, chunk_size: int) -> Iterator[bytes]:
         except zlib.error as error:
             yield from _gzip_up_to_damage(before, data)
             raise DamagedError(f"is damaged: {_zlib_reason(error)}") from error
-        data = member.unconsumed_tail
+        data, full = member.unconsumed_tail, len(output) == chunk_size
         if output:
             yield output
     source.give_back(len(member.unused_data))
 
 
 def _gzip_up_to_damage(member: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    for index in range(len(data)):
-        try:
-            output = member.decompress(data[index : index + 1])
-        except zlib.error:
-            return
-        if output:
-            yield output
+    # One byte in, one byte out: a call that fails keeps what it had got out before.
+    output = bytearray()
+    with suppress(zlib.error):
+        for at in range(-1, len(data)):  # at first nothing new: the last step may have stopped at its limit
+            byte = data[at : at + 1] if at >= 0 else b""
+            while piece := member.decompress(byte, 1):
+                output += piece
+                byte = member.unconsumed_tail
+    if output:
+        yield bytes(output)
 
 
 def _zlib_reason(error: zlib.error) -> str:

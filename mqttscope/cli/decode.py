@@ -13,8 +13,14 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.options import Version, colour_option
 
 if TYPE_CHECKING:
-    from mqttscope.mqtt.constants import ProtocolVersion
+    from mqttscope.mqtt.constants import Direction, ProtocolVersion
     from mqttscope.mqtt.stream import StreamItem
+
+MAX_LINE_BYTES = 1 << 30
+"""Longer lines are passed over: the largest packet takes 768 MiB when its bytes are written with blanks between."""
+
+FROM_SERVER = (2, 9, 11, 13)
+"""Packet types that only servers send: CONNACK, SUBACK, UNSUBACK, PINGRESP."""
 
 _NOISE = re.compile(r"0x|\\x|[\s:,;|_-]", re.IGNORECASE)
 _NOT_HEX = re.compile(r"[^0-9a-f]", re.IGNORECASE)
@@ -30,8 +36,10 @@ Examples:
 @click.argument("hexadecimal", nargs=-1, metavar="[HEX... | -]")
 @click.option("--mqtt-version", type=Version(), default="auto", help="Version of packets other than CONNECT.")
 @click.option("--from", "sender", type=click.Choice(("client", "server")), help="Who sent the bytes.")
-@click.option("--format", "format_", type=click.Choice(("text", "jsonl")), default="text", show_default=True)
-@click.option("--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, help="Bytes of a payload.")
+@click.option(
+    "--format", "format_", type=click.Choice(("text", "jsonl")), default="text", show_default=True, help="Form."
+)
+@click.option("--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, help="Payload bytes shown.")
 @click.option("--show-secrets", is_flag=True, help="Show passwords.")
 @colour_option
 def command(
@@ -46,14 +54,18 @@ def command(
     r"""Decode bytes given in hexadecimal: one sequence as arguments, or with - one on each line of input.
 
     A sequence may hold several packets.  White space, colons, commas, 0x and \x are passed over.  Exit code 1 when a
-    packet is malformed, 3 when a line is not hexadecimal.
+    packet is malformed or incomplete, 3 when a line is not hexadecimal.
     """
-    from mqttscope.cli.output import Output, make_view, warn
+    from mqttscope.cli.output import Output, awaited, make_view, warn
 
     if not hexadecimal:
         raise click.UsageError("Give bytes in hexadecimal, or - to read lines of them from standard input.")
     from_input = hexadecimal == ("-",)
-    sink = Output(immediate=from_input and sys.stdout.isatty())
+    if "-" in hexadecimal and not from_input:
+        raise click.UsageError("- reads standard input and goes with no other bytes.")
+    if not "".join(hexadecimal).strip():
+        raise click.UsageError("There are no bytes to decode.")
+    sink = Output(immediate=awaited(hexadecimal))
     view = make_view(
         colour=colour,
         time_format="relative",
@@ -94,17 +106,29 @@ def command(
     return EXIT_UNREADABLE if unreadable else code
 
 
-def _sequences(given: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+def _sequences(given: tuple[str, ...]) -> Iterator[tuple[int, str | None]]:
     yield 1, " ".join(given)
 
 
-def _lines() -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        yield number, line.decode("utf-8", "replace")
+def _lines() -> Iterator[tuple[int, str | None]]:
+    """Lines of standard input with their numbers; blank ones only count."""
+    if sys.stdin is None:
+        return
+    number = 0
+    while line := sys.stdin.buffer.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            while line and not line.endswith(b"\n"):
+                line = sys.stdin.buffer.readline(MAX_LINE_BYTES)
+            yield number, None
+        elif not line.isspace():
+            yield number, line.decode("utf-8", "replace")
 
 
-def to_bytes(given: str) -> tuple[bytes, str | None]:
-    """Bytes of a hexadecimal text, or what is wrong with it."""
+def to_bytes(given: str | None) -> tuple[bytes, str | None]:
+    """Bytes of a hexadecimal text, or what is wrong with it; ``None`` is a line that was too long to keep."""
+    if given is None:
+        return b"", f"longer than {MAX_LINE_BYTES} bytes"
     digits = _NOISE.sub("", given)
     wrong = _NOT_HEX.search(digits)
     if wrong is not None:
@@ -124,20 +148,25 @@ class Sequence:
     """One sequence of bytes: a stream of its own, with a connection state of its own."""
 
     def __init__(self, line: int | None, version: ProtocolVersion | None, sender: str | None) -> None:
-        from mqttscope.mqtt.constants import Direction
         from mqttscope.mqtt.stream import PacketStream
         from mqttscope.session.connection import Connection
 
         self.line = line
         self.sender = sender
         self.malformed = 0
-        self.direction = Direction.SERVER_TO_CLIENT if sender == "server" else Direction.CLIENT_TO_SERVER
         self.stream = PacketStream()
         self.connection = Connection(0, "client", "server", "-", 1, 0, roles_known=sender is not None)
         self.stream.version_source = ""
         if version is not None:
             self.stream.version, self.stream.version_source = version, "given"
             self.connection.assume_version(version, "given", known=True)
+
+    def direction(self, kind: int | None) -> Direction:
+        """Where a packet of this type goes: as the user says, else as its type demands, else to the server."""
+        from mqttscope.mqtt.constants import Direction
+
+        from_server = self.sender == "server" or (self.sender is None and kind in FROM_SERVER)
+        return Direction.SERVER_TO_CLIENT if from_server else Direction.CLIENT_TO_SERVER
 
     def items(self, raw: bytes) -> list[StreamItem]:
         """What the bytes hold."""
@@ -154,9 +183,10 @@ class Sequence:
         from mqttscope.mqtt.declare import ControlPacket, Malformed
         from mqttscope.mqtt.packets import Publish
 
-        connection, direction = self.connection, self.direction
+        connection = self.connection
         number = 0
         for item in self.items(raw):
+            direction = self.direction(item.packet_type)
             if isinstance(item, ControlPacket):
                 connection.identify(item)
                 topic = connection.resolve_topic(item, direction) if isinstance(item, Publish) else None

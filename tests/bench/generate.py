@@ -333,10 +333,13 @@ def capture(frames: int, *, seed: int = 1, devices: int = DEVICES, cache: Path =
     for name in ("frames.py", "devices.py", "generate.py"):
         code.update((Path(__file__).parent / name).read_bytes())
     cache.mkdir(parents=True, exist_ok=True)
-    path = cache / f"{frames}-{seed}-{devices}-{code.hexdigest()[:12]}.pcapng"
+    name = f"{frames}-{seed}-{devices}-"
+    path = cache / f"{name}{code.hexdigest()[:12]}.pcapng"
     manifest = path.with_suffix(".json")
     if manifest.exists():
         return path, Truth(**json.loads(manifest.read_text()))
+    for outdated in cache.glob(f"{name}*"):
+        outdated.unlink()
     truth = generate(path, frames, seed=seed, devices=devices)
     manifest.write_text(json.dumps({row.name: getattr(truth, row.name) for row in fields(truth)}, indent=1) + "\n")
     return path, truth

@@ -11,7 +11,7 @@ from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent, PacketEvent
 from mqttscope.net.segment import SYN, Segment
-from tests.dissect.test_dissector import mixed_tape, shown
+from tests.dissect.scenes import mixed_tape, shown
 
 OPTIONS = Options(ports={8080: "ws", 22: "mqtt"}, max_packet_bytes=200)
 

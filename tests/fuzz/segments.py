@@ -30,7 +30,7 @@ def check(data: bytes) -> None:
     """The law for some segments."""
     source = Input(data)
     limits = source.number()
-    found = list(_segments(source))
+    found = list(given(source))
     check_flows(found, _table(limits))
     check_dissection(found, ProtocolVersion.V5 if limits & 1 else None)
 
@@ -47,7 +47,7 @@ def _table(limits: int) -> FlowTable:
     )
 
 
-def _segments(source: Input) -> Iterator[Segment]:
+def given(source: Input) -> Iterator[Segment]:
     now, number = 1_767_225_600_000_000_000, 0
     # Where a well-behaved sender would go on, by flow and direction.
     stands = {(flow, side): START[side] for flow in range(len(KEYS)) for side in (0, 1)}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 
 import pytest
 
+from mqttscope.capture.compressed import ByteSource
 from mqttscope.dissect import Options, dissect_segments
 from mqttscope.net.http_upgrade import FRAMES, Problem, accept_for
 from mqttscope.net.inflate import Inflater
@@ -91,12 +94,23 @@ def test_an_upgrade_that_is_not_utf_8_can_be_written_as_json() -> None:
     assert opened["websocket"]["host"] == {"length": 1, "hex": "fe"}
 
 
+def test_damaged_gzip_gives_the_same_bytes_however_few_are_read_at_a_time() -> None:
+    raw = b"".join(b"%d: plant/line/%d\n" % (number, number % 7) for number in range(60))
+    packed = gzip.compress(raw, mtime=0)
+    for at in range(12, len(packed) - 8, 3):
+        damaged = packed[:at] + bytes((packed[at] ^ 0x55,)) + packed[at + 1 :]
+        read = set()
+        for chunk_size in (1, 7, 64, 1 << 18):
+            source = ByteSource(io.BytesIO(damaged), chunk_size=chunk_size)
+            read.add((source.fill(b"", 1 << 30), source.fault))
+        assert len(read) == 1, f"byte {at}"
+
+
+MIDDLE_OF_A_BLOCK = (
+    "0e06010025420532e063604e800bd44f2a4947455420ad28510010000000000000002d000042053240e303008000420442e703008000e10004"
+)
 FOUND: list[tuple[str, str, str]] = [
-    (
-        "websocket",
-        "zlib kept the middle of a block over the end of a message",
-        "0e06010025420532e063604e800bd44f2a4947455420ad28510010000000000000002d000042053240e303008000420442e703008000e10004",
-    ),
+    ("websocket", "zlib kept the middle of a block over the end of a message", MIDDLE_OF_A_BLOCK),
 ]
 """Target, what it was, and the input in hexadecimal."""
 

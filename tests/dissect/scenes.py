@@ -1,0 +1,168 @@
+"""Conversations that several tests look at, and short forms of their events."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect.dialogue import Dialogue
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.mqtt import Pubcomp, Publish, Pubrec, Pubrel
+from tests.dissect.talk import (
+    CONNACK,
+    PINGREQ,
+    PINGRESP,
+    PUBACK_3,
+    PUBLISH_1,
+    SUBACK,
+    SUBACK_5,
+    SUBSCRIBE,
+    SUBSCRIBE_5,
+    V5,
+    Talk,
+    Tape,
+    connect,
+    only,
+    publish,
+    wire,
+)
+from tests.mqtt.octets import framed, string
+from tests.net.framing import frame, request, response
+from tests.net.hellos import ALPN_OFFER, SNI, VERSIONS, client_hello, record
+
+HELLO = record(22, client_hello(SNI, VERSIONS))
+MQTT_HELLO = record(22, client_hello(SNI, ALPN_OFFER, VERSIONS))
+HTTP = b"GET /index.html HTTP/1.1\r\nHost: a\r\n\r\n"
+HTTP_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+MASK = b"\x01\x02\x03\x04"
+PacketLike = PacketEvent | MalformedEvent
+
+
+def opened(port: int = 1883, level: int = 4, tape: Tape | None = None, client_port: int = 50_000) -> Talk:
+    """A conversation up to CONNACK: five frames."""
+    talk = Talk(tape, port, client_port).handshake()
+    talk.client(connect(level))
+    talk.server(CONNACK, version=V5 if level == 5 else 4)  # type: ignore[arg-type]
+    return talk
+
+
+def kinds(events: list[Event]) -> list[str | None]:
+    return [event.type for event in events if isinstance(event, PacketEvent | MalformedEvent)]
+
+
+def frames(events: list[Event]) -> list[tuple[str | None, int]]:
+    return [(event.type, event.frame) for event in events if isinstance(event, PacketEvent | MalformedEvent)]
+
+
+Finish = Callable[[Talk], object]
+
+
+def websocket() -> Talk:
+    talk = Talk(port=8080).handshake()
+    talk.client(request())
+    talk.server(response())
+    talk.client(frame(wire(connect()), key=MASK))
+    talk.server(frame(wire(CONNACK)))
+    return talk
+
+
+def mixed_tape() -> Tape:
+    """Every way through the dissector, interleaved."""
+    tape = Tape()
+    talks = [opened(tape=tape, client_port=41_000, level=5), opened(9999, tape=tape, client_port=41_001)]
+    joined = Talk(tape, 1883, 41_002)
+    other = Talk(tape, 22, 41_003).handshake()
+    web = Talk(tape, 8080, 41_004).handshake()
+    web.client(request())
+    web.server(response())
+    other.client(b"SSH-2.0-x\r\n")
+    web.client(frame(wire(connect()), key=MASK))
+    for number in range(3):
+        talks[0].client(publish("t", topic_alias=number + 1), version=V5)
+        joined.client(PUBLISH_1)
+        talks[1].client(Publish(qos=2, topic_name="q", packet_identifier=9), wire(PINGREQ)[:1])
+        talks[1].client(wire(PINGREQ)[1:])
+        talks[1].server(Pubrec(9))
+        joined.server(PUBACK_3)
+        web.client(frame(wire(PUBLISH_1), key=MASK))
+        talks[1].client(Pubrel(9), framed(0x36, string("a"), b"\0\x07"))
+        talks[1].server(Pubcomp(9))
+    talks[0].lose("client", 30)
+    talks[0].server(PINGRESP)
+    tape.wait(5)
+    talks[0].client(publish("t"), version=V5)
+    talks[1].client(wire(PUBLISH_1)[:5])
+    talks[1].close()
+    talks[0].reset("server")
+    joined.client(wire(PUBLISH_1)[:5])
+    return tape
+
+
+def shown(event: Event) -> object:
+    """An event in comparable form, with the state as it is when the event is read."""
+    if isinstance(event, PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionClosed):
+        return repr(event)
+    return event
+
+
+def parts(root: object) -> Iterator[tuple[str, object]]:
+    """Every value inside an object with the way to it; an object that was met before is not entered again."""
+    todo: list[tuple[str, object]] = [("flow", root)]
+    met: set[int] = set()
+    while todo:
+        path, value = todo.pop()
+        yield path, value
+        if id(value) in met:
+            continue
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            met.add(id(value))
+            todo += [(f"{path}.{one.name}", getattr(value, one.name)) for one in dataclasses.fields(value)]
+        elif isinstance(value, dict):
+            todo += [(f"{path}[{key!r}]", part) for key, part in value.items()]
+            todo += [(f"{path} key", key) for key in value]
+        elif isinstance(value, list | tuple):
+            todo += [(f"{path}[{index}]", part) for index, part in enumerate(value)]
+
+
+def dialogue_of(talk: Talk, dissector: Dissector) -> Dialogue | None:
+    entry = dissector.flows.direction(talk.keys["client"])
+    assert entry is not None
+    context = entry[0].context
+    assert context is None or isinstance(context, Dialogue)
+    return context
+
+
+def types(talk: Talk, options: Options | None = None) -> list[str]:
+    return [event.type for event in only(talk.events(options), PacketEvent)]
+
+
+class Joined:
+    """Conversations that begin in the middle: no handshake, no CONNECT."""
+
+    @staticmethod
+    def v311(port: int) -> Talk:
+        talk = Talk(port=port)
+        talk.client(PUBLISH_1, SUBSCRIBE)
+        talk.server(PUBACK_3, SUBACK)
+        talk.client(PINGREQ)
+        talk.server(PINGRESP)
+        return talk
+
+    @staticmethod
+    def v5(port: int) -> Talk:
+        talk = Talk(port=port)
+        talk.client(publish("t", topic_alias=1), SUBSCRIBE_5, version=V5)
+        talk.server(SUBACK_5, PINGRESP, version=V5)
+        talk.client(PINGREQ, publish("", topic_alias=1), version=V5)
+        return talk

@@ -1,0 +1,198 @@
+"""How connections end, what is left then, and where one ends and another begins."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.mqtt import Disconnect
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from tests.dissect.scenes import Finish, kinds, mixed_tape, opened
+from tests.dissect.talk import (
+    PINGREQ,
+    PUBLISH_1,
+    SECOND,
+    START,
+    Talk,
+    Tape,
+    connect,
+    names,
+    only,
+    read,
+    wire,
+)
+
+
+@pytest.mark.parametrize(
+    ("finish", "how", "by"),
+    [
+        pytest.param(lambda talk: talk.close("client"), "fin", "client", id="the client ends first"),
+        pytest.param(lambda talk: talk.close("server"), "fin", "server", id="the server ends first"),
+        pytest.param(lambda talk: talk.reset("client"), "reset", "client", id="the client resets"),
+        pytest.param(lambda talk: talk.reset("server"), "reset", "server", id="the server resets"),
+        pytest.param(
+            lambda talk: (talk.fin("client"), talk.reset("server")),
+            "fin",
+            "client",
+            id="a reset answers the client's end",
+        ),
+        pytest.param(lambda talk: None, "capture_end", None, id="the capture ends"),
+        pytest.param(lambda talk: talk.fin("server"), "fin", "server", id="the capture ends after one side did"),
+        pytest.param(lambda talk: talk.again(), "port_reused", None, id="the endpoints are used again"),
+    ],
+)
+def test_who_closed_and_how(finish: Finish, how: str, by: str | None) -> None:
+    talk = opened()
+    finish(talk)
+
+    closed = only(talk.events(), ConnectionClosed)
+
+    assert (closed[0].connection.closed_how, closed[0].connection.closed_by) == (how, by)
+
+
+def test_a_disconnect_is_told_apart_from_who_closed() -> None:
+    talk = opened()
+    talk.client(Disconnect())
+    talk.close("server")
+
+    connection = only(talk.events(), ConnectionClosed)[0].connection
+
+    assert (connection.disconnect_by, connection.closed_by, connection.phase) == ("client", "server", "disconnected")
+
+
+def test_what_tcp_did_is_told_at_the_end() -> None:
+    talk = opened()
+    talk.tape.segments.append(dataclasses.replace(talk.tape.segments[3], frame=6))
+    talk.close()
+
+    connection = only(talk.events(), ConnectionClosed)[0].connection
+
+    tcp = connection.details["tcp"]
+    assert isinstance(tcp, dict)
+    assert tcp["client_to_server"]["retransmitted_segments"] == 1
+    assert tcp["server_to_client"]["retransmitted_segments"] == 0
+
+
+@pytest.mark.parametrize(
+    ("finish", "expected"),
+    [
+        pytest.param(lambda talk: talk.fin("client"), ("malformed", "truncated"), id="the sender ends: it is to blame"),
+        pytest.param(lambda talk: None, ("unparsed", "capture_end"), id="the capture ends: nobody knows"),
+        pytest.param(lambda talk: talk.reset("server"), ("unparsed", "reset"), id="reset: the rest may be on its way"),
+        pytest.param(lambda talk: talk.again(), ("unparsed", "port_reused"), id="the endpoints are used again"),
+        pytest.param(lambda talk: talk.fin("server"), ("unparsed", "capture_end"), id="only the other side ended"),
+    ],
+)
+def test_a_packet_that_breaks_off(finish: Finish, expected: tuple[str, str]) -> None:
+    talk = opened()
+    talk.client(wire(PUBLISH_1)[:-1])
+    finish(talk)
+
+    events = talk.events()
+
+    found = [("malformed", str(event.malformed.reason)) for event in only(events, MalformedEvent)]
+    found += [("unparsed", event.unparsed.reason) for event in only(events, UnparsedEvent)]
+    assert found == [expected]
+    for event in only(events, UnparsedEvent):
+        assert (event.unparsed.packet_type, event.unparsed.length) == (3, len(wire(PUBLISH_1)) - 1)
+
+
+def test_the_last_packet_before_the_end_comes_before_the_end() -> None:
+    talk = opened()
+    talk.client(wire(PUBLISH_1)[:-1])
+    talk.close()
+
+    assert names(talk.events())[-2:] == ["MalformedEvent", "ConnectionClosed"]
+
+
+def test_a_packet_without_its_most_important_bytes_is_unparsed() -> None:
+    talk = opened()
+    talk.client(b"\x82\x06\0\x05", missing=4)
+    talk.client(PINGREQ)
+
+    events = talk.events()
+
+    (found,) = only(events, UnparsedEvent)
+    assert (found.unparsed.reason, found.unparsed.packet_type, found.unparsed.missing) == ("gap", 8, 4)
+    assert kinds(events)[-1] == "pingreq"
+
+
+def test_the_same_endpoints_used_again_are_another_connection() -> None:
+    tape = Tape()
+    first = opened(tape=tape, level=5)
+    first.close()
+    tape.wait(1)
+    second = first.again()
+    second.client(connect(4, "other"))
+    second.client(PUBLISH_1)
+    second.close("server")
+
+    events = read(tape)
+
+    assert [event.connection.number for event in only(events, ConnectionClosed)] == [0, 1]
+    assert [(e.connection.number, e.connection.client_identifier) for e in only(events, PacketEvent)] == [
+        (0, "dev"), (0, "dev"), (1, "other"), (1, "other"),
+    ]  # fmt: skip
+    assert [event.connection.version.text for event in only(events, ConnectionClosed)] == ["5.0", "3.1.1"]
+
+
+def test_several_captures_in_one_run_keep_their_names_and_their_numbers_go_on() -> None:
+    one, two = Tape("one.pcap"), Tape("two.pcap", START + 3600 * SECOND)
+    first = opened(tape=one)
+    second = Talk(two)
+    second.position = dict(first.position)
+    second.client(PUBLISH_1)
+    third = opened(tape=two, client_port=50_001)
+    third.close()
+
+    events = list(dissect_segments([*one.segments, *two.segments]))
+
+    packets = only(events, PacketEvent)
+    assert [(e.capture, e.frame, e.connection.number, e.number) for e in packets] == [
+        ("one.pcap", 4, 0, 0),
+        ("one.pcap", 5, 0, 1),
+        ("two.pcap", 1, 0, 2),
+        ("two.pcap", 5, 1, 3),
+        ("two.pcap", 6, 1, 4),
+    ]
+    assert packets[2].connection.capture == "one.pcap"
+
+
+def test_notices_of_the_capture_pass_through_at_their_place() -> None:
+    talk = opened()
+    drops, error = CaptureDrops("a.pcap", 0, 9, 1), CaptureError("a.pcap", "it ends inside a frame", 99, 5)
+
+    events = list(dissect_segments([*talk.tape.segments[:4], drops, *talk.tape.segments[4:], error]))
+
+    assert names(events) == [
+        "ConnectionOpened", "PacketEvent", "CaptureDrops", "PacketEvent", "CaptureError", "ConnectionClosed",
+    ]  # fmt: skip
+    assert drops in events
+    assert error in events
+
+
+def test_each_connection_opens_and_closes_once_around_its_events() -> None:
+    state: dict[int, str] = {}
+    for event in dissect_segments(mixed_tape().segments):
+        number = event.connection.number  # type: ignore[union-attr]
+        if isinstance(event, ConnectionOpened):
+            assert number not in state
+            assert number == len(state)
+            state[number] = "open"
+        elif isinstance(event, ConnectionClosed):
+            assert state[number] == "open"
+            state[number] = "closed"
+        else:
+            assert state[number] == "open"
+
+    assert set(state.values()) == {"closed"}
+    assert len(state) == 4

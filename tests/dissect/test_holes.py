@@ -1,0 +1,179 @@
+"""Bytes that the capture lost, framing that was lost, and packets that are found again."""
+
+from __future__ import annotations
+
+from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect.dialogue import SEARCHING, Dialogue
+from mqttscope.events import (
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.mqtt import Publish
+from tests.dissect.scenes import frames, kinds, opened
+from tests.dissect.talk import (
+    PINGREQ,
+    PINGRESP,
+    PUBACK_3,
+    PUBLISH_1,
+    START,
+    V5,
+    Talk,
+    connect,
+    names,
+    only,
+    read,
+    wire,
+)
+
+
+def test_a_gap_is_an_event_and_marks_its_direction() -> None:
+    talk = opened()
+    talk.client(PINGREQ)
+    talk.lose("client", 10)
+    talk.server(PINGRESP)
+    talk.client(PUBLISH_1, PINGREQ)
+    talk.tape.wait(10)
+    talk.server(PUBACK_3)
+    talk.close()
+
+    events = talk.events()
+
+    (gap,) = only(events, GapEvent)
+    assert (gap.length, gap.direction, gap.reason) == (10, "client_to_server", "not_captured")
+    connection = gap.connection
+    assert (connection.gaps, connection.gap_bytes) == (1, 10)
+    assert (connection.client_side.gapped, connection.server_side.gapped) == (True, False)
+    assert kinds(events).count("publish") == 1
+    assert not only(events, UnparsedEvent)
+
+
+def test_lost_bytes_of_a_payload_leave_a_packet_that_says_so() -> None:
+    talk = opened()
+    raw = wire(Publish(topic_name="a", payload=b"x" * 50))
+    talk.client(raw[:20])
+    talk.lose("client", len(raw) - 30)
+    talk.server(PINGRESP)
+    talk.client(raw[-10:], PINGREQ)
+    talk.tape.wait(10)
+    talk.server(PINGRESP)
+
+    events = talk.events()
+
+    (packet,) = [event.packet for event in only(events, PacketEvent) if event.type == "publish"]
+    assert isinstance(packet, Publish)
+    assert (packet.payload, packet.missing) == (b"x" * 15, 35)
+    assert [name for name in names(events) if name != "PacketEvent"][1] == "GapEvent"
+    assert names(events).index("GapEvent") == names(events).index("ConnectionOpened") + 4
+    assert kinds(events)[-2:] in (["pingreq", "pingresp"], ["pingresp", "pingreq"])
+    assert not only(events, UnparsedEvent)
+
+
+def test_a_connect_of_which_only_the_beginning_was_captured_says_the_version() -> None:
+    talk = Talk().handshake()
+    raw = wire(connect(5, "a-long-client-identifier"))
+    talk.client(raw[:16], missing=len(raw) - 16)
+    talk.server(b"\x20\x03\0\0\0")
+
+    events = talk.events()
+
+    assert names(events) == ["ConnectionOpened", "GapEvent", "UnparsedEvent", "PacketEvent", "ConnectionClosed"]
+    connection = only(events, PacketEvent)[0].connection
+    assert (connection.version, connection.version_known, connection.version_evidence) == (V5, True, "CONNECT")
+    assert connection.client_identifier is None
+
+
+def test_framing_that_is_lost_is_found_again() -> None:
+    talk = opened()
+    bad = talk.client(b"\x30\xff\xff\xff\xff\x01", b"rubbish" * 3)
+    good = talk.client(PUBLISH_1)
+    later = talk.client(PINGREQ)
+
+    events = talk.events()
+
+    assert frames(events)[2:] == [("publish", bad), ("publish", good), ("pingreq", later)]
+    assert only(events, MalformedEvent)[0].malformed.reason == "remaining_length_too_long"
+    assert only(events, UnparsedEvent)[0].unparsed.reason == "resynchronised"
+    assert only(events, UnparsedEvent)[0].connection.client_side.gapped
+
+
+def test_packets_found_late_keep_the_frames_that_completed_them() -> None:
+    talk = Talk()
+    talk.ack("client")
+    talk.ack("server")
+    raw = wire(PUBLISH_1)
+    begun = talk.client(b"end of a payload", raw[:4])
+    ended = talk.client(raw[4:])
+    server = talk.server(PUBACK_3)
+    ping = talk.client(PINGREQ)
+    pong = talk.server(PINGRESP)
+    last = talk.client(PINGREQ)
+    dissector = Dissector()
+    events = read(talk.tape, dissector=dissector)
+
+    (unparsed,) = only(events, UnparsedEvent)
+    assert (unparsed.frame, unparsed.unparsed.length) == (begun, 16)
+    client = [(e.type, e.frame) for e in only(events, PacketEvent) if e.direction == "client_to_server"]
+    assert client == [("publish", ended), ("pingreq", ping), ("pingreq", last)]
+    assert [(e.type, e.frame) for e in only(events, PacketEvent) if e.direction != "client_to_server"] == [
+        ("puback", server),
+        ("pingresp", pong),
+    ]
+    assert [event.timestamp_ns for event in only(events, PacketEvent) if event.type == "puback"] == [
+        START + server * 1_000_000
+    ]
+
+
+def test_packets_behind_a_gap_keep_the_frames_that_completed_them() -> None:
+    talk = opened()
+    talk.lose("client", 9)
+    talk.server(PINGRESP)
+    waiting = talk.client(PUBLISH_1)
+    talk.tape.wait(10)
+    found = talk.client(PINGREQ)
+    after = talk.client(PINGREQ)
+
+    events = talk.events()
+
+    assert [(e.type, e.frame) for e in only(events, PacketEvent) if e.direction == "client_to_server"][1:] == [
+        ("publish", waiting),
+        ("pingreq", found),
+        ("pingreq", after),
+    ]
+
+
+def test_a_dialogue_that_found_its_packets_keeps_nothing_of_the_search() -> None:
+    talk = Talk()
+    talk.ack("client")
+    talk.ack("server")
+    talk.client(PUBLISH_1)
+    dissector = Dissector()
+    phases = []
+    for segment in talk.tape.segments:
+        list(dissector.feed(segment))
+    entry = dissector.flows.direction(talk.keys["client"])
+    assert entry is not None
+    dialogue = entry[0].context
+    assert isinstance(dialogue, Dialogue)
+    phases.append((dialogue.phase, len(dialogue.client_arrivals)))
+    done = len(talk.tape.segments)
+    talk.server(PUBACK_3, PINGRESP)
+    talk.client(PINGREQ)
+    for segment in talk.tape.segments[done:]:
+        list(dissector.feed(segment))
+    phases.append((dialogue.phase, len(dialogue.client_arrivals) + len(dialogue.server_arrivals)))
+
+    assert phases == [(SEARCHING, 1), ("mqtt", 0)]
+
+
+def test_a_packet_above_the_limit_is_passed_over_and_said() -> None:
+    talk = opened()
+    talk.client(Publish(topic_name="a", payload=b"x" * 5000))
+    talk.client(PINGREQ)
+
+    events = talk.events(Options(max_packet_bytes=1000))
+
+    (found,) = only(events, UnparsedEvent)
+    assert (found.unparsed.reason, found.unparsed.length) == ("too_large", 5006)
+    assert kinds(events) == ["connect", "connack", "pingreq"]

@@ -1,0 +1,204 @@
+"""MQTT in TLS and in WebSocket: which flows are taken for it, and who is the client."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.dissect import Dissector, Options
+from mqttscope.events import ConnectionOpened, PacketEvent
+from tests.dissect.scenes import HELLO, HTTP, HTTP_ANSWER, MASK, MQTT_HELLO, Joined, types
+from tests.dissect.talk import (
+    CONNACK,
+    PINGREQ,
+    PINGRESP,
+    PUBACK_3,
+    PUBLISH_1,
+    Talk,
+    connect,
+    names,
+    only,
+    read,
+    wire,
+)
+from tests.net.framing import frame, request, response
+from tests.net.hellos import record, server_hello
+
+
+@pytest.mark.parametrize(
+    ("port", "hello", "listed"),
+    [
+        pytest.param(8883, HELLO, True, id="the port of MQTT over TLS"),
+        pytest.param(1883, HELLO, True, id="TLS on the port of plain MQTT"),
+        pytest.param(443, MQTT_HELLO, True, id="ALPN says mqtt"),
+        pytest.param(443, HELLO, False, id="nothing says MQTT"),
+        pytest.param(8443, HELLO, True, id="the user names the port"),
+    ],
+)
+def test_tls_that_goes_with_mqtt_is_listed(port: int, hello: bytes, listed: bool) -> None:
+    talk = Talk(port=port).handshake()
+    talk.client(hello)
+    talk.server(record(22, server_hello()))
+    talk.client(record(23, b"secret"))
+    talk.close()
+    dissector = Dissector(Options(ports={8443: "tls"}))
+
+    events = read(talk.tape, dissector=dissector)
+
+    assert names(events) == (["ConnectionOpened", "ConnectionClosed"] if listed else [])
+    assert dissector.other_tls == ({} if listed else {f"192.0.2.2:{port}": 1})
+    if listed:
+        connection = only(events, ConnectionOpened)[0].connection
+        assert connection.transport == "tls"
+        assert connection.details["server_name"] == "broker.example"
+        assert (connection.closed_how, connection.closed_by) == ("fin", "client")
+        assert connection.version_known is False
+
+
+def test_a_client_hello_without_handshake_says_who_the_client_is() -> None:
+    talk = Talk(port=60_000, client_port=8883)
+    talk.server(MQTT_HELLO)
+
+    connection = only(talk.events(), ConnectionOpened)[0].connection
+
+    assert connection.client == "192.0.2.2:60000"
+    assert (connection.roles_known, connection.roles_evidence) == (True, "TLS hello")
+
+
+def test_tls_joined_in_the_middle_is_listed_on_its_port() -> None:
+    talk = Talk(port=8883)
+    talk.client(record(23, b"x" * 30))
+
+    (opened,) = only(talk.events(), ConnectionOpened)
+
+    assert (opened.connection.transport, opened.connection.roles_known) == ("tls", False)
+    assert opened.connection.server == "192.0.2.2:8883"
+
+
+def test_plain_mqtt_on_the_port_of_tls_is_read() -> None:
+    joined = Joined.v311(8883)
+
+    assert len(types(joined)) == 6
+
+
+def websocket(talk: Talk, asked: bytes = b"", answered: bytes = b"") -> Talk:
+    talk.client(asked or request())
+    talk.server(answered or response())
+    talk.client(frame(wire(connect()), key=MASK))
+    talk.server(frame(wire(CONNACK)))
+    return talk
+
+
+def without(head: bytes) -> bytes:
+    return head.replace(b"Sec-WebSocket-Protocol: mqtt\r\n", b"")
+
+
+ANONYMOUS = without(request()).replace(b"GET /mqtt", b"GET /ws")
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "found"),
+    [
+        pytest.param(request(), response(), True, id="mqtt, asked and answered"),
+        pytest.param(
+            request().replace(b": mqtt", b": mqttv3.1"), response().replace(b": mqtt", b": mqttv3.1"), True, id="old"
+        ),
+        pytest.param(request(), without(response()), True, id="mqtt asked, nothing selected"),
+        pytest.param(without(request()), without(response()), True, id="no subprotocol, but the path says mqtt"),
+        pytest.param(ANONYMOUS, without(response()), False, id="neither subprotocol nor path"),
+        pytest.param(
+            request().replace(b": mqtt", b": chat"), response().replace(b": mqtt", b": chat"), True,
+            id="another subprotocol, but the path says mqtt",
+        ),
+        pytest.param(
+            ANONYMOUS.replace(b"Host", b"Sec-WebSocket-Protocol: chat\r\nHost"),
+            response().replace(b": mqtt", b": chat"), False, id="another subprotocol",
+        ),
+    ],
+)  # fmt: skip
+def test_websocket_by_its_names(asked: bytes, answered: bytes, found: bool) -> None:
+    talk = websocket(Talk(port=8080).handshake(), asked, answered)
+    dissector = Dissector()
+
+    events = read(talk.tape, dissector=dissector)
+
+    assert [event.type for event in only(events, PacketEvent)] == (["connect", "connack"] if found else [])
+    assert dissector.other_flows == (0 if found else 1)
+    if found:
+        connection = only(events, ConnectionOpened)[0].connection
+        assert (connection.transport, connection.roles_known) == ("websocket", True)
+        assert connection.details["path"] == "/mqtt"
+        assert connection.details["host"] == "broker"
+
+
+def test_a_websocket_on_a_port_that_the_user_names_needs_no_names() -> None:
+    talk = websocket(Talk(port=8080).handshake(), ANONYMOUS, without(response()))
+
+    assert types(talk, Options(ports={8080: "ws"})) == ["connect", "connack"]
+
+
+def test_a_websocket_joined_in_the_middle_is_read_on_a_port_that_the_user_names() -> None:
+    talk = Talk(port=8080)
+    talk.client(frame(wire(PUBLISH_1, PINGREQ), key=MASK))
+    talk.server(frame(wire(PUBACK_3, PINGRESP)))
+
+    assert types(talk) == []
+    events = talk.events(Options(ports={8080: "ws"}))
+    assert sorted(event.type for event in only(events, PacketEvent)) == ["pingreq", "pingresp", "puback", "publish"]
+    connection = only(events, ConnectionOpened)[0].connection
+    assert (connection.transport, connection.roles_known, connection.server) == ("websocket", False, "192.0.2.2:8080")
+
+
+def test_a_websocket_without_handshake_but_with_upgrade_is_not_joined() -> None:
+    talk = websocket(Talk(port=8080, client_port=80))
+
+    events = only(talk.events(), PacketEvent)
+
+    assert [(event.type, event.frame) for event in events] == [("connect", 3), ("connack", 4)]
+    assert events[0].connection.roles_evidence == "HTTP upgrade"
+
+
+def test_plain_http_on_a_port_named_for_websocket_is_no_connection() -> None:
+    talk = Talk(port=8080).handshake()
+    talk.client(HTTP)
+    talk.server(HTTP_ANSWER)
+    talk.close()
+
+    assert talk.events(Options(ports={8080: "ws"})) == []
+
+
+def test_a_websocket_behind_plain_http_is_found_on_a_port_that_the_user_names() -> None:
+    talk = Talk(port=8080).handshake()
+    talk.client(HTTP)
+    talk.server(HTTP_ANSWER)
+
+    assert types(websocket(talk), Options(ports={8080: "ws"})) == ["connect", "connack"]
+
+
+def test_a_refused_upgrade_may_be_tried_again() -> None:
+    talk = Talk(port=8080).handshake()
+    talk.client(request())
+    talk.server(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+
+    assert types(websocket(talk)) == ["connect", "connack"]
+
+
+def test_a_refused_upgrade_is_another_flow() -> None:
+    talk = Talk(port=8080).handshake()
+    talk.client(request())
+    talk.server(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+    talk.close()
+    dissector = Dissector()
+
+    assert read(talk.tape, dissector=dissector) == []
+    assert dissector.other_flows == 1
+
+
+def test_a_websocket_of_which_only_the_client_was_captured_is_read() -> None:
+    talk = Talk(port=8080).handshake()
+    talk.client(request())
+    talk.client(frame(wire(connect(), PINGREQ), key=MASK))
+
+    events = talk.events()
+
+    assert [event.type for event in only(events, PacketEvent)] == ["connect", "pingreq"]
+    assert only(events, ConnectionOpened)[0].connection.details["subprotocol"] is None

@@ -1,0 +1,101 @@
+"""No matter what was captured, every report can be written, lines fit, and nothing in them commands the terminal.
+
+The input is that of `segments`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from rich.cells import cell_len
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.dissect.options import Options
+from mqttscope.mqtt import ProtocolVersion
+from mqttscope.report.base import Reporter, View
+from mqttscope.report.jsonl import dumps
+from mqttscope.report.ladder import Ladder
+from mqttscope.report.statistics import Statistics
+from mqttscope.report.statistics_json import document
+from mqttscope.report.stats_text import render
+from mqttscope.report.table import Table
+from mqttscope.report.text import TextLines
+from mqttscope.report.tree import Tree
+from tests.fuzz import segments
+from tests.fuzz.target import Input
+
+MAX_LENGTH = segments.MAX_LENGTH
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+PAYLOADS = ("auto", "text", "hex", "json", "cbor", "msgpack", "none")
+TIMES = ("iso", "relative", "delta")
+WIDTHS = (40, 80, 100, 0)
+
+
+class Text:
+    """A sink that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.parts.append(data)
+
+    def whole(self) -> str:
+        return b"".join(self.parts).decode()
+
+
+def check(data: bytes) -> None:
+    """The law for some segments in every format, with what their first byte chooses."""
+    limits = data[0] if data else 0
+    source = Input(data)
+    source.number()
+    found = list(segments.given(source))
+    options = Options({8080: "ws", 1884: "mqtt"}, ProtocolVersion.V5 if limits & 1 else None)
+    view = View(
+        WIDTHS[limits >> 2 & 3],
+        bool(limits & 2),
+        TIMES[limits % 3],
+        PAYLOADS[limits % 7],
+        100,
+        show_secrets=bool(limits & 0x10),
+        unicode=bool(limits & 0x20),
+    )
+    sinks = Text(), Text(), Text(), Text()
+    reporters: Iterable[Reporter] = (
+        TextLines(sinks[0], view), Tree(sinks[1], view), Ladder(sinks[2], view), Table(sinks[3], view),
+    )  # fmt: skip
+    statistics = Statistics()
+    for event in dissect_segments(found, options):
+        for reporter in reporters:
+            reporter.feed(event)
+        statistics.feed(event)
+    for reporter in reporters:
+        reporter.close()
+    statistics.finish()
+    for sink in sinks[:3]:
+        _check_lines(sink.whole(), view)
+    rows = list(csv.reader(io.StringIO(sinks[3].whole())))
+    assert len({len(row) for row in rows}) <= 1, "rows of different lengths"
+    _check_lines(render(statistics, view).decode(), view)
+    json.loads(dumps(document(statistics)))
+
+
+def _check_lines(shown: str, view: View) -> None:
+    for line in shown.split("\n"):
+        plain = _COLOUR.sub("", line) if view.colour else line
+        if not plain.isprintable():
+            bad = [one for one in plain if unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+            assert not bad, f"{bad} in {line!r}"
+        assert not view.width or cell_len(plain) <= view.width, f"too wide: {plain!r}"
+        assert view.unicode or plain.isascii()
+
+
+def seeds() -> Iterator[bytes]:
+    """Some of those of `segments`: to write everything in every format takes long."""
+    return islice(segments.seeds(), 0, None, 4)
