@@ -159,9 +159,9 @@ class Export:
             self._want(*place)
         pair = _pair(event)
         back = pair[1], pair[0]
-        for place in (self._handshakes.get(pair), self._handshakes.get(back)):
-            if place is not None:
-                self._want(*place)
+        for one in (pair, back):
+            if one in self._handshakes:
+                self._want(*self._handshakes[one])
         for one in (pair, back) if event.connection.transport == "websocket" else (pair,):
             track = self._tracks.get(one)
             if track is not None:

@@ -50,7 +50,14 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 clean, 1 findings, 2 usage, 3 input unreadable or truncated (results so far are printed).",
+    epilog="""\b
+Examples:
+  mqttscope inspect capture.pcapng
+  mqttscope decode 32 07 00 03 61 2f 62 00 0a
+
+Exit codes: 0 clean, 1 findings, 2 usage or output that cannot be written, 3 input unreadable or truncated (results
+so far are printed).
+""",
 )
 @click.version_option(__version__, "-V", "--version", message="mqttscope %(version)s")
 def group() -> None:

@@ -19,8 +19,10 @@ from tests.mqtt.checks import facts, run
 from tests.mqtt.conversation import conversation
 
 MAX_LENGTH = 4_000
-MAX_SINGLE = 700
+MAX_SINGLE = 400
 """Streams up to this length are also fed byte by byte."""
+WRITTEN_DOWN = 0.3
+"""Share of the inputs whose stream is also written down and read back, which takes long."""
 GAPS = (1, 2, 3, 5, 9, 40, 300, 70_000)
 LIMITS = (2, 5, 14, 40)
 
@@ -37,7 +39,8 @@ def check(data: bytes) -> None:
         stream = _made(flags)
         assert facts(run(chunks, stream)) == expected
         assert (stream.version, stream.version_source) == (whole.version, whole.version_source)
-    assert facts(_written_down(_recut(parts, random, 4), _made(flags))) == expected
+    if random.random() < WRITTEN_DOWN:
+        assert facts(_written_down(_recut(parts, random, 4), _made(flags))) == expected
 
 
 def _made(flags: int) -> PacketStream:
