@@ -7,7 +7,7 @@ import sys
 
 def run() -> None:
     """Entry point: run the command line and leave with its exit code."""
-    if sys.argv[1:] in (["--version"], ["-V"]):
+    if sys.argv[1:] in (["--version"], ["-V"]) and sys.stdout is not None:
         # Scripts ask for the version in loops; it must not wait for click.
         from mqttscope import __version__
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from mqttscope.mqtt.constants import ProtocolVersion
     from mqttscope.report.base import Reporter, View
 
-FORMATS = ("text", "tree", "ladder", "jsonl", "csv")
+HUMAN_FORMATS = ("text", "tree", "ladder")
+FORMATS = (*HUMAN_FORMATS, "jsonl", "csv")
 
 
 @click.command(
@@ -83,7 +84,7 @@ def command(
         show_secrets=show_secrets,
     )
     reporter = make_reporter(format_, sink, view)
-    watch = Watch(progress=True)
+    watch = Watch(progress=True, shown=format_ in HUMAN_FORMATS)
     dissector = Dissector(make_options(ports, mqtt_version))
     if output is None:
         export = None

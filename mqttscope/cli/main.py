@@ -18,6 +18,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Command name -> module that holds it as ``command``, and its line in the overview."""
 
+COMPLETE = "_MQTTSCOPE_COMPLETE"
+"""Set by the shell when it asks what could complete a command line."""
+
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
@@ -70,19 +73,27 @@ def main() -> None:
     gc.set_threshold(200_000, 20, 50)
     gc.freeze()
     try:
-        code = group.main(standalone_mode=False)
+        code = _run()
         if sys.stdout is not None:
             sys.stdout.flush()
-    except click.exceptions.Abort:
-        code = EXIT_INTERRUPTED
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except BrokenPipeError:
         code = EXIT_CLEAN
         _silence_stdout()
+    except OSError as error:
+        # Captures tell their errors as events, so that only output is left.
+        if os.environ.get("MQTTSCOPE_TRACEBACK"):
+            raise
+        click.echo(f"mqttscope: {error.filename or 'standard output'}: {error.strerror or error}", err=True)
+        code = EXIT_USAGE
+        _silence_stdout()
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+        if sys.stderr is not None and sys.stderr.isatty():
+            # The terminal shows ^C, and the prompt is to come below it.
+            sys.stderr.write("\n")
     except Exception as error:
         if os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
@@ -93,6 +104,17 @@ def main() -> None:
         )
         code = EXIT_UNREADABLE
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
+
+
+def _run() -> object:
+    if COMPLETE in os.environ:
+        group.main(prog_name="mqttscope", complete_var=COMPLETE)
+    # Not `group.main`: that turns a broken pipe into exit code 1, which stands for findings here.
+    try:
+        with group.make_context("mqttscope", sys.argv[1:]) as context:
+            return group.invoke(context)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
 
 
 def _silence_stdout() -> None:

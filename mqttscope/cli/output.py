@@ -148,7 +148,9 @@ def warn(message: str) -> None:
 class Watch:
     """Passes events on, notes what went wrong with the captures, and shows progress."""
 
-    def __init__(self, *, progress: bool) -> None:
+    def __init__(self, *, progress: bool, shown: bool = False) -> None:
+        self._told = shown and _is_terminal(sys.stdout)
+        """The report says what went wrong as well, and on the same terminal."""
         self.errors = 0
         self.dropped = 0
         self.skipped: Counter[str] = Counter()
@@ -164,10 +166,12 @@ class Watch:
     def _note(self, event: Event) -> None:
         if isinstance(event, CaptureError):
             self.errors += 1
-            warn(describe(event))
+            if not self._told:
+                warn(describe(event))
         elif isinstance(event, CaptureDrops):
             self.dropped += event.dropped
-            warn(f"{event.capture}: interface {event.interface} dropped {event.dropped} frames while capturing")
+            if not self._told:
+                warn(f"{event.capture}: interface {event.interface} dropped {event.dropped} frames while capturing")
 
     def _shown(self, source: Iterable[Event]) -> Iterator[Event]:
         """Go through events and show how far that is, once it takes longer than a second."""
@@ -191,6 +195,6 @@ def describe(error: CaptureError) -> str:
     """A capture error as one line: file, place, what is wrong, what was saved."""
     name = text(error.capture)
     shown = name if isinstance(name, str) else error.capture.encode("utf-8", "backslashreplace").decode()
-    where = f" at offset {error.offset:,}" if error.offset is not None else ""
+    where = f" at offset {error.offset:,}" if error.offset else ""
     kept = f" ({error.frames:,} frames before it were read)" if error.frames else ""
     return f"{shown}: {error.message}{where}{kept}"

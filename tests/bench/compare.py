@@ -30,6 +30,11 @@ PLAIN_FIELDS = (
     "tcp.stream", "tcp.len",
 )  # fmt: skip
 """What a line of ours says beside the packet."""
+TYPES = (
+    "", "connect", "connack", "publish", "puback", "pubrec", "pubrel", "pubcomp", "subscribe", "suback",
+    "unsubscribe", "unsuback", "pingreq", "pingresp", "disconnect",
+)  # fmt: skip
+IN_ORDER = "tcp.reassemble_out_of_order:TRUE"
 QUIET_LOAD = 0.3
 
 
@@ -79,6 +84,8 @@ def compare(sizes: Sequence[int], rounds: int) -> None:
         contenders = large(path)
         run(contenders, rounds)
         out(table(contenders, size))
+        if shutil.which("tshark"):
+            out(f"\n{_found_by_tshark(path, truth)}")
         for one in contenders:
             peaks.setdefault(one.name, []).append(median(usage.peak_mb for usage in one.usages))
     if len(sizes) > 1:
@@ -119,6 +126,11 @@ def large(path: Path) -> list[Contender]:
         found += [
             Contender(f"tshark -Y mqtt -T fields ({count} fields)", [*base, "-Y", "mqtt", "-T", "fields", *chosen], []),
             Contender(f"tshark -T fields ({count} fields)", [*base, "-T", "fields", *chosen], []),
+            Contender(
+                "tshark -Y mqtt -T fields, in order",
+                [*base, "-o", IN_ORDER, "-Y", "mqtt", "-T", "fields", *chosen],
+                [],
+            ),
             Contender("tshark -T ek -J mqtt", [*base, "-T", "ek", "-J", "mqtt"], []),
             Contender("tshark -Y mqtt (one line each)", [*base, "-Y", "mqtt"], []),
         ]
@@ -207,6 +219,23 @@ def _contents(truth: dict[str, object], path: Path) -> str:
         f"{sum(packets.values()):,} packets of {truth['connections']:,} connections, "
         f"{path.stat().st_size / 1e6:,.0f} MB; all of them found, and no others."
     )
+
+
+def _found_by_tshark(path: Path, truth: dict[str, object]) -> str:
+    """How many of the packets tshark finds, by their types."""
+    generated = truth["packets"]
+    assert isinstance(generated, dict)
+    said = []
+    for options in ([], ["-o", IN_ORDER]):
+        found: Counter[str] = Counter()
+        command = ["tshark", "-n", "-r", str(path), *options, "-Y", "mqtt", "-T", "fields", "-e", "mqtt.msgtype"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+            assert running.stdout is not None
+            for line in running.stdout:
+                found.update(line.strip().split(","))
+        right = sum(min(found[str(number)], generated.get(name, 0)) for number, name in enumerate(TYPES))
+        said.append(f"{sum(generated.values()) - right:,} packets and finds {found.total() - right:,} that nobody sent")
+    return f"tshark misses {said[0]}; with `-o {IN_ORDER}` it misses {said[1]}."
 
 
 def _generated(frames: int) -> tuple[Path, dict[str, object]]:
