@@ -252,7 +252,8 @@ def trace(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list
     body, end = packet_end(raw, 0, len(raw))
     kind = PACKETS.get(raw[0] >> 4)
     if body <= 0:
-        return [Span("fixed_header", 0, len(raw))]
+        header = Span("fixed_header", 0, min(5, len(raw)))
+        return [header, Span("unparsed", 5, len(raw))] if len(raw) > 5 else [header]
     if kind is None or reserved(raw[0] >> 4, version):
         spans = [Span("packet_type", 0, 1), Span("remaining_length", 1, body)]
         return [*spans, Span("unparsed", body, len(raw))] if len(raw) > body else spans

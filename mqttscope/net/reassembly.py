@@ -1,8 +1,7 @@
 """One direction of a TCP connection: from segments in any order to bytes in order, each once.
 
-Positions are *stream offsets*: numbers that do not wrap; 0 is the first byte behind the SYN (without a SYN, the first
-byte known of).  ``HalfStream.offset`` is the next one to deliver; what comes before its turn waits in ``buffer``.
-
+Positions are *stream offsets*, which do not wrap; 0 is the first byte behind the SYN, or the first byte known of.
+``HalfStream.offset`` is the next one to deliver; what comes before its turn waits in ``buffer``.  Laws:
 - bytes delivered or buffered first stand; when they come again with other content, that is a ``StreamOverlap``;
 - data and gaps tile the stream: each event starts where the one before ended;
 - nothing here decides when a hole is lost; ``housekeeping`` does that and calls ``give_up``.
@@ -56,8 +55,7 @@ class HalfStream:
     offset: int = 0
     """Stream offset of the next byte to deliver; all before it was delivered or reported as a gap."""
     acknowledged: int = 0
-    """Stream offset up to which the peer has acknowledged; one more than the end once it acknowledged the FIN.
-    Beyond ``offset`` it proves that the peer has bytes which the capture does not have, or not yet."""
+    """Stream offset up to which the peer has acknowledged, the FIN included; beyond ``offset`` the peer has more."""
     sent: int = 0
     """Stream offset up to which this side has shown to have sent; of interest only beyond ``offset``."""
     initial_sequence: int = -1
@@ -66,8 +64,7 @@ class HalfStream:
     """Stream offset of the FIN, which is the length of the stream."""
     clear: bool = False
     """In order and nothing waiting: the next segment may take the fast path."""
-    deadline_ns: int = NEVER
-    """Capture time at which the first hole is to be looked at again."""
+    deadline_ns: int = NEVER  # capture time at which the first hole is to be looked at again
     buffer: Pieces = field(default_factory=Pieces)
     history: list[bytes] = field(default_factory=list)
     """The payloads delivered last, up to ``offset`` and without gaps between them."""

@@ -78,7 +78,12 @@ class TestTrace:
             ("unparsed", 5),
         ]
         assert [one.field for one in trace(b"\0\0")] == ["packet_type", "remaining_length"]
-        assert [(one.field, one.end) for one in trace(parse("30 ff ff ff ff 01"))] == [("fixed_header", 6)]
+        assert [(one.field, one.end) for one in trace(parse("30 ff ff ff ff"))] == [("fixed_header", 5)]
+        assert [(one.field, one.end) for one in trace(parse("30 ff ff ff ff 01"))] == [
+            ("fixed_header", 5),
+            ("unparsed", 6),
+        ]
+        assert [(one.field, one.end) for one in trace(parse("30 ff"))] == [("fixed_header", 2)]
         assert trace(b"") == []
 
     def test_bytes_behind_the_packet_do_not_become_part_of_it(self) -> None:

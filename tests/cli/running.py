@@ -1,0 +1,119 @@
+"""Running the command line: as the program that users start, or in this process where speed counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mqttscope.cli.main import main
+from tests.conftest import ROOT
+
+CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
+FORMATS = ("text", "tree", "ladder", "jsonl", "csv")
+UNSET = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MQTTSCOPE_TRACEBACK", "PYTHONIOENCODING", "LC_ALL", "PYTHONUTF8")
+"""What would change the output of a command and may be set where the tests run."""
+
+Word = str | bytes | Path
+
+
+@dataclass(slots=True)
+class Done:
+    """What a command left behind."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.out.decode()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Standard output as JSON Lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """The JSON lines of one event."""
+        return [line for line in self.lines if line["event"] == event]
+
+    @property
+    def packets(self) -> list[dict[str, Any]]:
+        """The JSON lines of packets."""
+        return self.of("packet")
+
+
+def capture(name: str) -> Path:
+    """A capture of the project."""
+    found = ROOT / "captures" / name / "capture.pcapng"
+    assert found.is_file()
+    return found
+
+
+def command(*arguments: Word) -> list[str | bytes]:
+    """The program with arguments."""
+    return [sys.executable, "-m", "mqttscope", *(os.fspath(word) for word in arguments)]
+
+
+def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
+    """An environment in which nothing but ``changes`` asks for another output."""
+    plain = {name: value for name, value in os.environ.items() if name not in UNSET}
+    return {**plain, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", **(changes or {})}
+
+
+def run(
+    *arguments: Word, given: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Done:
+    """Run the program as users do."""
+    done = subprocess.run(
+        command(*arguments), input=given, capture_output=True, env=environment(env), cwd=cwd, timeout=120, check=False
+    )
+    return Done(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+
+
+def invoke(*arguments: str | Path, given: bytes = b"", env: Mapping[str, str | None] | None = None) -> Done:
+    """Run the command line in this process; an error inside is raised."""
+    words = ["mqttscope", *map(str, arguments)]
+    changes: dict[str, str | None] = {**dict.fromkeys(UNSET), "MQTTSCOPE_TRACEBACK": "1", **(env or {})}
+    with CliRunner().isolation(input=given, env=changes) as streams, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", words)
+        try:
+            main()
+        except SystemExit as leave:
+            assert isinstance(leave.code, int)
+            code = leave.code
+        sys.stdout.flush()
+        sys.stderr.flush()
+        assert streams[1] is not None
+        return Done(code, streams[0].getvalue(), streams[1].getvalue().decode())
+
+
+def inspected(*arguments: str | Path, given: bytes = b"") -> Done:
+    """``inspect --format jsonl`` in this process, which must end well."""
+    done = invoke("inspect", "--format", "jsonl", *arguments, given=given)
+    assert (done.code, done.err) == (0, "")
+    return done
+
+
+def without(line: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """A JSON line without some keys."""
+    return {name: value for name, value in line.items() if name not in names}
+
+
+def decoded(raw: str, *arguments: str, code: int = 0) -> dict[str, Any]:
+    """The one JSON line of ``decode`` for bytes in hexadecimal."""
+    done = invoke("decode", raw, "--format", "jsonl", *arguments)
+    assert (done.code, done.err) == (code, "")
+    lines: Sequence[dict[str, Any]] = done.lines
+    assert len(lines) == 1
+    return lines[0]

@@ -1,0 +1,211 @@
+"""What holds for every command: help, version, exit codes, what is imported."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+
+import click
+import pytest
+
+from mqttscope import __version__
+from mqttscope.cli import main as program
+from mqttscope.cli.main import COMMANDS, group
+from mqttscope.dev.generate import help_text
+from tests.cli.running import Done, capture, environment, invoke, run
+from tests.conftest import ROOT
+
+SCREEN = 50
+"""Lines that a help page may have."""
+
+
+def imported(*arguments: str) -> set[str]:
+    """The top-level packages that the program has imported when it ends."""
+    script = (
+        "import atexit, json, sys\n"
+        "sys.argv = ['mqttscope', *sys.argv[1:]]\n"
+        "atexit.register(lambda: sys.stderr.write(json.dumps(sorted(sys.modules))))\n"
+        "from mqttscope.cli import run\n"
+        "run()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, env=environment(), timeout=60, check=True
+    )
+    return {name.partition(".")[0] for name in json.loads(done.stderr)}
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_version_is_told_without_importing_anything_slow(option: str) -> None:
+    assert run(option).out.decode() == f"mqttscope {__version__}\n"
+    assert not imported(option) & {"click", "rich", "pyshark", "dpkt", "orjson", "lz4", "zstandard", "asyncio"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_imports_neither_rich_nor_pyshark(name: str) -> None:
+    assert not imported(name, "--help") & {"rich", "pyshark", "dpkt", "pyspark", "pyarrow", "asyncio"}
+
+
+def test_json_lines_import_neither_rich_nor_pyshark() -> None:
+    path = str(capture("v5-qos"))
+
+    assert not imported("inspect", path, "--format", "jsonl") & {"rich", "pyshark", "dpkt", "asyncio"}
+
+
+def test_overview_lists_commands_without_importing_them() -> None:
+    script = "import sys; from mqttscope.cli.main import group; import click\n" + (
+        "group.get_help(click.Context(group, info_name='mqttscope'))\n"
+        "print([name for name in sys.modules if name.startswith('mqttscope.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=True)
+
+    assert eval(done.stdout) == ["mqttscope.cli", "mqttscope.cli.main"]
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS], ids=lambda name: name or "overview")
+def test_help_fits_a_screen(name: str | None) -> None:
+    lines = help_text(name).splitlines()
+
+    assert len(lines) <= SCREEN
+    assert max(map(len, lines)) <= 104
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS], ids=lambda name: name or "overview")
+def test_help_says_what_every_option_does(name: str | None) -> None:
+    context = click.Context(group)
+    command = group if name is None else group.get_command(context, name)
+    assert command is not None
+
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    # Choices may speak for themselves.
+    assert [one.name for one in options if not one.help and not isinstance(one.type, click.Choice)] == []
+
+
+def examples(name: str | None) -> list[str]:
+    """The command lines under "Examples:" of a help page."""
+    _, _, rest = help_text(name).partition("Examples:\n")
+    return [line.strip() for line in rest.partition("\n\n")[0].splitlines() if line.strip()]
+
+
+def own_part(line: str) -> list[str]:
+    """The words of the mqttscope command in a pipeline."""
+    words = shlex.shlex(line, posix=True, punctuation_chars="|")
+    words.whitespace_split = True
+    commands = "\0".join(words).split("\0|\0")
+    (own,) = [command.split("\0")[1:] for command in commands if command.startswith("mqttscope\0")]
+    return own
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS], ids=lambda name: name or "overview")
+def test_help_has_at_least_two_examples_that_the_command_line_accepts(name: str | None) -> None:
+    found = examples(name)
+
+    assert len(found) >= 2
+    for line in found:
+        chosen, *arguments = own_part(line)
+        command = group.get_command(click.Context(group), chosen)
+        assert command is not None
+        assert name in (None, chosen)
+        context = command.make_context(chosen, arguments)
+        expression = context.params.get("expression")
+        if expression is not None:
+            from mqttscope import filter as filters
+
+            filters.compile(expression)
+
+
+def test_nothing_given_shows_the_overview_and_counts_as_usage() -> None:
+    done = invoke()
+
+    assert done.code == 2
+    assert all(line in done.err for _, line in COMMANDS.values())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspekt",),
+        ("inspect",),
+        ("inspect", "--nonsense"),
+        ("decode",),
+        ("decode", "zz"),
+        ("decode", "3"),
+        ("decode", ""),
+        ("decode", "-", "30"),
+        ("decode", "30", "--from", "broker"),
+        ("stats",),
+    ],
+    ids=" ".join,
+)
+def test_usage_errors_have_exit_code_2_and_print_nothing(arguments: tuple[str, ...]) -> None:
+    done = invoke(*arguments)
+
+    assert (done.code, done.out) == (2, b"")
+    assert done.err.startswith("Usage: mqttscope")
+    assert "\nError: " in done.err
+
+
+def test_clean_captures_and_findings_and_unreadable_input_have_their_codes() -> None:
+    codes = {
+        0: invoke("inspect", capture("v5-qos")),
+        1: invoke("decode", "30"),
+        3: invoke("inspect", "there-is-no-such-file.pcap"),
+    }
+
+    assert {code: done.code for code, done in codes.items()} == {0: 0, 1: 1, 3: 3}
+
+
+def test_an_error_inside_is_named_as_a_bug_and_not_as_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> object:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(program, "_run", broken)
+    done = invoke("decode", "c000", env={"MQTTSCOPE_TRACEBACK": None})
+
+    assert done.code == 3
+    assert done.err.startswith("mqttscope: internal error: ZeroDivisionError: division by zero\n")
+    assert "Traceback" not in done.err
+
+
+def test_the_traceback_is_there_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> object:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(program, "_run", broken)
+    with pytest.raises(ZeroDivisionError):
+        invoke("decode", "c000")
+
+
+@pytest.mark.parametrize("arguments", [("decode", "c000"), ("inspect", str(capture("v5-qos"))), ("--help",)])
+def test_output_that_cannot_be_written_is_said_in_one_line(arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mqttscope", *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True, env=environment(), cwd=ROOT, timeout=60, check=False,
+        )  # fmt: skip
+
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "standard output" in done.stderr
+    assert "No space left on device" in done.stderr
+
+
+def test_closed_standard_output_is_said() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -m mqttscope decode c000 >&-', sys.executable],
+        capture_output=True, text=True, env=environment(), timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (2, "Error: standard output is closed\n")
+
+
+def completed(words: str, position: int) -> Done:
+    env = {"_MQTTSCOPE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
+    return run(env=env)
+
+
+def test_the_shell_completes_commands_and_options_and_choices() -> None:
+    assert completed("mqttscope in", 1).text == "plain,inspect\n"
+    assert "plain,--filter\n" in completed("mqttscope inspect --", 2).text
+    assert completed("mqttscope inspect --format l", 3).text == "plain,ladder\n"

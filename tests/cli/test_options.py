@@ -1,0 +1,100 @@
+"""Values of options that several commands share."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from mqttscope.cli.options import Port, Version, make_options
+from mqttscope.mqtt.constants import ProtocolVersion
+from tests.cli.running import capture, inspected, invoke
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("1884", (1884, "mqtt")),
+        ("1", (1, "mqtt")),
+        ("65535:mqtt", (65535, "mqtt")),
+        ("8080:ws", (8080, "ws")),
+        ("8080:websocket", (8080, "ws")),
+        ("8883:tls", (8883, "tls")),
+        ("8883:mqtts", (8883, "tls")),
+        ("1884:", (1884, "mqtt")),
+    ],
+)
+def test_port(given: str, wanted: tuple[int, str]) -> None:
+    assert Port().convert(given, None, None) == wanted
+
+
+@pytest.mark.parametrize("given", ["0", "65536", "-1", "99999999999999999999", "", "ws", "1884:http", "1884:ws:tls", "²", "٣"])
+def test_what_is_no_port_is_named(given: str) -> None:
+    with pytest.raises(click.BadParameter) as caught:
+        Port().convert(given, None, None)
+
+    number, _, protocol = given.partition(":")
+    assert caught.value.message in (
+        f"{number!r} is not a port (1 to 65535)",
+        f"{protocol!r} is not one of mqtt, ws, tls",
+    )
+
+
+@pytest.mark.parametrize("arguments", [("inspect", "--port", "http"), ("stats", "--port", "1883:http")])
+def test_unknown_port_syntax_is_a_usage_error(arguments: tuple[str, ...]) -> None:
+    done = invoke(*arguments, capture("v5-qos"))
+
+    assert (done.code, done.out) == (2, b"")
+    assert "Invalid value for '--port': 'http' is not" in done.err
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("auto", None),
+        ("3.1", ProtocolVersion.V3_1),
+        ("3.1.1", ProtocolVersion.V3_1_1),
+        ("5.0", ProtocolVersion.V5),
+        (None, None),
+    ],
+)
+def test_version(given: str | None, wanted: ProtocolVersion | None) -> None:
+    assert Version().convert(given, None, None) == wanted
+
+
+@pytest.mark.parametrize("given", ["4", "6.0", "", "3.1.1.1", "five"])
+def test_what_is_no_version_is_named(given: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not an MQTT version"):
+        Version().convert(given, None, None)
+
+
+def test_options_become_those_of_the_dissector() -> None:
+    made = make_options(((1884, "mqtt"), (8080, "ws")), ProtocolVersion.V5)
+
+    assert made.ports == {1884: "mqtt", 8080: "ws"}
+    assert made.version is ProtocolVersion.V5
+
+
+def test_port_finds_mqtt_that_was_joined_in_the_middle() -> None:
+    path = capture("strange-port-joined")
+    ports = {line["server"].rpartition(":")[2] for line in inspected(path).packets}
+    (port,) = ports
+
+    named = inspected(path, "--port", port, "--port", "4711:ws")
+    assert {line["roles_evidence"] for line in named.of("connection_opened")} <= {"port", "packet types"}
+    assert len(named.packets) >= len(inspected(path).packets)
+
+
+def test_the_user_says_the_version_where_no_connect_was_captured() -> None:
+    path = capture("joined-v5")
+
+    for name in ("3.1.1", "5.0"):
+        done = invoke("inspect", "--format", "jsonl", "--mqtt-version", name, path)
+        lines = [line for line in done.lines if "version" in line]
+        assert {line["version"] for line in lines} == {name}
+        assert all(line["version_known"] for line in lines)
+
+
+def test_a_captured_connect_goes_before_the_version_that_the_user_says() -> None:
+    lines = inspected("--mqtt-version", "3.1", capture("v5-qos")).packets
+
+    assert {line["version"] for line in lines} == {"5.0"}
