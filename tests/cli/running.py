@@ -19,7 +19,16 @@ from tests.conftest import ROOT
 
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
 FORMATS = ("text", "tree", "ladder", "jsonl", "csv")
-UNSET = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MQTTSCOPE_TRACEBACK", "PYTHONIOENCODING", "LC_ALL", "PYTHONUTF8")
+UNSET = (
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "MQTTSCOPE_TRACEBACK",
+    "PYTHONIOENCODING",
+    "LC_ALL",
+    "PYTHONUTF8",
+)
 """What would change the output of a command and may be set where the tests run."""
 
 Word = str | bytes | Path
@@ -71,9 +80,7 @@ def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**plain, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", **(changes or {})}
 
 
-def run(
-    *arguments: Word, given: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> Done:
+def run(*arguments: Word, given: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Done:
     """Run the program as users do."""
     done = subprocess.run(
         command(*arguments), input=given, capture_output=True, env=environment(env), cwd=cwd, timeout=120, check=False
@@ -87,15 +94,13 @@ def invoke(*arguments: str | Path, given: bytes = b"", env: Mapping[str, str | N
     changes: dict[str, str | None] = {**dict.fromkeys(UNSET), "MQTTSCOPE_TRACEBACK": "1", **(env or {})}
     with CliRunner().isolation(input=given, env=changes) as streams, pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", words)
-        try:
+        with pytest.raises(SystemExit) as leave:
             main()
-        except SystemExit as leave:
-            assert isinstance(leave.code, int)
-            code = leave.code
+        assert isinstance(leave.value.code, int)
         sys.stdout.flush()
         sys.stderr.flush()
         assert streams[1] is not None
-        return Done(code, streams[0].getvalue(), streams[1].getvalue().decode())
+        return Done(leave.value.code, streams[0].getvalue(), streams[1].getvalue().decode())
 
 
 def inspected(*arguments: str | Path, given: bytes = b"") -> Done:

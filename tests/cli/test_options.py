@@ -27,7 +27,9 @@ def test_port(given: str, wanted: tuple[int, str]) -> None:
     assert Port().convert(given, None, None) == wanted
 
 
-@pytest.mark.parametrize("given", ["0", "65536", "-1", "99999999999999999999", "", "ws", "1884:http", "1884:ws:tls", "²", "٣"])
+@pytest.mark.parametrize(
+    "given", ["0", "65536", "-1", "99999999999999999999", "", "ws", "1884:http", "1884:ws:tls", "²", "٣"]
+)
 def test_what_is_no_port_is_named(given: str) -> None:
     with pytest.raises(click.BadParameter) as caught:
         Port().convert(given, None, None)
