@@ -34,7 +34,13 @@ Examples:
 """
 )
 @click.argument("hexadecimal", nargs=-1, metavar="[HEX... | -]")
-@click.option("--mqtt-version", type=Version(), default="auto", help="Version of packets other than CONNECT.")
+@click.option(
+    "--mqtt-version",
+    type=Version(),
+    metavar="auto|3.1|3.1.1|5.0",
+    default="auto",
+    help="Version of packets other than CONNECT.",
+)
 @click.option("--from", "sender", type=click.Choice(("client", "server")), help="Who sent the bytes.")
 @click.option(
     "--format", "format_", type=click.Choice(("text", "jsonl")), default="text", show_default=True, help="Form."
@@ -181,7 +187,7 @@ class Sequence:
         """Events as a capture would give them, at time zero."""
         from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
         from mqttscope.mqtt.declare import ControlPacket, Malformed
-        from mqttscope.mqtt.packets import Publish
+        from mqttscope.mqtt.packets import Connect, Publish
 
         connection = self.connection
         number = 0
@@ -196,7 +202,7 @@ class Sequence:
             elif isinstance(item, Malformed):
                 self.malformed += 1
                 made = item.packet
-                if made is not None and item.complete:
+                if made is not None and (item.complete or isinstance(made, Connect)):
                     connection.identify(made)
                 yield MalformedEvent(connection, direction, number, 1, 0, "-", item, getattr(made, "topic_name", None))
                 number += 1

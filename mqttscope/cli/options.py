@@ -59,10 +59,19 @@ def dissection(command: F) -> F:
             click.option("--filter", "-f", "expression", metavar="EXPR", help="Only what matches (docs/filters.md)."),
             click.option("--connection", type=click.IntRange(0), multiple=True, help="Only this connection number."),
             click.option(
-                "--port", "ports", type=Port(), multiple=True, help="MQTT is spoken here, as 1884, 8080:ws or 8883:tls."
+                "--port",
+                "ports",
+                type=Port(),
+                metavar="PORT[:mqtt|ws|tls]",
+                multiple=True,
+                help="MQTT is spoken here, as 1884, 8080:ws or 8883:tls.",
             ),
             click.option(
-                "--mqtt-version", type=Version(), default="auto", help="Version where no CONNECT was captured."
+                "--mqtt-version",
+                type=Version(),
+                metavar="auto|3.1|3.1.1|5.0",
+                default="auto",
+                help="Version where no CONNECT was captured.",
             ),
         )
     ):

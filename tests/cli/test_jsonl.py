@@ -111,7 +111,7 @@ def test_the_example_of_the_interface() -> None:
         "schema": 1,
         "event": "packet",
         "capture": str(capture("alias-both-directions")),
-        "frame": 10,
+        "frame": 16,
         "timestamp": "2026-01-01T00:00:00.016000000Z",
         "timestamp_ns": 1767225600016000000,
         "connection": 0,
@@ -236,6 +236,13 @@ BODIES: list[tuple[str, str, tuple[str, ...], dict[str, Any]]] = [
         "50 03 000a 87",
         V5,
         {"packet_identifier": 10, "reason_code": 135, "reason": "Not authorized", "properties": {}},
+    ),
+    ("PUBREL of 3.1.1", "62 02 000a", ("--mqtt-version", "3.1.1"), {"packet_identifier": 10}),
+    (
+        "PUBCOMP with a reason",
+        "70 03 000a 92",
+        V5,
+        {"packet_identifier": 10, "reason_code": 146, "reason": "Packet Identifier not found", "properties": {}},
     ),
     (
         "SUBSCRIBE with all options",
@@ -375,16 +382,28 @@ def test_passwords_on_demand() -> None:
     assert decoded(raw, "--show-secrets")["connect"]["password"] == {"length": 6, "text": "secret"}
 
 
-def test_the_bytes_of_a_broken_connect_do_not_tell_the_password() -> None:
-    # One byte behind the password.
-    raw = "10 1a 0004 4d515454 04 c2 003c 0000 0002 6d65 0006 736563726574 00"
-    hidden = invoke("decode", raw, "--format", "jsonl")
-    shown = invoke("decode", raw, "--format", "jsonl", "--show-secrets")
+def test_the_bytes_of_a_captured_broken_connect_do_not_tell_the_password() -> None:
+    path = capture("refused-connect")
+    packets = inspected(path, "--show-secrets").packets
+    secret = next(line["connect"]["password"]["text"] for line in packets if line.get("connect", {}).get("password"))
+    # The protocol name is not what it should be; everything behind it can be read.
+    broken = path.read_bytes().replace(b"\0\4MQTT", b"\0\4mqtt")
+    hidden = invoke("inspect", "-", "--format", "jsonl", given=broken)
+    shown = invoke("inspect", "-", "--format", "jsonl", "--show-secrets", given=broken)
 
-    assert hidden.code == 1
-    assert "736563726574" not in hidden.text
-    assert "secret" not in hidden.text
-    assert "736563726574" in shown.text
+    assert hidden.of("malformed")
+    for told in (secret, secret.encode().hex()):
+        assert told not in hidden.text
+        assert told in shown.text
+
+
+def test_decode_gives_back_the_bytes_it_was_given() -> None:
+    raw = "10 1a 0004 4d515454 04 c2 003c 0000 0002 6d65 0006 736563726574 00"
+    line = decoded(raw, code=1)
+
+    assert line["malformed"]["raw"] == bytes.fromhex(raw).hex()
+    assert line["connect"]["password"] == {"length": 6, "redacted": True}
+    assert (line["version"], line["version_known"]) == ("3.1.1", True)
 
 
 def test_binary_values_are_text_only_when_they_are_printable() -> None:
@@ -462,13 +481,14 @@ def test_unparsed_bytes_are_there() -> None:
         assert line["length"] >= line["missing"]
 
 
-def test_what_a_snap_length_cut_off_is_counted() -> None:
-    cut = [line for line in inspected(capture("snaplen-96")).packets if "missing" in line]
+def test_a_payload_that_lost_bytes_counts_them() -> None:
+    cut = [line for line in inspected(capture("lost-in-payload")).packets if "missing" in line]
 
     assert cut
     for line in cut:
         assert line["publish"]["payload"]["truncated"]
         assert line["publish"]["payload"]["length"] > line["missing"] > 0
+        assert line["length"] == line["remaining_length"] + 4
 
 
 def test_connections_say_how_they_began_and_ended() -> None:
@@ -489,7 +509,7 @@ def test_connections_say_how_they_began_and_ended() -> None:
     by_server = [line for line in closed if line["disconnect_by"] == "server"]
     assert by_server
     for line in by_server:
-        assert line["how"] == "fin"
+        assert line["how"] in ("fin", "reset")
         assert line["disconnect_reason"] >= 0x80
         assert line["version_evidence"] == "CONNECT"
 
