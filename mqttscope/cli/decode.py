@@ -204,7 +204,10 @@ class Sequence:
                 made = item.packet
                 if made is not None and (item.complete or isinstance(made, Connect)):
                     connection.identify(made)
-                yield MalformedEvent(connection, direction, number, 1, 0, "-", item, getattr(made, "topic_name", None))
+                topic = connection.resolve_topic(made, direction) if isinstance(made, Publish) else None
+                yield MalformedEvent(connection, direction, number, 1, 0, "-", item, topic)
+                if made is not None and item.complete:
+                    connection.apply(made, direction, number, 1, 0)
                 number += 1
             else:
                 self.malformed += 1

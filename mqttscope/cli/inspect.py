@@ -97,9 +97,9 @@ def command(
         events = export.events(segments(frames, watch.skipped), dissector)
     try:
         for event in select(watch.events(events), wanted, connection, limit):
-            reporter.feed(event)
             if export is not None:
                 export.note(event)
+            reporter.feed(event)
         reporter.close()
         sink.flush()
     except KeyboardInterrupt:

@@ -326,13 +326,15 @@ def dissect_segments(
                 continue
             direction = C2S if from_client else S2C
             frame, timestamp_ns, capture = event.frame, event.timestamp_ns, event.capture
-            for item in items:
+            left = iter(items)
+            for item in left:
                 kind = item.packet_type
                 if kind == 3 and type(item) is Publish:
                     topic = item.topic_name or connection.resolve_topic(item, direction)
                 elif kind is None or kind <= 2 or not isinstance(item, ControlPacket):
-                    yield from running.items(dialogue, from_client, [item], event)
-                    continue
+                    # With all that came at once: what it does to the version holds from the next bytes on.
+                    yield from running.items(dialogue, from_client, [item, *left], event)
+                    break
                 else:
                     topic = None
                 number = running.packets

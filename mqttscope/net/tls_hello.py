@@ -316,7 +316,7 @@ class _Reader:
 def looks_like_tls(head: bytes) -> bool | None:
     """Whether a stream, from its first byte, begins with a ClientHello or a ServerHello.
 
-    ``None``: more bytes are needed (at most 6).
+    ``None``: more bytes are needed (at most 10).
     """
     for byte, allowed in zip(head, ((HANDSHAKE,), (3,), range(5)), strict=False):
         if byte not in allowed:
@@ -327,7 +327,9 @@ def looks_like_tls(head: bytes) -> bool | None:
     if not 0 < length <= 16384 or head[5] not in (CLIENT_HELLO, SERVER_HELLO):
         return False
     # The message fits the handshake buffer and names a version 3.x, where the first record is long enough to show it.
-    return not ((length > 1 and head[6:7] > b"\x00") or (length > 4 and head[9:10] not in (b"", b"\x03")))
+    if (length > 1 and head[6:7] > b"\x00") or (length > 4 and head[9:10] not in (b"", b"\x03")):
+        return False
+    return True if len(head) >= min(10, 5 + length) else None
 
 
 def looks_like_tls_records(head: bytes) -> bool | None:

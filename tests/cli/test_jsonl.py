@@ -147,11 +147,14 @@ def test_a_topic_is_null_where_nobody_can_know_it() -> None:
 
 
 V5 = ("--mqtt-version", "5.0")
+WITH_WILL = (
+    "10 3c 0004 4d515454 05 ce 003c 05 11 00000e10 0003 616263"
+    "  0e 18 0000003c 26 0001 6b 0001 76 01 01 0003 772f74 0003 627965 0004 75736572 0006 736563726574"
+)
 BODIES: list[tuple[str, str, tuple[str, ...], dict[str, Any]]] = [
     (
         "CONNECT with a Will that has properties of its own, user name and password",
-        "10 3c 0004 4d515454 05 ce 003c 05 11 00000e10 0003 616263"
-        "  0e 18 0000003c 26 0001 6b 0001 76 01 01 0003 772f74 0003 627965 0004 75736572 0006 736563726574",
+        WITH_WILL,
         (),
         {
             "protocol_name": "MQTT",
@@ -323,6 +326,8 @@ BODIES: list[tuple[str, str, tuple[str, ...], dict[str, Any]]] = [
         },
     ),
 ]
+
+
 @pytest.mark.parametrize(("raw", "arguments", "body"), [row[1:] for row in BODIES], ids=[row[0] for row in BODIES])
 def test_the_object_of_a_packet(raw: str, arguments: tuple[str, ...], body: dict[str, Any]) -> None:
     line = decoded(raw, *arguments)
@@ -377,9 +382,7 @@ def test_all_27_properties_have_their_names() -> None:
 
 
 def test_passwords_on_demand() -> None:
-    raw = BODIES[0][1]
-
-    assert decoded(raw, "--show-secrets")["connect"]["password"] == {"length": 6, "text": "secret"}
+    assert decoded(WITH_WILL, "--show-secrets")["connect"]["password"] == {"length": 6, "text": "secret"}
 
 
 def test_the_bytes_of_a_captured_broken_connect_do_not_tell_the_password() -> None:

@@ -10,16 +10,19 @@ import pytest
 
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.dissect import Options, dissect_segments
+from mqttscope.mqtt import ProtocolVersion
 from mqttscope.net.http_upgrade import FRAMES, Problem, accept_for
 from mqttscope.net.inflate import Inflater
 from mqttscope.net.segment import ACK, SYN, Segment, direction_key, reverse_key
-from mqttscope.net.tls_hello import TlsObserver
+from mqttscope.net.tls_hello import TlsObserver, looks_like_tls
 from mqttscope.net.websocket import WebSocket
 from mqttscope.net.websocket_frames import MessageData, Side
 from mqttscope.report.jsonl import JsonLines
+from tests.fuzz.laws import check_dissection
 from tests.fuzz.target import load
 
 KEY = direction_key(bytes((10, 0, 0, 1, 10, 0, 0, 2)), (50_000).to_bytes(2, "big") + (8080).to_bytes(2, "big"))
+MQTT_KEY = KEY[:-2] + (1883).to_bytes(2, "big")
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 31])
@@ -40,6 +43,14 @@ def test_an_alert_of_which_the_capture_lost_a_byte_is_not_put_together_with_what
     observer.feed(False, b"\x15\x03\x03\x00\x02\x01\x00")
 
     assert observer.alerts == [(False, 1, 0)]
+
+
+def test_whether_a_stream_is_tls_does_not_change_its_answer_with_more_bytes() -> None:
+    too_long = bytes.fromhex("160301002001 05") + bytes(30)
+    hello = bytes.fromhex("160301002001 00001c 03") + bytes(30)
+
+    assert [looks_like_tls(too_long[:size]) for size in range(12)] == [None] * 7 + [False] * 5
+    assert [looks_like_tls(hello[:size]) for size in range(12)] == [None] * 10 + [True] * 2
 
 
 @pytest.mark.parametrize("forget", [False, True])
@@ -104,6 +115,19 @@ def test_damaged_gzip_gives_the_same_bytes_however_few_are_read_at_a_time() -> N
             source = ByteSource(io.BytesIO(damaged), chunk_size=chunk_size)
             read.add((source.fill(b"", 1 << 30), source.fault))
         assert len(read) == 1, f"byte {at}"
+
+
+def test_a_cut_connect_of_an_unknown_version_says_the_same_on_the_short_and_the_general_way() -> None:
+    connect = b"\x10\x0d\x00\x04MQTT\x09\x02\x00\x3c\x00\x01a"
+    check_dissection(
+        [
+            Segment(MQTT_KEY, 0, 0, SYN, 9_000, b"", 0, 1, 1, "a"),
+            Segment(reverse_key(MQTT_KEY), 0, 1, SYN | ACK, 9_000, b"", 0, 2, 2, "a"),
+            Segment(MQTT_KEY, 1, 1, ACK, 9_000, connect[:9], 2, 3, 3, "a"),
+            Segment(MQTT_KEY, 12, 1, ACK, 9_000, connect[11:] + b"\x00\x00\x00\x00", 0, 4, 4, "a"),
+        ],
+        ProtocolVersion.V5,
+    )
 
 
 MIDDLE_OF_A_BLOCK = (

@@ -8,7 +8,7 @@ kind, two bytes of length and the bytes (of a gap, the length alone).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
 
@@ -60,19 +60,18 @@ def check(data: bytes) -> None:
     observed = _observe(pieces)
     assert observed == _observe(some) == _observe(_recut(pieces, random, 1))
     for head in {piece for _, _, piece, _ in pieces[:3]}:
-        looks_like_tls(head)
         looks_like_tls_records(head)
-        _check_recognition(head)
+        _check_recognition(head, looks_like_tls)
+        _check_recognition(head, looks_like_upgrade)
 
 
-def _check_recognition(head: bytes) -> None:
+def _check_recognition(head: bytes, recognise: Callable[[bytes], bool | None]) -> None:
     """An answer stands: more bytes do not change it."""
     decided = None
-    for length in {0, 1, 4, 8, 20, len(head) // 2, len(head) - 1, len(head)}:
-        answer = looks_like_upgrade(head[: max(0, length)])
-        if answer is not None:
-            assert decided in (None, answer), "more bytes change the answer"
-            decided = answer
+    for length in sorted({*range(12), 20, 60, len(head) // 2, len(head) - 1, len(head)}):
+        answer = recognise(head[: max(0, length)])
+        assert decided is None or answer is decided, "more bytes change the answer"
+        decided = answer
 
 
 def _made(flags: int) -> WebSocket:

@@ -1,0 +1,372 @@
+"""Where output goes, and how it ends: closed pipes, Ctrl-C, terminals."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.capture.write import PcapngWriter
+from mqttscope.cli.output import Output, awaited, describe, wants_colour, warn
+from mqttscope.net.frame import CaptureError, Frame
+from mqttscope.report.escape import cells
+from tests.cli.running import FORMATS, capture, command, environment, inspected
+
+QOS = capture("v5-qos")
+
+
+class Slow:
+    """A binary stream that takes a few bytes at a time, and sometimes none."""
+
+    def __init__(self) -> None:
+        self.taken = bytearray()
+        self.turn = 0
+
+    def write(self, data: memoryview) -> int | None:
+        self.turn += 1
+        if self.turn % 3 == 0:
+            return None
+        self.taken += data[:7]
+        return len(data[:7])
+
+    def flush(self) -> None:
+        pass
+
+    def fileno(self) -> int:
+        return sys.__stdout__.fileno() if sys.__stdout__ is not None else 1
+
+
+@pytest.fixture
+def output() -> Iterator[Output]:
+    before = signal.getsignal(signal.SIGINT)
+    made = Output()
+    made.stream = Slow()
+    yield made
+    signal.signal(signal.SIGINT, before)
+
+
+def test_everything_is_written_to_a_stream_that_takes_little(output: Output) -> None:
+    for number in range(100):
+        output.write(b"line %d\n" % number)
+    assert not output.stream.taken
+    output.flush()
+    output.flush()
+
+    assert output.stream.taken == b"".join(b"line %d\n" % number for number in range(100))
+
+
+def test_lines_are_written_at_once_when_somebody_waits(output: Output) -> None:
+    output.immediate = True
+    output.write(b"a line\n")
+
+    assert output.stream.taken == b"a line\n"
+
+
+def test_an_interrupt_waits_for_the_line_that_is_being_written(output: Output) -> None:
+    output.write(b"a line that takes several turns\n")
+    write = output.stream.write
+
+    def interrupted(data: memoryview) -> int | None:
+        if not output.stream.taken:
+            signal.raise_signal(signal.SIGINT)
+        return write(data)  # type: ignore[no-any-return]
+
+    output.stream.write = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        output.flush()
+
+    assert output.stream.taken == b"a line that takes several turns\n"
+
+
+def test_a_second_interrupt_does_not_wait(output: Output) -> None:
+    output.write(b"a line\n")
+
+    def interrupted(data: memoryview) -> int | None:
+        signal.raise_signal(signal.SIGINT)
+        return None
+
+    output.stream.write = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        output.flush()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_reader_that_goes_away_ends_the_program_quietly(form: str, tmp_path: Path) -> None:
+    big = repeated(tmp_path, 60)
+    process = subprocess.Popen(
+        command("inspect", big, "--format", form), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        assert process.stdout.readline().endswith(b"\n")
+        process.stdout.close()
+        said = process.stderr.read()
+
+        assert (process.wait(60), said) == (0, b"")
+
+
+def repeated(directory: Path, times: int) -> Path:
+    """A capture whose connections come again and again, long enough to fill pipes."""
+    target = directory / "big.pcapng"
+    frames = [frame for frame in open_capture([QOS]) if isinstance(frame, Frame)]
+    with PcapngWriter(target) as writer:
+        for turn in range(times):
+            for frame in frames:
+                # Another client address each time, at its fixed place in an Ethernet frame.
+                data = bytearray(frame.data)
+                at = 26 if int.from_bytes(data[36:38], "big") == 1883 else 30
+                data[at : at + 4] = bytes((10, 0, turn // 256, turn % 256))
+                writer.write(replace(frame, timestamp_ns=frame.timestamp_ns + turn * 10_000_000_000, data=bytes(data)))
+    return target
+
+
+def test_the_long_capture_is_what_the_tests_take_it_for(tmp_path: Path) -> None:
+    assert len(inspected(repeated(tmp_path, 3)).packets) == 3 * 24
+
+
+def test_a_pager_that_reads_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", '"$0" -m mqttscope inspect "$1" --format jsonl | head -1; echo "${PIPESTATUS[0]}"',
+         sys.executable, repeated(tmp_path, 60)],
+        capture_output=True, text=True, env=environment(), timeout=60, check=False,
+    )  # fmt: skip
+    first, code = done.stdout.splitlines()
+
+    assert json.loads(first)["event"] == "connection_opened"
+    assert (code, done.stderr) == ("0", "")
+
+
+def test_help_for_a_reader_that_is_gone() -> None:
+    done = subprocess.run(
+        ["bash", "-c", 'sleep 0.01 | { "$0" -m mqttscope inspect --help; echo "$?" >&2; } | true', sys.executable],
+        capture_output=True, text=True, env=environment(), timeout=60, check=False,
+    )  # fmt: skip
+
+    assert done.stderr == "0\n"
+
+
+@contextmanager
+def reading(*arguments: str | Path, data: bytes) -> Iterator[subprocess.Popen[bytes]]:
+    """The program with standard input that has begun and does not end."""
+    process = subprocess.Popen(
+        command(*arguments),
+        bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    assert process.stdin is not None
+    with process:
+        process.stdin.write(data)
+        process.stdin.flush()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_ctrl_c_ends_quietly_with_whole_lines(form: str) -> None:
+    data = QOS.read_bytes()
+    with reading("inspect", "-", "--format", form, data=data[: len(data) * 2 // 3]) as process:
+        assert process.stdout is not None
+        begun = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate(timeout=60)
+
+    assert (process.returncode, said) == (130, b"")
+    shown = begun + rest
+    assert shown.endswith(b"\n")
+    if form == "jsonl":
+        assert all(json.loads(line)["schema"] == 1 for line in shown.splitlines())
+
+
+def test_ctrl_c_keeps_what_was_found_for_the_export(tmp_path: Path) -> None:
+    target = tmp_path / "out.pcapng"
+    data = QOS.read_bytes()
+    with reading("inspect", "-", "--format", "jsonl", "-o", target, data=data[: len(data) * 2 // 3]) as process:
+        assert process.stdout is not None
+        shown = [process.stdout.readline() for _ in range(4)]
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate(timeout=60)
+
+    assert (process.returncode, said) == (130, b"")
+    packets = [line for line in (*shown, *rest.splitlines()) if json.loads(line)["event"] == "packet"]
+    # One more may have been noted and not shown yet.
+    assert 2 < len(packets) <= len(inspected(target).packets) <= len(packets) + 1
+
+
+def test_ctrl_c_while_the_reader_is_slow_gives_whole_lines(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command("inspect", repeated(tmp_path, 60), "--format", "jsonl"),
+        bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    assert process.stdout is not None
+    with process:
+        begun = process.stdout.readline()
+        # The pipe is full now, and the program waits in the middle of its output.
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        rest, said = process.communicate(timeout=60)
+
+    assert said == b""
+    assert process.returncode in (0, 130)
+    lines = (begun + rest).splitlines()
+    assert all(json.loads(line)["schema"] == 1 for line in lines)
+    numbers = [line["packet"] for line in map(json.loads, lines) if "packet" in line]
+    assert numbers == list(range(len(numbers)))
+
+
+def on_terminal(*arguments: str | Path, env: dict[str, str] | None = None, size: tuple[int, int] = (40, 100)) -> str:
+    """What the program writes to a terminal."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+    plain = {**environment(env), "TERM": (env or {}).get("TERM", "xterm")}
+    process = subprocess.Popen(
+        command(*arguments), stdin=subprocess.DEVNULL, stdout=follower, stderr=follower, env=plain
+    )
+    os.close(follower)
+    parts = []
+    while select.select([leader], [], [], 60)[0]:
+        try:
+            part = os.read(leader, 65_536)
+        except OSError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(leader)
+    process.wait(60)
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_colour_and_its_own_width() -> None:
+    shown = on_terminal("inspect", capture("v5-publish-properties"), size=(40, 64))
+
+    assert "\x1b[" in shown
+    plain = on_terminal("inspect", capture("v5-publish-properties"), "--no-color", size=(40, 64))
+    assert "\x1b" not in plain
+    assert max(cells(line) for line in plain.splitlines()) <= 64
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "dumb"])
+def test_a_terminal_that_wants_no_colour_gets_none(env: dict[str, str]) -> None:
+    assert "\x1b" not in on_terminal("inspect", QOS, env=env)
+
+
+def test_an_error_is_told_once_where_output_and_errors_share_a_terminal() -> None:
+    assert on_terminal("inspect", "no.pcap", "--no-color").count("does not exist") == 1
+
+
+def test_ctrl_c_in_a_terminal_leaves_the_prompt_on_a_line_of_its_own() -> None:
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        command("inspect", "-", "--format", "jsonl"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=follower,
+        env=environment(),
+    )  # fmt: skip
+    os.close(follower)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        process.stdin.write(QOS.read_bytes()[:-50])
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        process.wait(60)
+    said = os.read(leader, 1000)
+    os.close(leader)
+
+    assert said == b"\r\n"
+
+
+def test_input_that_may_still_be_written_is_shown_line_by_line() -> None:
+    process = subprocess.Popen(
+        command("inspect", "-", "--format", "jsonl"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    data = QOS.read_bytes()
+    with process:
+        process.stdin.write(data[:2000])
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["event"] == "connection_opened"
+        assert json.loads(process.stdout.readline())["type"] == "connect"
+        process.stdin.write(data[2000:])
+        process.stdin.close()
+        assert len(process.stdout.readlines()) > 20
+        assert process.wait(60) == 0
+
+
+def test_who_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False, raising=False)
+    with QOS.open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert not awaited(["-"])
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as pipe, os.fdopen(writer, "w"):
+        monkeypatch.setattr(sys, "stdin", pipe)
+        assert awaited(["-"])
+        assert not awaited(["a.pcap"])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert awaited(["a.pcap"])
+
+
+@pytest.mark.parametrize(
+    ("option", "env", "terminal", "wanted"),
+    [
+        (True, {"NO_COLOR": "1"}, False, True),
+        (False, {"FORCE_COLOR": "1"}, True, False),
+        (None, {}, True, True),
+        (None, {}, False, False),
+        (None, {"NO_COLOR": "1"}, True, False),
+        (None, {"NO_COLOR": "", "TERM": "xterm"}, True, True),
+        (None, {"FORCE_COLOR": "1"}, False, True),
+        (None, {"TERM": "dumb"}, True, False),
+    ],
+)
+def test_who_gets_colour(
+    option: bool | None, env: dict[str, str], terminal: bool, wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+
+    assert wants_colour(option) is wanted
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (CaptureError("a.pcap", "does not exist"), "a.pcap: does not exist"),
+        (CaptureError("a.pcap", "is empty", 0, 0), "a.pcap: is empty"),
+        (
+            CaptureError("a.pcap", "ends in the middle of a frame", 1234567, 12345),
+            "a.pcap: ends in the middle of a frame at offset 1,234,567 (12,345 frames before it were read)",
+        ),
+    ],
+)
+def test_a_capture_error_as_a_line(error: CaptureError, line: str) -> None:
+    assert describe(error) == line
+
+
+def test_warnings_never_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    warn("a\x1b[31m\nb\udcff é")
+
+    assert capsys.readouterr().err == "mqttscope: a\\x1b[31m\\nb\\udcff é\n"
