@@ -44,7 +44,9 @@ def test_a_line_says_what_view_says_whatever_way_it_was_written(case: Any) -> No
         else:
             assert isinstance(event, MalformedEvent)
             assert shown["event"] == "malformed"
-            assert shown["malformed"] == json.loads(json.dumps(malformed_view(event.malformed, version, show_secrets=False)))
+            assert shown["malformed"] == json.loads(
+                json.dumps(malformed_view(event.malformed, version, show_secrets=False))
+            )
             assert shown["type"] == event.type
         assert (shown["direction"], shown["version"]) == (str(direction), version.text)
 

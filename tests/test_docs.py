@@ -1,0 +1,178 @@
+"""README and docs say what is: commands run, outputs are real, every key and command is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from mqttscope import filter as filters
+from mqttscope.cli.main import COMMANDS, group
+from tests.cli.running import CAPTURES, inspected, invoke
+from tests.conftest import ROOT
+from tests.documentation import PAGES, Shown, matches, run, shown
+from tests.mqtt.cases import CASES
+
+OTHER_PAGES = (ROOT / "CONTRIBUTING.md", ROOT / "captures" / "README.md")
+COMMAND_LINES = list(shown())
+RUN = [one for one in COMMAND_LINES if one.not_run is None]
+PLANNED = ("lint",)
+"""Commands that a page may mention although they do not exist yet."""
+
+
+def own_parts(line: str) -> Iterator[list[str]]:
+    """The words of each mqttscope command in a pipeline, without the program's name."""
+    words = shlex.shlex(line, posix=True, punctuation_chars="|><&;")
+    words.whitespace_split = True
+    words.commenters = "#"
+    part: list[str] = []
+    for word in [*words, "|"]:
+        if word and not set(word) - set("|><&;"):
+            if part and part[0] == "mqttscope":
+                yield part[1:]
+            part = []
+        else:
+            part.append(word)
+
+
+@pytest.mark.parametrize("one", COMMAND_LINES, ids=[one.name for one in COMMAND_LINES])
+def test_the_command_line_accepts_what_is_shown(one: Shown) -> None:
+    parts = list(own_parts(one.command))
+    assert parts
+    for name, *arguments in parts:
+        if name in PLANNED:
+            continue
+        command = group.get_command(click.Context(group), name)
+        assert command is not None, name
+        expression = command.make_context(name, arguments).params.get("expression")
+        if expression is not None:
+            filters.compile(expression)
+
+
+@pytest.mark.parametrize("one", RUN, ids=[one.name for one in RUN])
+def test_commands_run_and_their_outputs_are_real(one: Shown) -> None:
+    if re.search(r"\| jq ", one.command) and shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    done = run(one.command)
+
+    assert "Traceback" not in done.stdout
+    if one.output is not None:
+        assert matches(one.output, done.stdout), "python -m tests.documentation writes it anew\n" + done.stdout
+    else:
+        assert done.returncode in (0, 1), done.stdout
+        assert not re.search(r"no MQTT found|does not exist|matches no file", done.stdout)
+
+
+def test_there_are_commands_of_both_kinds() -> None:
+    assert sum(one.output is not None for one in RUN) >= 8
+    assert sum(one.output is None for one in RUN) >= 6
+    assert {one.page.name for one in RUN} >= {"README.md", "inspect.md", "decode.md", "jsonl.md"}
+
+
+def test_outputs_may_leave_lines_out() -> None:
+    assert matches("a\n...\nc\n", "a\nb1\nb2\nc\n")
+    assert matches("...\nc\n", "c\n")
+    assert not matches("a\n...\nc\n", "a\nb\n")
+    assert not matches("a\n", "a\nb\n")
+
+
+def test_every_command_is_in_the_readme_and_has_a_page() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for name in COMMANDS:
+        assert f"mqttscope {name} " in readme
+        page = f"docs/{name}.md"
+        assert (ROOT / page).is_file()
+        assert page in readme
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+
+    assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in readme] == []
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "captures" / "README.md"], ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        if not target.startswith("https://"):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_targets_of_make_that_pages_name_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        code = re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", page.read_text("utf-8"), re.M)
+        assert {first or second for first, second in code} <= targets
+
+
+def test_the_library_example_of_the_readme_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    (example,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
+    exec(compile(example, "README.md", "exec"), {})
+
+    assert "plant/line1/temperature b'21.0'" in capsys.readouterr().out
+
+
+JSONL = (ROOT / "docs" / "jsonl.md").read_text("utf-8")
+
+
+def documented() -> set[str]:
+    """The keys in the tables of docs/jsonl.md."""
+    found: set[str] = set()
+    for table in re.findall(r"^(\| (?:key|type) \|.*\n\|[-|]+\|\n(?:\|.*\n)+)", JSONL, re.M):
+        for row in table.splitlines()[2:]:
+            cells = row.split(" | ")
+            names = re.findall(r"`([^`]+)`", cells[0])
+            if table.startswith("| type |"):
+                names += re.findall(r"`([^`]+)`", cells[1])
+            found |= {part for name in names for part in name.split(".")}
+    return found
+
+
+def keys(value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """All keys of a JSON value.  Content types of TLS and unknown properties are data."""
+    if isinstance(value, list):
+        for one in value:
+            yield from keys(one, path)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            if (path[:1] == ("tls",) and path[-1] in ("records", "bytes")) or name.startswith("unknown_0x"):
+                continue
+            yield name
+            yield from keys(inner, (*path, name))
+
+
+@pytest.fixture(scope="module")
+def real() -> set[str]:
+    """All keys that commands write for the captures of the project, and for every case of the decoder."""
+    lines = [line for path in CAPTURES for line in inspected(path, "--payload-limit", "1000").lines]
+    lines += invoke("inspect", "no.pcap", "--format", "jsonl").lines
+    for version in ("3.1", "3.1.1", "5.0"):
+        raw = "\n".join(case.raw.hex() for case in CASES if case.version.text == version)
+        lines += invoke("decode", "-", "--mqtt-version", version, "--format", "jsonl", given=raw.encode()).lines
+    return {key for line in lines for key in keys(line)}
+
+
+OTHER_CAPTURES = {"problems", "from", "level", "description", "from_client"}
+"""Keys of faults of TLS and WebSocket, which tests/net shows; the captures here have only a few of them."""
+
+
+def test_every_key_of_the_output_is_documented(real: set[str]) -> None:
+    assert sorted(real - documented() - {"client_to_server", "server_to_client"}) == []
+    assert "`client_to_server` and `server_to_client`" in JSONL
+
+
+def test_every_documented_key_is_in_the_output(real: set[str]) -> None:
+    assert len(documented()) > 120
+    assert sorted(documented() - real - OTHER_CAPTURES) == []

@@ -1,0 +1,97 @@
+"""Generated files are fresh, and the shells take them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqttscope.cli.main import COMMANDS
+from mqttscope.dev import generate
+from tests.cli.running import environment
+from tests.conftest import ROOT
+
+FILES = generate.generated()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_generated_file_is_fresh(path: Path) -> None:
+    assert path.is_file(), "run make generate"
+    assert path.read_text("utf-8") == FILES[path], "run make generate"
+
+
+def test_completions_and_the_command_reference_are_generated() -> None:
+    assert {str(path.relative_to(ROOT)) for path in FILES} == {
+        "completions/mqttscope.bash", "completions/_mqttscope", "completions/mqttscope.fish", "docs/cli.md",
+    }  # fmt: skip
+
+
+def test_no_other_files_lie_beside_them() -> None:
+    assert {path for path in (ROOT / "completions").iterdir() if path.is_file()} <= set(FILES)
+
+
+def test_the_reference_has_every_command_and_option() -> None:
+    text = generate.reference()
+    for name in COMMANDS:
+        assert f"\n## {name}\n" in text
+        assert f"Usage: mqttscope {name}" in text
+    assert "--mqtt-version" in text
+
+
+def test_check_says_what_is_not_fresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+
+    assert generate.main(["--check"]) == 1
+    assert "docs/cli.md is not fresh: run make generate\n" in capsys.readouterr().err
+    assert generate.main([]) == 0
+    assert "wrote docs/cli.md\n" in capsys.readouterr().out
+    assert generate.main(["--check"]) == 0
+    assert capsys.readouterr() == ("", "")
+    (tmp_path / "docs" / "cli.md").write_text("something else")
+    assert generate.main(["--check"]) == 1
+
+
+def test_check_of_the_checkout() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mqttscope.dev.generate", "--check"],
+        capture_output=True, text=True, env=environment(), cwd=ROOT, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("shell", "name"), [("bash", "mqttscope.bash"), ("zsh", "_mqttscope"), ("fish", "mqttscope.fish")]
+)
+def test_a_shell_takes_its_completion(shell: str, name: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    script = (ROOT / "completions" / name).read_text("utf-8")
+    done = subprocess.run(
+        [shell, "-n", "/dev/stdin"], input=script, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_bash_completes_with_it(tmp_path: Path) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    program = tmp_path / "mqttscope"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
+    program.chmod(0o755)
+    script = (
+        f'PATH="{tmp_path}:$PATH"; . completions/mqttscope.bash\n'
+        "COMP_WORDS=(mqttscope inspect --form); COMP_CWORD=2\n"
+        '_mqttscope_completion mqttscope --form inspect; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, env=environment(), cwd=ROOT, timeout=60, check=False
+    )
+
+    assert done.stdout == "--format\n"

@@ -1,0 +1,208 @@
+"""What holds for the whole source tree: sizes, names, imports, docstrings, a test for every module."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import struct
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+SOURCE = ROOT / "mqttscope"
+FILES = sorted(SOURCE.rglob("*.py"))
+LONGEST = 400
+each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+
+TESTED_ELSEWHERE = {
+    "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
+    "cli/inspect.py": "cli/test_inspect.py, cli/test_sources.py, cli/test_jsonl.py",
+    "dev/generate.py": "test_generated.py",
+    "events.py": "dissect/test_dissector.py: events are plain values",
+    "dissect/counters.py": "dissect/test_endings.py: the counters come with the end of a connection",
+    "dissect/items.py": "dissect/test_dissector.py, dissect/test_holes.py: the lower half of the dissector",
+    "filter/catalogue.py": "filter/test_fields.py: every field by its names",
+    "filter/common.py": "filter/test_fields.py: the fields of all events",
+    "filter/declared.py": "filter/test_fields.py: the fields of packets",
+    "filter/evaluate.py": "filter/test_expressions.py, filter/test_errors.py: what expressions mean",
+    "filter/lexer.py": "filter/test_expressions.py, filter/test_errors.py: what expressions are made of",
+    "filter/parser.py": "filter/test_expressions.py, filter/test_errors.py: how expressions are built",
+    "mqtt/declare.py": "mqtt/test_codec.py: declarations are tested by what is made of them",
+    "mqtt/parts.py": "mqtt/test_codec.py: parts of packets",
+    "mqtt/view.py": "report/test_jsonl.py, cli/test_jsonl.py: the JSON form",
+    "net/events.py": "net/test_flows.py: events are plain values",
+    "net/frame.py": "capture/test_files.py: frames are plain values",
+    "net/segment.py": "net/test_headers.py: segments are plain values",
+    "net/tls_names.py": "net/test_tls_hello.py: a table of names",
+    "report/base.py": "report/test_base.py",
+    "report/hexdump.py": "report/test_tree.py: the hexdump of a packet",
+    "report/meaning.py": "report/test_tree.py: what fields mean",
+    "report/notices.py": "report/test_text.py: events that are no packets",
+    "report/statistics_end.py": "report/test_statistics.py: what is counted at the end",
+    "report/statistics_rows.py": "report/test_statistics.py: what a row counts",
+    "report/stats_tables.py": "report/test_stats_text.py: the tables of the text",
+    "report/structured.py": "report/test_payload.py: CBOR and MessagePack",
+    "report/summary.py": "report/test_text.py: a packet in one line",
+    "report/unpack.py": "report/test_payload.py: compressed payloads",
+}
+"""Modules without a test file of their own name, and where their tests are."""
+
+
+def name(path: Path) -> str:
+    """Dotted name of a source file."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def mirror(path: Path) -> Path:
+    """The test file that belongs to a source file."""
+    inner = path.relative_to(SOURCE)
+    return ROOT / "tests" / inner.parent / f"test_{inner.name}"
+
+
+@each_file
+def test_no_file_grows_too_long(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= LONGEST
+
+
+@each_file
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    told = ast.get_docstring(ast.parse(path.read_text("utf-8")))
+
+    assert told
+    assert len(told.split()) >= 1
+
+
+@each_file
+def test_everything_public_has_a_docstring(path: Path) -> None:
+    def silent(node: ast.AST, inside: str) -> Iterator[str]:
+        for one in ast.iter_child_nodes(node):
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not one.name.startswith("_"):
+                decorators = " ".join(map(ast.unparse, one.decorator_list))
+                told = ast.get_docstring(one) is not None or re.search(r"\boverload\b|\.setter\b", decorators)
+                if not told:
+                    yield f"{inside}{one.name}"
+                if isinstance(one, ast.ClassDef):
+                    yield from silent(one, f"{one.name}.")
+
+    assert list(silent(ast.parse(path.read_text("utf-8")), "")) == []
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.name != "__init__.py"], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_module_has_its_test_file(path: Path) -> None:
+    inner = str(path.relative_to(SOURCE))
+    if inner in TESTED_ELSEWHERE:
+        for target in re.findall(r"[\w/]+\.py", TESTED_ELSEWHERE[inner]):
+            assert (ROOT / "tests" / target).is_file(), target
+    else:
+        assert mirror(path).is_file()
+
+
+def test_the_exceptions_are_of_files_that_exist() -> None:
+    assert [inner for inner in TESTED_ELSEWHERE if not (SOURCE / inner).is_file()] == []
+
+
+def test_packet_is_no_word_of_the_network_layers() -> None:
+    """There, frames and segments are moved; a packet is an MQTT Control Packet and nothing else."""
+    word = re.compile(r"(?:^|_)packets?(?:_|$)|Packet")
+    found: list[str] = []
+    for path in sorted((SOURCE / "net").glob("*.py")):
+        with path.open("rb") as file:
+            tokens = list(tokenize.tokenize(file.readline))
+        names = (token for token in tokens if token.type == tokenize.NAME and word.search(token.string))
+        found += (f"{path.name}:{token.start[0]}: {token.string}" for token in names)
+    assert found == []
+
+
+def modules(package: str) -> list[str]:
+    """A package and everything in it."""
+    found = importlib.import_module(package)
+    return [package, *(one.name for one in pkgutil.walk_packages(found.__path__, f"{package}."))]
+
+
+@pytest.mark.parametrize("package", ["mqttscope.mqtt", "mqttscope.net"])
+def test_mqtt_and_net_need_nothing_but_the_standard_library(package: str) -> None:
+    """In an interpreter that knows no other packages, and with nothing imported that does I/O or has a clock."""
+    script = """if True:
+        import sys
+        before = set(sys.modules)
+        root, *names = sys.argv[1:]
+        sys.path.insert(0, root)
+        for name in names:
+            __import__(name)
+        new = {name.partition(".")[0] for name in set(sys.modules) - before}
+        print(*sorted(new - set(sys.stdlib_module_names) - {"mqttscope"}))
+        print(*sorted(new & {"socket", "ssl", "asyncio", "subprocess", "random", "threading", "select"}))
+        print(*sorted(name for name in sys.modules if name.startswith("mqttscope.")))
+    """
+    done = subprocess.run(
+        [sys.executable, "-S", "-I", "-c", script, str(ROOT), *modules(package)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert done.stderr == ""
+    foreign, impure, own = done.stdout.split("\n")[:3]
+    assert foreign == ""
+    assert impure == ""
+    # Nothing of the layers above either.
+    assert {".".join(one.split(".")[:2]) for one in own.split()} == {package}
+
+
+IMPURE = {"socket", "ssl", "asyncio", "subprocess", "time", "random", "os", "sys", "threading", "click", "rich"}
+CORE = ("mqtt", "net", "session", "dissect", "events", "filter")
+
+
+def imports(path: Path) -> set[str]:
+    """The top-level modules that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            found.add((node.module or "").partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if path.relative_to(SOURCE).parts[0].removesuffix(".py") in CORE],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_the_core_has_no_clock_and_does_no_io(path: Path) -> None:
+    assert not imports(path) & {
+        "socket",
+        "ssl",
+        "asyncio",
+        "subprocess",
+        "time",
+        "random",
+        "click",
+        "rich",
+        "os",
+        "sys",
+    }
+
+
+@each_file
+def test_no_module_keeps_a_struct_in_its_globals(path: Path) -> None:
+    """Precompiled ones cannot be written down; their bound methods are made where they are used."""
+    if path.relative_to(SOURCE).parts[0] != "net":
+        return
+    module = importlib.import_module(name(path))
+
+    assert [key for key, value in vars(module).items() if isinstance(value, struct.Struct)] == []
+
+
+@each_file
+def test_nothing_is_left_to_do_in_comments(path: Path) -> None:
+    assert not re.search(r"#.*\b(TODO|FIXME|XXX|HACK)\b", path.read_text("utf-8"))
