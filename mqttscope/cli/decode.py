@@ -217,7 +217,7 @@ class Sequence:
         """JSON Lines of the events, without what only a capture has."""
         import orjson
 
-        from mqttscope.report.jsonl import JsonLines, dumps
+        from mqttscope.report.jsonl import JsonLines, dumps, harmless
 
         lines: list[bytes] = []
 
@@ -236,5 +236,5 @@ class Sequence:
                     shown["direction"] = None
                 if self.line is not None:
                     shown = {"schema": shown.pop("schema"), "event": shown.pop("event"), "line": self.line, **shown}
-                yield dumps(shown) + b"\n"
+                yield harmless(dumps(shown)) + b"\n"
             lines.clear()

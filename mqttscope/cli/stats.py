@@ -87,7 +87,7 @@ def command(
     statistics.finish()
     sink = Output()
     if format_ == "json":
-        from mqttscope.report.jsonl import dumps
+        from mqttscope.report.jsonl import dumps, harmless
         from mqttscope.report.statistics_json import document
 
         shown = document(
@@ -98,7 +98,7 @@ def command(
             other_flows=dissector.other_flows,
             skipped=watch.skipped,
         )
-        sink.write(dumps(shown) + b"\n")
+        sink.write(harmless(dumps(shown)) + b"\n")
     else:
         from mqttscope.report.stats_text import TOP, render
 

@@ -25,7 +25,7 @@ from mqttscope.mqtt.codec import (
     truncated,
     unbelieved,
 )
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Connect, Publish
 from mqttscope.mqtt.resync import evidence, find_packets
@@ -37,6 +37,8 @@ MAX_SEARCH_BYTES = 65_536
 """How many bytes are kept of those passed over while looking for the next packet; further ones are only counted."""
 MAX_SUSPECT_BYTES = 65_536
 """A header that breaks the table of its type is not trusted with a longer Remaining Length than this."""
+MAX_RESERVED = 16
+"""After so many packets of a reserved type framing is not believed any more."""
 MAX_TOO_LARGE_BYTES = 64
 """How many bytes are kept of a packet above ``max_packet_bytes``."""
 
@@ -91,6 +93,8 @@ class PacketStream:
     """Those bytes, at most `MAX_SEARCH_BYTES` of them."""
     lost: int = 0
     """Bytes that gaps took while framing was lost."""
+    reserved: int = 0
+    """Packets of a reserved type since framing was last found."""
     closed: bool = False
 
     def feed(self, data: bytes) -> list[StreamItem]:
@@ -214,6 +218,9 @@ class PacketStream:
                 except Fault:
                     pass
             position += self._unusual(raw, body - position, out)
+            if self.reserved >= MAX_RESERVED:
+                self.reserved = 0
+                return self._resume_search(data[position:], out)
             decoders = FAST[self.version] if self.version_source else _UNKNOWN
         if position < end:
             rest = data[position:] if position else data
@@ -235,6 +242,8 @@ class PacketStream:
         out.append(item)
         if kind == PacketType.CONNECT:
             self._learn(item)
+        elif isinstance(item, Malformed) and item.reason is MalformedReason.PACKET_TYPE_RESERVED:
+            self.reserved += 1
         return len(raw)
 
     def _large(self, data: bytes, position: int, body: int, stop: int, out: list[StreamItem]) -> bool:

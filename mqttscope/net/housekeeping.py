@@ -33,7 +33,7 @@ MAX_TOTAL_BUFFERED_BYTES = 256 * 1024 * 1024
 IDLE_TIMEOUT_NS = 2 * 3600 * _SECOND
 LINGER_NS = 120 * _SECOND
 """How long a closed flow is remembered, so that late copies of its segments do not open another."""
-PROVEN_WAIT_NS = 2 * _SECOND
+PROVEN_WAIT_NS = _SECOND // 4
 ONE_SIDED_WAIT_NS = 5 * _SECOND
 ONE_SIDED_BUFFERED_BYTES = 256 * 1024
 HELD_WAIT_NS = _SECOND // 5

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from mqttscope.events import Event
+from mqttscope.events import Event, MalformedEvent, UnparsedEvent
+from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 
 
@@ -62,3 +63,25 @@ class Clock:
                 return f"{second}.{nanosecond:09d}"
             self._second = second
         return f"{self._text}.{nanosecond:09d}Z"
+
+
+MIN_PASSWORD_BYTES = 6
+"""Fewer bytes than these cannot hold the end of a CONNECT with a password worth hiding."""
+
+
+def may_hold_password(event: MalformedEvent | UnparsedEvent) -> bool:
+    """Whether bytes that are no packet may be those of a CONNECT.
+
+    They come from the client, no CONNECT was read yet, and the beginning of the connection was captured or they name
+    the protocol.
+    """
+    connection = event.connection
+    if event.direction is not Direction.CLIENT_TO_SERVER or connection.connect_packet is not None:
+        return False
+    if isinstance(event, UnparsedEvent):
+        raw = event.unparsed.raw
+    elif event.malformed.packet is None:
+        raw = event.malformed.raw
+    else:
+        return False
+    return len(raw) >= MIN_PASSWORD_BYTES and (connection.handshake_seen or b"MQ" in raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json.encoder
+import re
 from typing import Any
 
 import orjson
@@ -20,7 +21,7 @@ from mqttscope.mqtt.constants import REASON_CODES, Direction, PacketType
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, redacted, text, view
 from mqttscope.net.frame import CaptureError
-from mqttscope.report.base import Clock, Sink
+from mqttscope.report.base import Clock, Sink, may_hold_password
 from mqttscope.session.connection import Connection
 
 SCHEMA = 1
@@ -34,6 +35,23 @@ _TOPICS_KEPT = 10_000
 _TOPIC_KEPT_CHARACTERS = 256
 _PREFIXES_KEPT = 20_000
 _quote = json.encoder.encode_basestring
+
+
+_HARMFUL = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"
+)
+"""Control and format characters, line and paragraph separators: what a terminal or a reader of lines may obey."""
+
+
+def harmless(line: bytes) -> bytes:
+    r"""JSON with control and format characters as ``\uXXXX``: the same values, nothing for a terminal to obey."""
+    return _HARMFUL.sub(_escaped, line.decode()).encode()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def dumps(value: Any) -> bytes:
@@ -66,12 +84,9 @@ class JsonLines:
 
     def feed(self, event: Event) -> None:
         """Write one event."""
-        if type(event) is PacketEvent:
-            self.sink.write(self.packet(event))
-        else:
-            shown = self.other(event)
-            if shown is not None:
-                self.sink.write(shown)
+        line = self.packet(event) if type(event) is PacketEvent else self.other(event)
+        if line is not None:
+            self.sink.write(line if line.isascii() and b"\x7f" not in line else harmless(line))
 
     def close(self) -> None:
         """Nothing is held back."""
@@ -174,8 +189,11 @@ class JsonLines:
             shown: dict[str, Any] = {"length": found.length, "reason": found.reason, "missing": found.missing}
             if found.packet_type is not None:
                 shown["packet_type"] = found.packet_type
-            raw = found.raw if self.show_raw else redacted(found.raw, event.connection.version)
-            shown["raw"] = binary(raw, self.payload_limit)
+            if self.show_raw or not may_hold_password(event):
+                raw = found.raw if self.show_raw else redacted(found.raw, event.connection.version)
+                shown["raw"] = binary(raw, self.payload_limit)
+            else:
+                shown["raw"] = {"length": len(found.raw), "redacted": True}
             return f"{self._head('unparsed', event)},{dumps(shown).decode()[1:]}\n".encode()
         if isinstance(event, ConnectionOpened | ConnectionClosed):
             return dumps(self.connection(event)) + b"\n"
@@ -195,6 +213,8 @@ class JsonLines:
             "length": len(found.raw) + found.missing,
             "malformed": malformed_view(found, version, limit=self.payload_limit, show_secrets=self.show_raw),
         }
+        if not self.show_raw and may_hold_password(event):
+            shown["malformed"] |= {"raw": "2a" * min(len(found.raw), self.payload_limit), "redacted": True}
         if found.packet is not None and kind is not None:
             shown[kind] = view(
                 found.packet,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, MalformedEvent, UnparsedEvent
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report.base import may_hold_password
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration
 from mqttscope.session.connection import Connection
@@ -130,7 +131,8 @@ def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secr
     line.add(f"{what} {_UNPARSED.get(found.reason, found.reason)}{kind}", "error")
     if found.missing:
         line.add(f", {found.missing} of them not captured", "error")
-    if found.raw and (show_secrets or found.packet_type != PacketType.CONNECT):
+    hidden = found.packet_type == PacketType.CONNECT or may_hold_password(event)
+    if found.raw and (show_secrets or not hidden):
         more = painter.ellipsis if len(found.raw) > MAX_HEX else ""
         line.add(f"  0x{found.raw[:MAX_HEX].hex()}{more}", "dim")
 

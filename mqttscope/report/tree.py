@@ -11,7 +11,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.view import secret_ranges
-from mqttscope.report.base import Sink, View
+from mqttscope.report.base import Sink, View, may_hold_password
 from mqttscope.report.escape import cells
 from mqttscope.report.hexdump import Hexdump, Mark, letter
 from mqttscope.report.meaning import Meaning
@@ -70,6 +70,8 @@ class Tree:
         out = self._header(event, raw, missing, malformed)
         spans = self._spans(raw, packet, version)
         hidden = [] if self.view.show_secrets else secret_ranges(raw, version)
+        if isinstance(event, MalformedEvent) and not self.view.show_secrets and may_hold_password(event):
+            hidden = [(0, len(raw))]
         shown = ""
         block: list[str] = []
         if isinstance(packet, Publish) and (malformed is None or malformed.complete):
