@@ -53,14 +53,14 @@ from tests.net.script import CLOSED, FORWARD, HANDSHAKE, UNFINISHED, check_tilin
             id="two holes",
         ),
         pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=1.9", "> A 104:defghi 501 t=1.99"],
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=0.2", "> A 104:defghi 501 t=0.24"],
             ["> 0:abc", "> 3:defghijklm"],
-            id="acknowledged but late by less than two seconds",
+            id="acknowledged but late by less than a quarter of a second",
         ),
         pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=2", "> A 104:defghi 501 t=2.1"],
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=0.25", "> A 104:defghi 501 t=0.3"],
             ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl", "> 12:m"],
-            id="acknowledged and late by more than two seconds",
+            id="acknowledged and late by more than a quarter of a second",
         ),
         pytest.param(
             ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 104 t=1", "> A 104:defghi 501 t=900"],
@@ -202,8 +202,8 @@ def test_a_hole_is_given_up_in_time_though_its_flow_is_silent() -> None:
     table = FlowTable()
     feed(table, parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]))
 
-    assert not [event for event in feed(table, [other_flow(1, 1.9)]) if isinstance(event, StreamGap)]
-    assert [render(event) for event in feed(table, [other_flow(1, 2.5)])] == ["> gap 0+1 not_captured", "> 1:bc"]
+    assert not [event for event in feed(table, [other_flow(1, 0.2)]) if isinstance(event, StreamGap)]
+    assert [render(event) for event in feed(table, [other_flow(1, 0.6)])] == ["> gap 0+1 not_captured", "> 1:bc"]
 
 
 def test_a_held_start_is_released_in_time_though_its_flow_is_silent() -> None:
