@@ -46,7 +46,10 @@ _HARMFUL = re.compile(
 
 def harmless(line: bytes) -> bytes:
     r"""JSON with control and format characters as ``\uXXXX``: the same values, nothing for a terminal to obey."""
-    return _HARMFUL.sub(_escaped, line.decode()).encode()
+    shown = line.decode()
+    if shown[:-1].isprintable():
+        return line  # quicker than the search, and true of nearly all lines
+    return _HARMFUL.sub(_escaped, shown).encode()
 
 
 def _escaped(found: re.Match[str]) -> str:
