@@ -72,6 +72,8 @@ class Dissector(PacketEvents):
             yield from self._end_of_flow(dialogue, event)
 
     def _data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
+        if dialogue.connection is not None and dialogue.connection.history is not None:
+            note_segment(dialogue, event)
         if dialogue.speaks_mqtt:
             from_client = event.from_initiator is dialogue.client_is_initiator
             yield from self.feed_stream(dialogue, from_client, event.data, event)
@@ -285,6 +287,14 @@ _MAX_PROBLEMS = 100
 """WebSocket problems that are kept of one connection."""
 
 
+def note_segment(dialogue: Dialogue, event: StreamData) -> None:
+    """Tell the history of the connection how far its sides have come."""
+    connection = dialogue.connection
+    if connection is not None and connection.history is not None:
+        from_client = event.from_initiator is dialogue.client_is_initiator
+        connection.history.segment(from_client, event.offset + len(event.data), event.acknowledged)
+
+
 def _names_mqtt(upgrade: Upgrade) -> bool:
     names = [upgrade.subprotocol] if upgrade.subprotocol else list(upgrade.subprotocols_offered)
     return any(name.lower().startswith("mqtt") for name in names) or "mqtt" in upgrade.request_path.lower()
@@ -321,6 +331,8 @@ def dissect_segments(
                 continue
             connection = dialogue.connection
             assert connection is not None
+            if connection.history is not None:
+                note_segment(dialogue, event)
             if not connection.version_known:
                 yield from running.items(dialogue, from_client, items, event)
                 continue

@@ -36,6 +36,9 @@ class StreamData:
     """The frame whose arrival made these bytes available (the one that filled a hole, when there was one)."""
     timestamp_ns: int
     capture: str
+    acknowledged: int = -1
+    """Stream position of the other direction up to which the sender of these bytes had received it when it sent them;
+    -1 where the segment's own acknowledgment does not prove it (data that came again or waited behind a hole)."""
 
 
 @dataclass(slots=True)
@@ -108,10 +111,12 @@ class Report:
     from_initiator: bool
     place: tuple[int, int, str]
     events: list[FlowEvent]
+    acknowledged: int = -1
+    """What the ``StreamData`` of the segment's own bytes says; see there."""
 
     def data(self, data: bytes, offset: int) -> None:
         """Add a ``StreamData``."""
-        self.events.append(StreamData(self.flow, self.from_initiator, data, offset, *self.place))
+        self.events.append(StreamData(self.flow, self.from_initiator, data, offset, *self.place, self.acknowledged))
 
     def gap(self, length: int, offset: int, reason: str) -> None:
         """Add a ``StreamGap``."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mqttscope.net.events import FlowOpened, Report, StreamData
 from mqttscope.net.handshake import is_new_connection, plausible_reset, take_syn
 from mqttscope.net.housekeeping import LINGER_NS, FlowRegister, last_place
-from mqttscope.net.reassembly import HISTORY_PAYLOADS, START_WINDOW, HalfStream
+from mqttscope.net.reassembly import HISTORY_PAYLOADS, START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, ports, reverse_key
 from mqttscope.net.sequence import advance
 
@@ -102,6 +102,7 @@ class FlowTable(FlowRegister):
                 return self._feed_slowly(segment)
         if offset > peer.acknowledged:
             peer.acknowledged = offset
+        received = offset
         flow.last_timestamp_ns = timestamp_ns
         flow.last_frame = frame = segment.frame
         flow.last_capture = capture = segment.capture
@@ -117,7 +118,7 @@ class FlowTable(FlowRegister):
         history.append(payload)
         if len(history) > HISTORY_PAYLOADS:
             del history[: HISTORY_PAYLOADS // 2]
-        return (StreamData(flow, from_initiator, payload, offset, frame, timestamp_ns, capture),)
+        return (StreamData(flow, from_initiator, payload, offset, frame, timestamp_ns, capture, received),)
 
     def close(self) -> Sequence[FlowEvent]:
         """The capture has ended: deliver or give up what waits, close all flows and forget them."""
@@ -265,6 +266,8 @@ def _take(entry: Entry, segment: Segment, report: Report, peer_report: Report) -
         sequence = advance(sequence, 1)
     if flags & ACK:
         peer.acknowledge(segment.acknowledgment, peer_report)
+        if not half.buffer and half.state != UNSEEN and half.locate(sequence) == half.offset:
+            report.acknowledged = peer.locate(segment.acknowledgment)
     if payload or missing:
         half.receive(sequence, payload, missing, young, report)
     elif flags & (SYN | FIN):

@@ -13,6 +13,7 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.properties import EMPTY, Properties
+from mqttscope.session.history import History
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
 
 C2S = Direction.CLIENT_TO_SERVER
@@ -78,6 +79,8 @@ class Connection:
     gap_bytes: int = 0
     details: dict[str, object] = field(default_factory=dict)
     """Plain values of the transport: WebSocket path and subprotocol, TLS server name and versions."""
+    history: History | None = None
+    """What judging needs beside this; ``None`` unless somebody asked for it when the connection was opened."""
     revision: int = 0
     """Grows whenever something changes that identifies the connection in reports."""
 

@@ -1,0 +1,326 @@
+"""Runs rules over events: the state before a packet, dispatch by packet type, findings in the order of the capture.
+
+Feed it the events of `dissect` one by one, each before the next is taken from the generator: then the connection is in
+the state before the packet, as rules want it.  Rules of every scope run here; what they remember belongs to the key of
+their scope, so that an engine that sees all events of a key gives the same findings as one that sees everything.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.lint.finding import Confidence, Finding, Report, Severity, fingerprint
+from mqttscope.lint.moment import Looked, Moment
+from mqttscope.lint.quality import Quality
+from mqttscope.lint.rule import Findings, Needs, Rule, Scope
+from mqttscope.lint.spans import place_of
+from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.mqtt.declare import ControlPacket, FaultReport
+from mqttscope.session.connection import Connection
+from mqttscope.session.history import History
+
+C2S = Direction.CLIENT_TO_SERVER
+S2C = Direction.SERVER_TO_CLIENT
+MAX_KEYS = 100_000
+"""Sessions, and servers, whose memories are kept; the one untouched for longest goes first, and is counted."""
+MAX_REPORTED = 16
+"""Violations of a connection that later rules can look back at."""
+MAX_INTERNAL_ERRORS = 100
+"""Internal errors that are kept with their text."""
+
+Check = Callable[..., Findings]
+Checks = tuple[tuple[str | None, tuple[tuple[Rule, Check], ...]], ...]
+"""Checks of one packet type, grouped by the attribute of the packet that has to be true for them."""
+
+
+@dataclass(slots=True)
+class InternalError:
+    """A rule failed: a bug of this program, not of the traffic."""
+
+    rule: str
+    capture: str
+    frame: int
+    error: str
+    """Type and text of the exception."""
+    trace: str
+
+
+class Linter:
+    """Rules at work.  Feed it events, then look at ``quality`` and ``internal_errors``."""
+
+    def __init__(self, rules: Iterable[Rule], *, strict: bool = False) -> None:
+        self.rules = sorted(rules, key=lambda rule: rule.code)
+        self.strict = strict
+        """Let exceptions of rules through, for tests."""
+        self.quality = Quality()
+        self.internal_errors: list[InternalError] = []
+        self.failures: Counter[str] = Counter()
+        """How often each rule failed."""
+        self.withheld: Counter[str] = Counter()
+        """Findings that the capture is not good enough for, by rule."""
+        self.forgotten_keys = 0
+        self._memories: dict[Hashable, dict[str, Any]] = {}
+        self._plans: dict[tuple[int, Direction, int], Checks] = {}
+        self._moment = Moment(self._memory)
+        self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in self.rules for reason in rule.malformed}
+        self._openings = [(rule, rule.check_opened) for rule in self.rules if rule.implements("check_opened")]
+        self._closes = [(rule, rule.check_close) for rule in self.rules if rule.implements("check_close")]
+        self._leftovers = [(rule, rule.check_unparsed) for rule in self.rules if rule.implements("check_unparsed")]
+
+    def feed(self, event: Event) -> list[Finding]:
+        """Findings of one event."""
+        if type(event) is PacketEvent:
+            return self._packet(event)
+        if isinstance(event, MalformedEvent):
+            return self._malformed(event)
+        self.quality.feed(event)
+        findings: list[Finding] = []
+        if isinstance(event, ConnectionOpened):
+            event.connection.history = History()
+            self._run(self._openings, self._move(event, event.connection, C2S), findings, event.connection)
+        elif isinstance(event, ConnectionClosed):
+            self._run(self._closes, self._move(event, event.connection, C2S), findings, event.connection)
+        elif isinstance(event, GapEvent):
+            at = self._move(event, event.connection, event.direction)
+            at.history.gap(event.direction)
+        elif isinstance(event, UnparsedEvent):
+            at = self._move(event, event.connection, event.direction)
+            self._run(self._leftovers, at, findings, event.unparsed)
+        return findings
+
+    def _packet(self, event: PacketEvent) -> list[Finding]:
+        findings: list[Finding] = []
+        connection, direction, packet = event.connection, event.direction, event.packet
+        at = self._move(event, connection, direction)
+        at.topic = event.topic
+        self._check(packet, at, findings)
+        at.history.apply(packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic)
+        return findings
+
+    def _malformed(self, event: MalformedEvent) -> list[Finding]:
+        findings: list[Finding] = []
+        connection, direction, found = event.connection, event.direction, event.malformed
+        at = self._move(event, connection, direction)
+        at.topic = event.topic
+        seen = set()
+        for fault in found.faults:
+            rule = self._faults.get(fault.reason)
+            if rule is None or at.version not in rule.versions or (rule.code, fault.field) in seen:
+                continue
+            seen.add((rule.code, fault.field))
+            self._one(rule, rule.check_malformed, at, findings, fault, fault)
+        if found.packet is not None and found.complete:
+            self._check(found.packet, at, findings)
+            at.history.apply(
+                found.packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic
+            )
+        at.history.malformed(found, direction, event.number, event.frame, event.timestamp_ns)
+        return findings
+
+    def _move(self, event: Looked, connection: Connection, direction: Direction) -> Moment:
+        if connection.history is None:
+            connection.history = History()
+        self._moment.move(event, connection, connection.history, direction)
+        return self._moment
+
+    def _check(self, packet: ControlPacket, at: Moment, findings: list[Finding]) -> None:
+        """All checks of one packet."""
+        key = (at.version, at.direction, packet.packet_type)
+        checks = self._plans.get(key)
+        if checks is None:
+            checks = self._plans[key] = self._plan(packet, at)
+        for when, group in checks:
+            if when is None or getattr(packet, when):
+                for rule, check in group:
+                    try:
+                        found = check(packet, at)
+                        if found is not None:
+                            self._take(rule, found, at, findings, None)
+                    except Exception as error:
+                        self._failed(rule, at, error)
+
+    def _plan(self, packet: ControlPacket, at: Moment) -> Checks:
+        groups: dict[str | None, list[tuple[Rule, Check]]] = {}
+        for rule in self.rules:
+            if (
+                rule.implements("check")
+                and isinstance(packet, rule.looks_at)
+                and at.version in rule.versions
+                and rule.sender in (None, at.direction)
+            ):
+                groups.setdefault(rule.when, []).append((rule, rule.check))
+        return tuple((when, tuple(group)) for when, group in groups.items())
+
+    def _run(self, checks: list[tuple[Rule, Check]], at: Moment, findings: list[Finding], subject: Any) -> None:
+        for rule, check in checks:
+            if at.version in rule.versions:
+                self._one(rule, check, at, findings, subject, None)
+
+    def _one(
+        self, rule: Rule, check: Check, at: Moment, findings: list[Finding], subject: Any, fault: FaultReport | None
+    ) -> None:
+        try:
+            found = check(subject, at)
+            if found is not None:
+                self._take(rule, found, at, findings, fault)
+        except Exception as error:
+            self._failed(rule, at, error)
+
+    def _take(
+        self, rule: Rule, found: Findings, at: Moment, findings: list[Finding], fault: FaultReport | None
+    ) -> None:
+        for report in (found,) if isinstance(found, Report) else found or ():
+            if self._lacks(rule.needs, at):
+                self.withheld[rule.code] += 1
+                continue
+            finding = self._finding(rule, report, at, fault)
+            findings.append(finding)
+            if finding.severity is Severity.ERROR and finding.packet is not None:
+                reported = at.history.reported
+                blamed = report.sender or at.direction
+                reported.append((rule.code, blamed, finding.packet, finding.reason_code or 0))
+                if len(reported) > MAX_REPORTED:
+                    del reported[0]
+
+    def _lacks(self, needs: Needs, at: Moment) -> Needs:
+        """What a finding needs and the capture does not have."""
+        if not needs:
+            return needs
+        connection, history = at.connection, at.history
+        lacks = Needs.NOTHING
+        if connection.connect_packet is None and history.connect_sent is None:
+            lacks |= Needs.OPENING | Needs.SESSION_BIRTH
+        elif connection.connack_packet is None and history.connack is None and at.server.packets:
+            # The server has said something, but its CONNACK was not among it.
+            lacks |= Needs.OPENING
+        if not (connection.clean_start or connection.session_present is False):
+            lacks |= Needs.SESSION_BIRTH
+        if at.sender.gapped:
+            lacks |= Needs.WHOLE_SENDER
+        if at.receiver.gapped:
+            lacks |= Needs.WHOLE_RECEIVER
+        if not at.client.packets or not at.server.packets:
+            lacks |= Needs.BOTH_DIRECTIONS
+        return needs & lacks
+
+    def _finding(self, rule: Rule, report: Report, at: Moment, fault: FaultReport | None) -> Finding:
+        event, connection = at.event, at.connection
+        raw, number, kind = b"", None, None
+        if isinstance(event, PacketEvent):
+            raw, number, kind = event.packet.raw, event.number, event.type
+        elif isinstance(event, MalformedEvent):
+            raw, number, kind = event.malformed.raw, event.number, event.type
+        confidence = report.confidence or rule.confidence
+        if confidence is Confidence.CERTAIN and not self._sure(at):
+            confidence = Confidence.LIKELY
+        located = not isinstance(event, ConnectionOpened | ConnectionClosed)
+        blamed = report.sender or (at.direction if located else None)
+        sender = "server" if blamed is S2C else "client"
+        offset, length = place_of(report, raw, event, at.version, fault)
+        made = Finding(
+            rule.code,
+            rule.slug,
+            report.severity or rule.severity,
+            confidence,
+            report.message,
+            self._statements(rule, report, at, sender, kind),
+            at.version.text,
+            event.capture,
+            event.frame,
+            event.timestamp_ns,
+            connection.number,
+            connection.client,
+            connection.server,
+            connection.client_identifier,
+            None if blamed is None else str(blamed),
+            number,
+            kind,
+            report.field,
+            offset,
+            length,
+            report.reason_code if report.reason_code is not None else rule.reason_code,
+            topic=at.topic,
+            related=report.related,
+            raw=raw,
+        )
+        made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, at.topic)
+        return made
+
+    def _sure(self, at: Moment) -> bool:
+        """Whether the bytes can prove anything: who is who, which version, where packets begin."""
+        connection = at.connection
+        if not connection.version_known or not connection.roles_known:
+            return False
+        return not (isinstance(at.event, MalformedEvent) and at.sender.gapped)
+
+    def _statements(self, rule: Rule, report: Report, at: Moment, sender: str, kind: str | None) -> tuple[str, ...]:
+        found = report.statements
+        if found is None:
+            found = tuple(rule.statements_for(at.version, sender, kind, report.field))
+        return tuple(f"{at.version.text} {identifier}" for identifier in found)
+
+    def _failed(self, rule: Rule, at: Moment, error: Exception) -> None:
+        if self.strict:
+            raise error
+        self.failures[rule.code] += 1
+        if len(self.internal_errors) < MAX_INTERNAL_ERRORS:
+            event = at.event
+            self.internal_errors.append(
+                InternalError(
+                    rule.code,
+                    event.capture,
+                    event.frame,
+                    f"{type(error).__name__}: {error}",
+                    "".join(traceback.format_exception(error)),
+                )
+            )
+
+    def _memory(self, rule: Rule, at: Moment) -> Any:
+        """What a rule keeps for the key of its scope."""
+        if rule.scope in (Scope.PACKET, Scope.CONNECTION):
+            memories = at.history.memories
+        else:
+            key = scope_key(rule.scope, at.connection)
+            found = self._memories.pop(key, None)
+            if found is None:
+                found = {}
+                if len(self._memories) >= MAX_KEYS:
+                    del self._memories[next(iter(self._memories))]
+                    self.forgotten_keys += 1
+            self._memories[key] = found
+            memories = found
+        memory = memories.get(rule.code)
+        if memory is None:
+            assert rule.Memory is not None
+            memory = memories[rule.code] = rule.Memory()
+        return memory
+
+
+def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
+    """The key that findings of a scope depend on: run per key, an engine finds the same."""
+    if scope is Scope.BROKER:
+        return (connection.server,)
+    if scope is Scope.SESSION:
+        return (connection.server, connection.client_identifier)
+    return (connection.capture, connection.number)
+
+
+def _known_client(at: Moment) -> str | None:
+    """The Client Identifier for fingerprints: one that the server made up says nothing."""
+    connect = at.history.connect
+    if connect is not None and not connect.client_identifier:
+        return "(assigned)"
+    return at.connection.client_identifier

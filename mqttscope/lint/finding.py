@@ -1,0 +1,167 @@
+"""Findings: what a rule reports, and the fingerprint by which it is known again."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mqttscope.mqtt.constants import Direction
+
+
+class Severity(StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+    @property
+    def rank(self) -> int:
+        """Higher is worse."""
+        return _SEVERITIES[self]
+
+
+class Confidence(StrEnum):
+    """How sure it is."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    HEURISTIC = "heuristic"
+
+    @property
+    def rank(self) -> int:
+        """Higher is surer."""
+        return _CONFIDENCES[self]
+
+
+_SEVERITIES = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+_CONFIDENCES = {Confidence.HEURISTIC: 0, Confidence.LIKELY: 1, Confidence.CERTAIN: 2}
+
+
+@dataclass(slots=True)
+class Related:
+    """Another packet that explains a finding."""
+
+    message: str
+    packet: int
+    frame: int
+    timestamp_ns: int
+
+
+@dataclass(slots=True)
+class Report:
+    """What a rule says about the event it looks at; the engine makes a `Finding` of it."""
+
+    field: str
+    """Path of the field to blame, empty for the packet as a whole."""
+    message: str
+    severity: Severity | None = None
+    """Where it differs from the rule's."""
+    confidence: Confidence | None = None
+    related: tuple[Related, ...] = ()
+    sender: Direction | None = None
+    """Whose fault it is, where that is not the sender of the packet; its direction."""
+    reason_code: int | None = None
+    """Where it differs from the rule's."""
+    statements: tuple[str, ...] | None = None
+    """Where they do not follow from the rule's table."""
+    span: tuple[int, int] | None = None
+    """Offset and length in the packet, where the field alone does not say it."""
+
+
+@dataclass(slots=True)
+class Finding:
+    """One report of a rule.  All but the last three are the keys of its JSON form."""
+
+    rule: str
+    slug: str
+    severity: Severity
+    confidence: Confidence
+    message: str
+    statements: tuple[str, ...]
+    """With their version: ``5.0 MQTT-3.3.1-4``."""
+    version: str
+    capture: str
+    frame: int
+    timestamp_ns: int
+    connection: int
+    client: str
+    server: str
+    client_identifier: str | None
+    direction: str | None
+    """Whose fault it is: ``client_to_server`` blames the client."""
+    packet: int | None
+    """Number of the packet; ``None`` when the finding is about the end of a connection."""
+    packet_type: str | None
+    field: str
+    offset: int | None
+    """Offset of the field in the packet, in bytes."""
+    length: int | None
+    reason_code: int | None
+    """Reason code of MQTT 5.0 that the specification gives to this violation."""
+    fingerprint: str = ""
+    topic: str | None = None
+    related: tuple[Related, ...] = ()
+    raw: bytes = dataclasses.field(default=b"", repr=False)
+    """The bytes of the packet."""
+
+    @property
+    def blamed(self) -> str:
+        """``client`` or ``server``."""
+        return "server" if self.direction == Direction.SERVER_TO_CLIENT else "client"
+
+
+_UUID = r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}"
+_HEX = r"(?=[a-zA-Z]*\d)[0-9a-fA-F]{8,}"
+_TOPIC_PARTS = re.compile(rf"{_UUID}|{_HEX}|\d+")
+_CLIENT_PARTS = re.compile(rf"{_UUID}|{_HEX}|\d{{6,}}")
+_RANDOM_CLIENTS = re.compile(
+    r"(?P<keep>mosq-|auto-|paho|mqttjs_|mqtt-explorer-|MQTT_FX_Client|gen-|sub\||pub\||mosqpub\|)[\w|./-]*"
+)
+
+
+def topic_shape(topic: str | None) -> str:
+    """A topic without what changes from message to message: UUIDs, long hex strings and numbers become ``*``."""
+    return "" if topic is None else _TOPIC_PARTS.sub("*", topic)
+
+
+def client_shape(client_identifier: str | None) -> str:
+    """A Client Identifier without what a library makes up for each connection.
+
+    ``dev1`` and ``dev2`` stay apart: only UUIDs, long hex strings and long numbers become ``*``, and what follows the
+    prefixes that well-known libraries put before random characters.
+    """
+    if client_identifier is None:
+        return ""
+    known = _RANDOM_CLIENTS.match(client_identifier)
+    if known is not None:
+        return known["keep"] + "*"
+    return _CLIENT_PARTS.sub("*", client_identifier)
+
+
+def fingerprint(
+    rule: str,
+    direction: str | None,
+    client_identifier: str | None,
+    packet_type: str | None,
+    field_path: str,
+    topic: str | None,
+) -> str:
+    """What stays the same when the same device is captured again: 32 hexadecimal digits.
+
+    Made of the rule, who is to blame, the shapes of Client Identifier and topic, the packet type and the field without
+    indexes: no times, no numbers, no addresses.
+    """
+    parts = (
+        rule,
+        direction or "",
+        client_shape(client_identifier),
+        packet_type or "",
+        re.sub(r"\[\d+\]", "[]", field_path),
+        topic_shape(topic),
+    )
+    text = "\0".join(parts).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(text).hexdigest()[:32]

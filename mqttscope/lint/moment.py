@@ -1,0 +1,115 @@
+"""What a rule looks at: one event, with the state of its connection before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.mqtt.constants import Direction, ProtocolVersion
+from mqttscope.session.connection import Connection
+from mqttscope.session.history import History, Party, Sent
+from mqttscope.session.inflight import Side
+
+C2S = Direction.CLIENT_TO_SERVER
+
+Looked = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionClosed
+
+
+class Moment:
+    """One event and everything known before it.
+
+    The engine moves one instance from event to event, so keep no reference to it.
+    """
+
+    __slots__ = (
+        "_memory",
+        "client",
+        "connection",
+        "direction",
+        "event",
+        "from_client",
+        "history",
+        "other",
+        "party",
+        "receiver",
+        "sender",
+        "server",
+        "timestamp_ns",
+        "topic",
+        "version",
+    )
+
+    event: Looked
+    connection: Connection
+    history: History
+    direction: Direction
+    """Of the event; the client's where an event has none."""
+    from_client: bool
+    sender: Side
+    """State of the side that sends."""
+    receiver: Side
+    """State of the side that receives: its limits bind the sender."""
+    party: Party
+    """History of the side that sends."""
+    other: Party
+    """History of the side that receives."""
+    version: ProtocolVersion
+    topic: str | None
+    """Resolved topic of a PUBLISH."""
+    timestamp_ns: int
+
+    def __init__(self, memory: Callable[[Any, Moment], Any]) -> None:
+        self._memory = memory
+
+    def move(self, event: Looked, connection: Connection, history: History, direction: Direction) -> None:
+        """Go to the next event."""
+        self.event, self.connection, self.history = event, connection, history
+        self.direction = direction
+        self.client, self.server = connection.client_side, connection.server_side
+        self.version = connection.version
+        self.timestamp_ns = event.timestamp_ns
+        self.topic = None
+        if direction is C2S:
+            self.from_client = True
+            self.sender, self.receiver = connection.client_side, connection.server_side
+            self.party, self.other = history.client, history.server
+        else:
+            self.from_client = False
+            self.sender, self.receiver = connection.server_side, connection.client_side
+            self.party, self.other = history.server, history.client
+
+    @property
+    def number(self) -> int:
+        """Number of the packet."""
+        assert isinstance(self.event, PacketEvent | MalformedEvent)
+        return self.event.number
+
+    @property
+    def client_name(self) -> str:
+        """The client for messages: its Client Identifier, or its endpoint where that is not known."""
+        return self.connection.client_identifier or self.connection.client
+
+    def knew(self, sent: Sent | None) -> bool:
+        """Whether TCP proves that the sender had received that packet of the other side when it sent this one.
+
+        The capture shows the order at the place of capture, not at the endpoint; an acknowledgment number in the
+        segment itself cannot lie about what its sender had.
+        """
+        return sent is not None and self.party.acknowledged >= sent.position > 0
+
+    def memory(self, rule: Any) -> Any:
+        """What a rule keeps for the key of its scope: an instance of its ``Memory``, made when first asked for."""
+        return self._memory(rule, self)
+
+    def silence_ns(self, direction: Direction) -> int | None:
+        """Nanoseconds since a side's last packet, ``None`` when it has sent none."""
+        last = self.connection.side(direction).last_timestamp_ns
+        return None if last is None else self.timestamp_ns - last

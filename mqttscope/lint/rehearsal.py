@@ -1,0 +1,126 @@
+"""From a conversation to TCP segments as a capture would have them, and what its marks expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mqttscope.lint.examples import CLIENT, Conversation, Step
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.packets import Connect
+from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key
+
+START_NS = 1_767_323_045_000_000_000
+"""2026-01-02T03:04:05Z."""
+_CLIENT_PORT = 51_234
+
+
+@dataclass(slots=True)
+class _Side:
+    """TCP state of one side."""
+
+    key: bytes
+    sequence: int
+    """Of its next byte."""
+    acknowledges: int = 0
+    """How far it says to have received the other's stream."""
+
+
+@dataclass(slots=True)
+class _Wire:
+    """Both sides, and the segments so far."""
+
+    capture: str
+    client: _Side
+    server: _Side
+    now_ns: int = START_NS
+    segments: list[Segment] = field(default_factory=list)
+
+    def send(self, side: _Side, flags: int, payload: bytes = b"", *, captured: bool = True) -> None:
+        """Put a segment on the wire."""
+        if captured:
+            number = len(self.segments) + 1
+            sequence, acknowledges = side.sequence & 0xFFFFFFFF, side.acknowledges & 0xFFFFFFFF
+            self.segments.append(
+                Segment(side.key, sequence, acknowledges, flags, 65_535, payload, 0, number, self.now_ns, self.capture)
+            )
+        side.sequence += len(payload) + bool(flags & SYN) + bool(flags & FIN)
+
+
+def step_bytes(step: Step, version: ProtocolVersion) -> tuple[list[bytes], ProtocolVersion]:
+    """The bytes of each packet of a step, and the version spoken behind it."""
+    parts = []
+    for packet in step.packets:
+        if isinstance(packet, bytes):
+            parts.append(packet)
+            continue
+        if isinstance(packet, Connect):
+            version = packet.version
+        parts.append(encode(packet, version))
+    return parts, version
+
+
+def segments(conversation: Conversation, chunk: int = 0, capture: str = "example") -> list[Segment]:
+    """The TCP segments of a conversation, each step cut into segments of ``chunk`` bytes (0: not cut)."""
+    host, _, port = conversation.server.rpartition(":")
+    address = bytes(int(part) for part in host.split("."))
+    there = direction_key(bytes((10, 0, 0, 4)) + address, _ports(_CLIENT_PORT, int(port)))
+    back = direction_key(address + bytes((10, 0, 0, 4)), _ports(int(port), _CLIENT_PORT))
+    wire = _Wire(capture, _Side(there, 1_000), _Side(back, 900_000))
+    if conversation.handshake:
+        wire.send(wire.client, SYN)
+        wire.server.acknowledges = wire.client.sequence
+        wire.send(wire.server, SYN | ACK)
+        wire.client.acknowledges = wire.server.sequence
+        wire.send(wire.client, ACK)
+    wire.client.acknowledges, wire.server.acknowledges = wire.server.sequence, wire.client.sequence
+    version = conversation.version
+    for step in conversation.steps:
+        parts, version = step_bytes(step, version)
+        _play(wire, step, b"".join(parts), chunk)
+    return wire.segments
+
+
+def _play(wire: _Wire, step: Step, data: bytes, chunk: int) -> None:
+    side, other = (wire.client, wire.server) if step.side == CLIENT else (wire.server, wire.client)
+    wire.now_ns += round(step.after * 1_000_000_000)
+    if not step.crosses:
+        side.acknowledges = other.sequence
+    if step.close == "reset":
+        wire.send(side, RST | ACK)
+    elif step.close:
+        wire.send(side, FIN | ACK)
+        other.acknowledges = side.sequence
+        wire.send(other, FIN | ACK)
+        side.acknowledges = other.sequence
+        wire.send(side, ACK)
+    for start in range(0, len(data), chunk or max(len(data), 1)):
+        wire.send(side, PSH | ACK, data[start : start + (chunk or len(data))], captured=not step.is_lost)
+        wire.now_ns += 1_000
+    if step.is_lost:
+        # The other side's acknowledgment proves that it was the capture that lost the bytes.
+        other.acknowledges = side.sequence
+        wire.send(other, ACK)
+        wire.now_ns += 1_000_000_000
+
+
+def expected(conversation: Conversation) -> list[tuple[int | None, str]]:
+    """What the marks say: number of the packet in the capture (``None`` for the connection) and field."""
+    wanted: list[tuple[int | None, str]] = []
+    number = 0
+    for step in conversation.steps:
+        wanted += ((None if index is None else number + index, name) for index, name in step.marks)
+        if not step.is_lost and not step.silent:
+            number += len(step.packets)
+    return wanted
+
+
+def _ports(source: int, destination: int) -> bytes:
+    return source.to_bytes(2, "big") + destination.to_bytes(2, "big")
+
+
+def chunkings(conversation: Conversation) -> Iterator[list[Segment]]:
+    """The conversation with every step whole, and cut into pieces of several sizes."""
+    for chunk in (0, 1, 2, 5):
+        yield segments(conversation, chunk)

@@ -1,0 +1,208 @@
+"""The base of all rules.
+
+A rule is one class in one file ``rules/<area>/<slug>.py``.  It says what it looks at and implements one of the
+``check`` methods; everything else is derived: the slug from the file, applicability from ``versions``, dispatch from
+``looks_at``, byte spans from field names, tests, explanations and pages from its docstring and examples.
+
+Rules read the state of the connection (`Moment`) and never keep a copy of it.  A rule that counts something the state
+does not have declares a ``Memory`` dataclass; there is one per key of its scope.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import Flag, StrEnum, auto
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, FaultReport
+
+if TYPE_CHECKING:
+    from mqttscope.lint.examples import Conversation
+    from mqttscope.lint.moment import Moment
+    from mqttscope.mqtt.stream import Unparsed
+    from mqttscope.session.connection import Connection
+
+V3_1, V3_1_1, V5 = ProtocolVersion
+ALL_VERSIONS = (V3_1, V3_1_1, V5)
+PRACTICE = ("TOP", "PAY", "SEC", "OPS")
+"""Families of rules of practice: off unless selected."""
+
+Findings = Report | Iterable[Report] | None
+"""What a check returns.
+
+Checks of frequent packets return one report or ``None``; others may be generators.
+"""
+
+
+class Scope(StrEnum):
+    """How far a rule has to look, which is also the key that its memory belongs to."""
+
+    PACKET = "packet"
+    CONNECTION = "connection"
+    SESSION = "session"
+    """Server and Client Identifier."""
+    BROKER = "broker"
+    """Server."""
+
+
+_SCOPES = {"1": Scope.PACKET, "2": Scope.CONNECTION, "3": Scope.SESSION, "4": Scope.BROKER, "5": Scope.CONNECTION}
+
+
+class Needs(Flag):
+    """What a capture must have for a finding to count; without it the finding is withheld, and counted as such."""
+
+    NOTHING = 0
+    OPENING = auto()
+    """CONNECT and the answer to it, so that version, limits and aliases are known."""
+    SESSION_BIRTH = auto()
+    """The session began on this connection, so that no identifiers and subscriptions come from before."""
+    WHOLE_SENDER = auto()
+    """No bytes of the sender's direction lost so far."""
+    WHOLE_RECEIVER = auto()
+    """No bytes of the other direction lost so far."""
+    BOTH_DIRECTIONS = auto()
+    """Packets of both sides were captured."""
+    WHOLE = WHOLE_SENDER | WHOLE_RECEIVER
+
+
+RULES: dict[str, type[Rule]] = {}
+"""All rules that were imported, by code."""
+
+
+class Rule:
+    """One check."""
+
+    code: ClassVar[str]
+    """Three letters for the area, three digits: the first says how far one has to look.  Never used again."""
+    slug: ClassVar[str]
+    """Names the pattern, not the cure: the name of the file with dashes."""
+    severity: ClassVar[Severity]
+    confidence: ClassVar[Confidence] = Confidence.CERTAIN
+    versions: ClassVar[tuple[ProtocolVersion, ...]] = ALL_VERSIONS
+    statements: ClassVar[dict[ProtocolVersion, dict[str, str]]] = {}
+    """Normative statements that a finding breaks: identifier to where it applies.  ``""`` is everywhere; else
+    alternatives with commas between them, each of an optional side, packet type and field: ``client publish``,
+    ``connect.client_identifier``, ``publish.properties.response_topic``."""
+    also: ClassVar[dict[ProtocolVersion, tuple[str, ...]]] = {}
+    """Statements that the rule sees in part."""
+    reason_code: ClassVar[int | None] = None
+    """Reason code of 5.0 that the specification gives to this violation."""
+    since: ClassVar[str] = "0.1.0"
+    scope: ClassVar[Scope]
+    looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = ()
+    """Packet classes that ``check`` is called for; ``ControlPacket`` for all."""
+    sender: ClassVar[Direction | None] = None
+    """Call ``check`` only for packets in this direction."""
+    when: ClassVar[str | None] = None
+    """Call ``check`` only when this attribute of the packet is true: ``qos``, ``properties``, ``retain``."""
+    malformed: ClassVar[tuple[MalformedReason, ...]] = ()
+    """Reasons of the decoder that this rule stands for."""
+    needs: ClassVar[Needs] = Needs.NOTHING
+    settings: ClassVar[dict[str, int | float | str | list[str]]] = {}
+    """Thresholds that the configuration may change (``[rules.TOP104]``), with their defaults."""
+    Memory: ClassVar[type | None] = None
+    """Dataclass of what the rule keeps for each key of its scope.  Plain data, bounded."""
+
+    good: ClassVar[list[Conversation]]
+    """Conversations in which no rule of severity ``error`` finds anything."""
+    bad: ClassVar[list[Conversation]]
+    """Conversations in which this rule finds exactly what is marked."""
+
+    def __init__(self, settings: dict[str, Any] | None = None) -> None:
+        self.set = {**self.settings, **(settings or {})}
+        """The settings in force."""
+
+    def __init_subclass__(cls) -> None:
+        if "code" not in cls.__dict__:
+            return
+        cls.slug = cls.__module__.rpartition(".")[2].replace("_", "-")
+        cls.scope = _SCOPES[cls.code[3]]
+        if cls.code in RULES and RULES[cls.code].__module__ != cls.__module__:
+            raise TypeError(f"{cls.code} is the code of two rules")
+        RULES[cls.code] = cls
+
+    def check(self, packet: Any, at: Moment) -> Findings:
+        """Judge a packet.  The state is that before the packet."""
+        raise NotImplementedError
+
+    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+        """Judge a fault of one of the ``malformed`` reasons."""
+        return self.report(fault.field, _sentence(fault))
+
+    def check_unparsed(self, unparsed: Unparsed, at: Moment) -> Findings:
+        """Judge bytes that belong to no packet."""
+        raise NotImplementedError
+
+    def check_opened(self, connection: Connection, at: Moment) -> Findings:
+        """Judge the beginning of a connection."""
+        raise NotImplementedError
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """Judge a connection at its end: what never came."""
+        raise NotImplementedError
+
+    def report(
+        self,
+        field: str,
+        message: str,
+        *,
+        severity: Severity | None = None,
+        confidence: Confidence | None = None,
+        related: tuple[Related, ...] = (),
+        sender: Direction | None = None,
+        reason_code: int | None = None,
+        statements: tuple[str, ...] | None = None,
+        span: tuple[int, int] | None = None,
+    ) -> Report:
+        """A report about a field (its path, empty for the whole packet); see `Report` for the rest."""
+        return Report(field, message, severity, confidence, related, sender, reason_code, statements, span)
+
+    def statements_for(self, version: ProtocolVersion, sender: str, packet_type: str | None, field: str) -> list[str]:
+        """Identifiers of the statements that a finding of this rule breaks, in the order of the table."""
+        return [
+            identifier
+            for identifier, where in self.statements.get(version, {}).items()
+            if not where or any(_applies(one, sender, packet_type, field) for one in where.split(","))
+        ]
+
+    @classmethod
+    def implements(cls, name: str) -> bool:
+        """Whether the rule has a check method of its own."""
+        return getattr(cls, name) is not getattr(Rule, name)
+
+    @classmethod
+    def is_practice(cls) -> bool:
+        """Whether the rule is one of practice, off unless selected."""
+        return cls.code[:3] in PRACTICE
+
+    @classmethod
+    def paragraphs(cls) -> list[str]:
+        """The docstring by paragraphs, each on one line: what, why, what instead."""
+        return [re.sub(r"\s+", " ", part).strip() for part in (cls.__doc__ or "").split("\n\n")]
+
+
+def _applies(where: str, sender: str, packet_type: str | None, field: str) -> bool:
+    words = where.split()
+    if words and words[0] in ("client", "server"):
+        if words[0] != sender:
+            return False
+        del words[0]
+    if not words:
+        return True
+    kind, _, path = words[0].partition(".")
+    plain = re.sub(r"\[\d+\]", "", field)
+    return kind in ("any", packet_type) and (not path or plain == path or plain.startswith(path + "."))
+
+
+def _sentence(fault: FaultReport) -> str:
+    """The decoder's words for a fault, with the field where they do not name it."""
+    told = fault.detail or str(fault.reason).replace("_", " ")
+    return told if not fault.field or fault.field in told else f"{fault.field}: {told}"
+
+
+def packet_name(packet: ControlPacket) -> str:
+    """``PUBLISH``: how messages name a packet."""
+    return PacketType(packet.packet_type).name

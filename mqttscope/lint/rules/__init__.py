@@ -1,0 +1,1 @@
+"""The rules: one folder per area, one file per rule."""

@@ -1,0 +1,1 @@
+"""Enhanced authentication (AUT)."""

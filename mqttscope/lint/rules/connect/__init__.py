@@ -1,0 +1,1 @@
+"""CONNECT, CONNACK and the opening of a connection (CON)."""

@@ -1,0 +1,1 @@
+"""Delivery to subscribers (DLV)."""

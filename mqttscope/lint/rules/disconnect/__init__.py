@@ -1,0 +1,1 @@
+"""DISCONNECT and the end of a connection (DIS)."""

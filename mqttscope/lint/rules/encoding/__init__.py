@@ -1,0 +1,1 @@
+"""Encoding of strings and numbers (ENC)."""

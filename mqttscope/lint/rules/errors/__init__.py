@@ -1,0 +1,1 @@
+"""Reactions to errors (ERR)."""

@@ -1,0 +1,1 @@
+"""Flow control and packet size (FLW)."""

@@ -1,0 +1,1 @@
+"""Fixed header, packet types, direction (HDR)."""

@@ -1,0 +1,1 @@
+"""Keep Alive (KAL)."""

@@ -1,0 +1,1 @@
+"""Practice: operation (OPS)."""

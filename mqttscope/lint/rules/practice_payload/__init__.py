@@ -1,0 +1,1 @@
+"""Practice: payload and request/response (PAY)."""

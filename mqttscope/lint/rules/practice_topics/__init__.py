@@ -1,0 +1,1 @@
+"""Practice: topic design (TOP)."""

@@ -1,0 +1,1 @@
+"""Limits of a broker or cloud service, by profile (PRF)."""

@@ -1,0 +1,1 @@
+"""Properties of 5.0 (PRP)."""

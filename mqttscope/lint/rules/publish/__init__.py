@@ -1,0 +1,1 @@
+"""PUBLISH as sent (PUB)."""

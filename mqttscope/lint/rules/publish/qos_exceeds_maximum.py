@@ -1,0 +1,61 @@
+"""PUB209."""
+
+from mqttscope.lint.examples import client, conversation, crossing, opened
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import Properties
+
+
+class QosExceedsMaximum(Rule):
+    """A client publishes with a higher QoS than the server's Maximum QoS.
+
+    The server announced in CONNACK what it supports and closes the connection with 0x9B (QoS not supported).  A client
+    that publishes before the CONNACK has reached it only guesses, so then the finding is likely at best.
+
+    Instead, wait for the CONNACK and publish with at most its Maximum QoS.
+    """
+
+    code = "PUB209"
+    severity = Severity.ERROR
+    reason_code = 0x9B
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.2.2-11": "", "V5-PUBLISH-qos-above-max": ""}}
+    looks_at = Publish
+    sender = Direction.CLIENT_TO_SERVER
+    when = "qos"
+    needs = Needs.OPENING
+
+    good = [
+        conversation(
+            "as much as the server takes",
+            *opened(connack=Properties(maximum_qos=1)),
+            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "QoS 2 where 1 is the maximum",
+            *opened(connack=Properties(maximum_qos=1)),
+            client(Publish(qos=2, topic_name="a", packet_identifier=1)).marked("qos"),
+        ),
+        conversation(
+            "sent before the CONNACK had arrived",
+            *opened(connack=Properties(maximum_qos=0)),
+            crossing(client(Publish(qos=1, topic_name="a", packet_identifier=1))).marked("qos"),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Compare with what CONNACK announced."""
+        maximum = at.connection.maximum_qos
+        if packet.qos <= maximum:
+            return None
+        known = at.knew(at.history.connack_sent)
+        return self.report(
+            "qos",
+            f"PUBLISH {at.topic!r} has QoS {packet.qos}, the server's Maximum QoS is {maximum}",
+            confidence=None if known else Confidence.LIKELY,
+        )

@@ -1,0 +1,1 @@
+"""Reason and return codes (RSN)."""

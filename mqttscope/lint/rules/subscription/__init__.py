@@ -1,0 +1,1 @@
+"""SUBSCRIBE, UNSUBSCRIBE and their answers (SUB)."""

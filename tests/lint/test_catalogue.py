@@ -1,0 +1,136 @@
+"""Laws that hold for every rule, and the selection of rules."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand, find, select
+from mqttscope.lint.rule import Rule
+from mqttscope.lint.statements import statement
+from mqttscope.mqtt.constants import MalformedReason
+from tests.conftest import ROOT
+
+RULES = all_rules()
+CATALOGUE = ROOT.parent / "shared" / "spec" / "rules.jsonl"
+each_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+
+
+@each_rule
+def test_the_docstring_says_what_why_and_what_instead(rule: type[Rule]) -> None:
+    what, *why, instead = rule.paragraphs()
+
+    assert re.fullmatch(r"[^.]+(\.\d[^.]*)*\.", what), "one sentence that ends in a full stop"
+    assert len(what) <= 110
+    assert why, "a paragraph that says why"
+    assert instead.startswith("Instead, ")
+
+
+@each_rule
+def test_a_rule_has_examples_and_says_what_it_looks_at(rule: type[Rule]) -> None:
+    assert rule.good
+    assert rule.bad
+    looks = [name for name in ("check", "check_unparsed", "check_opened", "check_close") if rule.implements(name)]
+    assert looks or rule.malformed
+    assert ("check" in looks) == bool(rule.looks_at)
+    assert rule.versions
+
+
+@each_rule
+def test_the_file_is_named_after_the_rule(rule: type[Rule]) -> None:
+    path = Path(inspect.getfile(rule))
+
+    assert path.stem.replace("_", "-") == rule.slug
+    assert rule.__name__.lower() == rule.slug.replace("-", "")
+    assert re.fullmatch(r"[A-Z]{3}[1-5]\d\d", rule.code)
+    assert rule.__module__.startswith("mqttscope.lint.rules.")
+    assert path.read_text("utf-8").startswith(f'"""{rule.code}."""')
+
+
+@each_rule
+def test_every_statement_exists_in_the_version_it_is_cited_for(rule: type[Rule]) -> None:
+    for version, rows in rule.statements.items():
+        assert version in rule.versions
+        for identifier in rows:
+            assert statement(version, identifier) is not None, (version.text, identifier)
+    for version, identifiers in rule.also.items():
+        for identifier in identifiers:
+            assert statement(version, identifier) is not None, (version.text, identifier)
+
+
+@each_rule
+def test_titles_of_examples_differ(rule: type[Rule]) -> None:
+    titles = [one.title for one in (*rule.good, *rule.bad)]
+
+    assert len(set(titles)) == len(titles)
+
+
+def test_every_reason_of_the_decoder_is_explained_by_exactly_one_rule() -> None:
+    owners: dict[MalformedReason, list[str]] = {reason: [] for reason in MalformedReason}
+    for rule in RULES.values():
+        for reason in rule.malformed:
+            owners[reason].append(rule.code)
+
+    assert {reason: codes for reason, codes in owners.items() if len(codes) != 1} == {}
+
+
+DEVIATIONS: dict[str, str] = {}
+"""Codes whose rule differs from the catalogue on purpose, with the reason."""
+
+
+def catalogue() -> list[dict[str, Any]]:
+    if not CATALOGUE.is_file():
+        return []
+    rows = [json.loads(line) for line in CATALOGUE.read_text("utf-8").splitlines()]
+    assert rows
+    return [row for row in rows if row["code"] in RULES]
+
+
+@pytest.mark.skipif(not CATALOGUE.is_file(), reason="the catalogue of rules is not beside the project")
+@pytest.mark.parametrize("row", catalogue(), ids=lambda row: row["code"])
+def test_a_rule_is_as_the_catalogue_has_it(row: dict[str, Any]) -> None:
+    if row["code"] in DEVIATIONS:
+        pytest.skip(DEVIATIONS[row["code"]])
+    rule = RULES[row["code"]]
+
+    assert rule.slug == row["name"]
+    assert rule.severity == row["level"]
+    assert rule.confidence == row["conf"]
+    assert [version.text for version in rule.versions] == row["vers"].split()
+    cited = {(version.text, identifier) for version, rows in rule.statements.items() for identifier in rows} | {
+        (version.text, identifier) for version, identifiers in rule.also.items() for identifier in identifiers
+    }
+    named = {
+        (version, identifier)
+        for key in ("statements", "statements_also")
+        for version, identifiers in row[key].items()
+        for identifier in identifiers
+        if version in ("3.1", "3.1.1", "5.0")
+    }
+    assert cited == named
+
+
+def test_selection_goes_by_prefix_and_the_longer_name_decides() -> None:
+    assert {code[:3] for code in select(["ENC"])} == {"ENC"}
+    assert "PUB209" not in select(["PUB"], ignored=["PUB209"])
+    assert "PUB209" in select(["PUB209"], ignored=["PUB"])
+    assert not any(rule.is_practice() for rule in select().values())
+    assert set(select(["ALL"])) == set(RULES)
+
+
+def test_a_slug_names_its_rule() -> None:
+    assert find("utf8-ill-formed").code == "ENC101"
+    assert expand("utf8-ill-formed") == ["ENC101"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("ENC100", "ENC101"), ("PUBB", "PUB"), ("utf8-illformed", "utf8-ill-formed")]
+)
+def test_an_unknown_name_gets_a_suggestion(name: str, hint: str) -> None:
+    with pytest.raises(UnknownRuleError, match=hint):
+        expand(name)

@@ -1,0 +1,90 @@
+"""Every rule against its own examples: they are its tests, and this file holds no rule's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.events import Event
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.examples import Conversation
+from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.rehearsal import chunkings, expected, segments
+from mqttscope.lint.rule import Rule
+from mqttscope.net.segment import Segment
+
+RULES = all_rules()
+
+
+def examples(kind: str) -> list[Any]:
+    rows = [
+        pytest.param(rule, one, id=f"{code}: {one.title}")
+        for code, rule in RULES.items()
+        for one in getattr(rule, kind)
+    ]
+    assert rows
+    return rows
+
+
+def lint(rules: Iterable[Rule], captured: list[Segment]) -> list[Finding]:
+    linter = Linter(rules, strict=True)
+    return [finding for event in dissect_segments(captured) for finding in linter.feed(event)]
+
+
+def order(findings: Iterable[Finding]) -> list[tuple[int | None, str]]:
+    """Packet and field of findings in a fixed order."""
+    return sorted(((one.packet, one.field) for one in findings), key=lambda row: (row[0] is None, row[0] or 0, row[1]))
+
+
+@pytest.mark.parametrize(("rule", "example"), examples("bad"))
+def test_a_bad_example_gives_exactly_the_marked_findings(rule: type[Rule], example: Conversation) -> None:
+    wanted = sorted(expected(example), key=lambda row: (row[0] is None, row[0] or 0, row[1]))
+    assert wanted, "a bad example has a mark"
+    for captured in chunkings(example):
+        found = lint([rule(example.settings)], captured)
+
+        assert order(found) == wanted, [one.message for one in found]
+
+
+@pytest.mark.parametrize(("rule", "example"), examples("good"))
+def test_nothing_is_an_error_in_a_good_example(rule: type[Rule], example: Conversation) -> None:
+    assert not expected(example), "a good example has no marks"
+    for captured in chunkings(example):
+        everything = [one(example.settings if one is rule else None) for one in RULES.values()]
+        found = lint(everything, captured)
+
+        assert [one.rule for one in found if one.severity is Severity.ERROR or one.rule == rule.code] == []
+
+
+@pytest.mark.parametrize(("rule", "example"), examples("bad"))
+def test_a_finding_points_into_its_packet_and_names_statements(rule: type[Rule], example: Conversation) -> None:
+    for one in lint([rule(example.settings)], segments(example)):
+        assert len(one.fingerprint) == 32
+        if one.packet is not None:
+            assert one.offset is not None
+            assert one.length is not None
+            assert 0 <= one.offset <= one.offset + one.length <= len(one.raw)
+        version = next(version for version in rule.versions if version.text == one.version)
+        if rule.statements.get(version):
+            assert one.statements, "none of the statements applies to this finding"
+
+
+@pytest.mark.parametrize("example", [one for rule in RULES.values() for one in (*rule.good, *rule.bad)][::5])
+def test_findings_are_the_same_when_rules_run_alone(example: Conversation) -> None:
+    def events() -> Iterable[Event]:
+        return dissect_segments(segments(example))
+
+    together = Linter([rule() for rule in RULES.values()], strict=True)
+    found = [one.fingerprint for event in events() for one in together.feed(event)]
+    apart = []
+    for rule in RULES.values():
+        if rule.code == "ERR202":
+            continue  # it looks at what the others found
+        alone = Linter([rule()], strict=True)
+        apart += [one.fingerprint for event in events() for one in alone.feed(event)]
+
+    assert set(apart) <= set(found)
