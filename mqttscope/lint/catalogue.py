@@ -45,7 +45,7 @@ def find(name: str) -> type[Rule]:
 
 
 def expand(name: str) -> list[str]:
-    """Codes that a code, a prefix (``PUB``, ``PUB1``), a slug or ``ALL`` names; `UnknownRuleError` when it names none."""
+    """Codes of a code, a prefix (``PUB``, ``PUB1``), a slug or ``ALL``; `UnknownRuleError` when it names none."""
     if name.upper() == ALL:
         return list(all_rules())
     slug = _by_slug().get(name.lower())

@@ -1,0 +1,227 @@
+"""The configuration of the linter: what ``mqttscope.toml`` and ``[tool.mqttscope]`` may say, and what is wrong with it.
+
+    [lint]
+    extend-select = ["OPS", "SEC101"]
+    ignore = ["ACK206"]
+    fail-on = "warning"
+    baseline = "lint-baseline.json"
+
+    [lint.per-client-ignores]
+    "legacy-*" = ["ACK", "PUB102"]
+
+    [[lint.suppress]]
+    rules = ["KAL201"]
+    client = "meter-*"
+    reason = "firmware 2.1 sleeps too long, fixed in 2.2"
+    expires = 2027-03-31
+
+    [rules.TOP104]
+    levels = 10
+
+Reading the file is the command's work; here the parsed table is checked, key by key.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.suppress import Pattern
+from mqttscope.mqtt.topics import topic_filter_problem
+
+Table = dict[str, Any]
+
+
+class ConfigError(ValueError):
+    """A key or value that cannot be; the message names the key and, for a slip of the pen, the right one."""
+
+
+@dataclass(slots=True)
+class Config:
+    """What a configuration file says; ``None`` and empty where it says nothing."""
+
+    select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    fail_on: str | None = None
+    fail_confidence: str | None = None
+    min_confidence: str | None = None
+    format: str | None = None
+    baseline: str | None = None
+    """Path, relative to the file."""
+    profile: str | None = None
+    exit_zero: bool | None = None
+    port: tuple[str, ...] = ()
+    mqtt_version: str | None = None
+    patterns: list[Pattern] = field(default_factory=list)
+    """``suppress``, ``per-client-ignores`` and ``per-topic-ignores``."""
+    settings: dict[str, Table] = field(default_factory=dict)
+    """Settings of rules by code."""
+
+
+_LISTS = ("select", "extend-select", "ignore", "port")
+_WORDS: dict[str, tuple[str, ...] | None] = {
+    "fail-on": tuple(Severity),
+    "fail-confidence": tuple(Confidence),
+    "min-confidence": tuple(Confidence),
+    "format": None,
+    "baseline": None,
+    "profile": None,
+    "mqtt-version": None,
+}
+_TABLES = ("per-client-ignores", "per-topic-ignores", "suppress")
+LINT_KEYS = (*_LISTS, *_WORDS, "exit-zero", *_TABLES)
+
+
+def parse(document: Table) -> Config:
+    """Check a parsed configuration file; `ConfigError` for the first thing that is wrong with it."""
+    _known(document, ("lint", "rules"), "")
+    lint = _table(document.get("lint", {}), "lint")
+    _known(lint, LINT_KEYS, "lint.")
+    made = Config()
+    for key in _LISTS:
+        if key in lint:
+            names = _strings(lint[key], f"lint.{key}")
+            if key != "port":
+                _codes(names, f"lint.{key}")
+            setattr(made, key.replace("-", "_"), names)
+    for key, allowed in _WORDS.items():
+        if key in lint:
+            setattr(made, key.replace("-", "_"), _word(lint[key], f"lint.{key}", allowed))
+    if "exit-zero" in lint:
+        if not isinstance(lint["exit-zero"], bool):
+            raise ConfigError("lint.exit-zero is not true or false")
+        made.exit_zero = lint["exit-zero"]
+    made.patterns = [*_ignores(lint, "client"), *_ignores(lint, "topic"), *_suppressions(lint)]
+    made.settings = _settings(_table(document.get("rules", {}), "rules"))
+    return made
+
+
+def _ignores(lint: Table, what: str) -> list[Pattern]:
+    key = f"per-{what}-ignores"
+    made = []
+    for name, codes in _table(lint.get(key, {}), f"lint.{key}").items():
+        path = f'lint.{key}."{name}"'
+        found = _codes(_strings(codes, path), path)
+        if what == "topic":
+            _topic(name, path)
+        made.append(Pattern(found, **{what: name}, reason=f"ignored for {what} {name}", written=path))
+    return made
+
+
+def _suppressions(lint: Table) -> list[Pattern]:
+    rows = lint.get("suppress", [])
+    if not isinstance(rows, list):
+        raise ConfigError("lint.suppress is not a list of tables: write [[lint.suppress]]")
+    made = []
+    for number, row in enumerate(rows, 1):
+        path = f"lint.suppress, entry {number}"
+        table = _table(row, path)
+        _known(table, ("rules", "client", "topic", "reason", "expires"), f"{path}: ")
+        if "rules" not in table:
+            raise ConfigError(f"{path} names no rules")
+        reason = table.get("reason", "")
+        if not isinstance(reason, str) or not reason.strip():
+            raise ConfigError(f"{path} has no reason: say why the findings are accepted")
+        client, topic = table.get("client"), table.get("topic")
+        if client is not None:
+            _word(client, f"{path}: client", None)
+        if topic is not None:
+            _topic(_word(topic, f"{path}: topic", None), path)
+        made.append(
+            Pattern(
+                _codes(_strings(table["rules"], path), path),
+                client,
+                topic,
+                reason,
+                _date(table.get("expires"), path),
+                f"{path} ({', '.join(_strings(table['rules'], path))})",
+            )
+        )
+    return made
+
+
+def _settings(rules: Table) -> dict[str, Table]:
+    made = {}
+    for code, value in rules.items():
+        path = f"rules.{code}"
+        table = _table(value, path)
+        rule = all_rules().get(code.upper())
+        if rule is None:
+            raise ConfigError(f"{path}: {_slip(code, tuple(all_rules()), 'no rule')}")
+        _known(table, tuple(rule.settings), f"{path}.")
+        for key, one in table.items():
+            default = rule.settings[key]
+            if not _same_kind(one, default):
+                raise ConfigError(f"{path}.{key} must be like its default {default!r}, not {one!r}")
+        made[rule.code] = table
+    return made
+
+
+def _same_kind(value: Any, default: Any) -> bool:
+    if isinstance(default, list):
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    if isinstance(default, float | int) and not isinstance(default, bool):
+        return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, type(default))
+
+
+def _known(table: Table, keys: tuple[str, ...], prefix: str) -> None:
+    for key in table:
+        if key not in keys:
+            raise ConfigError(f"{prefix}{_slip(key, keys, 'an unknown key')}")
+
+
+def _slip(name: str, known: tuple[str, ...], what: str) -> str:
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    return f"{name} is {what}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _table(value: Any, path: str) -> Table:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} is not a table")
+    return value
+
+
+def _strings(value: Any, path: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ConfigError(f"{path} is not a list of strings")
+    return tuple(value)
+
+
+def _codes(names: tuple[str, ...], path: str) -> frozenset[str]:
+    try:
+        return frozenset(code for name in names for code in expand(name))
+    except UnknownRuleError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _word(value: Any, path: str, allowed: tuple[str, ...] | None) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{path} is not a string")
+    if allowed is not None and value not in allowed:
+        raise ConfigError(f"{path} is {value!r}, not one of {', '.join(allowed)}")
+    return value
+
+
+def _topic(value: str, path: str) -> None:
+    problem = topic_filter_problem(value)
+    if problem is not None:
+        raise ConfigError(f"{path}: {value!r} is no MQTT topic filter ({problem.replace('_', ' ')})")
+
+
+def _date(value: Any, path: str) -> date | None:
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return value.date()
+    if isinstance(value, date):
+        return value
+    try:
+        return date.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{path}: expires is {value!r}, not a date like 2027-03-31") from None

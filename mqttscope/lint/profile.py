@@ -1,0 +1,120 @@
+"""Profiles: the limits of a broker or cloud service, as a dated TOML file with its sources.
+
+    title = "Example broker"
+    dated = 2026-11-21
+    sources = ["https://broker.example/limits"]
+
+    [limits]
+    maximum_qos = 1
+    maximum_payload_bytes = 131072
+
+Each limit belongs to one rule of the family PRF, which runs when a profile names its limit.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import dataclass
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.rule import Rule
+
+FAMILY = "PRF"
+TITLE = "profile"
+"""Setting of the rules of profiles that holds the profile's title."""
+
+
+class ProfileError(ValueError):
+    """There is no such profile, or its file is wrong; the message says what to do."""
+
+
+@dataclass(slots=True)
+class Profile:
+    """The limits of one service."""
+
+    name: str
+    title: str
+    dated: date
+    """When the sources were read."""
+    sources: tuple[str, ...]
+    limits: dict[str, Any]
+
+
+def names() -> list[str]:
+    """Profiles that come with the program."""
+    folder = files("mqttscope.lint").joinpath("profiles")
+    return sorted(one.name.removesuffix(".toml") for one in folder.iterdir() if one.name.endswith(".toml"))
+
+
+def limit_rules() -> dict[str, type[Rule]]:
+    """The rule of each limit."""
+    return {
+        key: rule
+        for rule in all_rules().values()
+        if rule.code.startswith(FAMILY)
+        for key in rule.settings
+        if key != TITLE
+    }
+
+
+def load(name: str, folder: Path) -> Profile:
+    """The profile with this name, or in this file (a path relative to ``folder``)."""
+    if name in names():
+        text = files("mqttscope.lint").joinpath("profiles", f"{name}.toml").read_text("utf-8")
+        return parse(text, name, f"profile {name}")
+    if not name.endswith(".toml") and "/" not in name:
+        near = difflib.get_close_matches(name, names(), 1, 0.4)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ProfileError(f"{name!r} is no profile{hint} (there are {', '.join(names())}, or give a .toml file)")
+    path = folder / name
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ProfileError(f"profile {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ProfileError(f"profile {path}: not UTF-8") from None
+    return parse(text, path.stem, f"profile {path}")
+
+
+def parse(text: str, name: str, where: str) -> Profile:
+    """Read the text of a profile; `ProfileError` for what is wrong with it."""
+    try:
+        document = tomllib.loads(text)
+    except ValueError as error:
+        raise ProfileError(f"{where}: not TOML: {error}") from None
+    known = ("title", "dated", "sources", "limits")
+    for key in document:
+        if key not in known:
+            raise ProfileError(f"{where}: {key} is an unknown key; known are {', '.join(known)}")
+    limits, sources, dated = document.get("limits"), document.get("sources", []), document.get("dated")
+    if not isinstance(limits, dict) or not limits:
+        raise ProfileError(f"{where}: has no limits")
+    if not isinstance(dated, date):
+        raise ProfileError(f"{where}: dated is not a date like 2026-11-21")
+    if not isinstance(sources, list) or not all(isinstance(one, str) for one in sources):
+        raise ProfileError(f"{where}: sources is not a list of strings")
+    rules = limit_rules()
+    for key, value in limits.items():
+        if key not in rules:
+            near = difflib.get_close_matches(key, rules, 1, 0.5)
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(rules)}"
+            raise ProfileError(f"{where}: limits.{key} is an unknown limit{hint}")
+        default = rules[key].settings[key]
+        if type(value) is not type(default) or (isinstance(value, int) and value < 0):
+            raise ProfileError(f"{where}: limits.{key} is {value!r}, must be like {default!r}")
+    return Profile(name, str(document.get("title", name)), dated, tuple(sources), limits)
+
+
+def rules_of(profile: Profile) -> list[Rule]:
+    """The rules that check the limits of a profile."""
+    made = []
+    for rule in dict.fromkeys(limit_rules().values()):
+        given = {key: profile.limits[key] for key in rule.settings if key in profile.limits}
+        if given:
+            made.append(rule({**given, TITLE: f"{profile.title} ({profile.dated})"}))
+    return made

@@ -1,0 +1,51 @@
+"""PRF103."""
+
+from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish
+
+
+class ProfilePayloadSize(Rule):
+    """A message has a larger payload than the service of the profile takes.
+
+    The service refuses the message or closes the connection.
+
+    Instead, send less in one message, or put large data elsewhere and publish where it is.
+    """
+
+    code = "PRF103"
+    severity = Severity.ERROR
+    looks_at = Publish
+    sender = Direction.CLIENT_TO_SERVER
+    settings = {"maximum_payload_bytes": 268_435_455, "profile": "the profile"}
+
+    good = [
+        conversation(
+            "as large as the limit",
+            *opened(),
+            client(Publish(topic_name="a", payload=b"x" * 32)),
+            settings={"maximum_payload_bytes": 32},
+        ),
+    ]
+    bad = [
+        conversation(
+            "one byte more",
+            *opened(),
+            client(Publish(topic_name="a", payload=b"x" * 33)).marked("payload"),
+            settings={"maximum_payload_bytes": 32},
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Compare with the profile; bytes that the capture lost count too."""
+        length = len(packet.payload) + packet.missing
+        limit = self.set["maximum_payload_bytes"]
+        if length <= limit:
+            return None
+        return self.report(
+            "payload",
+            f"PUBLISH {at.topic!r}: payload of {length:,} bytes; {self.set['profile']} takes at most {limit:,}",
+        )

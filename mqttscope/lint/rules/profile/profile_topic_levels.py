@@ -1,0 +1,79 @@
+"""PRF104."""
+
+from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.topics import matches
+
+
+class ProfileTopicLevels(Rule):
+    """A topic name or topic filter has more levels than the service of the profile takes.
+
+    The service refuses the message or the subscription, or closes the connection.
+
+    Instead, design topics that stay within the limit of the service.
+    """
+
+    code = "PRF104"
+    severity = Severity.ERROR
+    looks_at = (Publish, Subscribe)
+    sender = Direction.CLIENT_TO_SERVER
+    settings = {"maximum_topic_levels": 65_536, "uncounted_topic_prefix": "", "profile": "the profile"}
+
+    good = [
+        conversation(
+            "as much as the limit",
+            *opened(),
+            client(Publish(topic_name="a/b/c")),
+            settings={"maximum_topic_levels": 3},
+        ),
+        conversation(
+            "a prefix that does not count",
+            *opened(),
+            client(Publish(topic_name="$in/x/a/b/c")),
+            settings={"maximum_topic_levels": 3, "uncounted_topic_prefix": "$in/+/"},
+        ),
+    ]
+    bad = [
+        conversation(
+            "a topic name beyond it",
+            *opened(),
+            client(Publish(topic_name="a/b/c/d")).marked("topic_name"),
+            settings={"maximum_topic_levels": 3},
+        ),
+        conversation(
+            "a topic filter beyond it",
+            *opened(),
+            client(Subscribe(packet_identifier=1, subscriptions=[Subscription("a/#"), Subscription("a/b/c/d")])).marked(
+                "subscriptions[1].topic_filter"
+            ),
+            settings={"maximum_topic_levels": 3},
+        ),
+    ]
+
+    def check(self, packet: Publish | Subscribe, at: Moment) -> Findings:
+        """Compare each topic with the profile."""
+        limit = self.set["maximum_topic_levels"]
+        if isinstance(packet, Publish):
+            topic = packet.topic_name or ""
+            return self._told("topic_name", topic, limit) if self._count(topic) > limit else None
+        return [
+            self._told(f"subscriptions[{index}].topic_filter", row.topic_filter, limit)
+            for index, row in enumerate(packet.subscriptions or ())
+            if self._count(row.topic_filter) > limit
+        ]
+
+    def _told(self, field: str, topic: str, limit: int) -> Report:
+        return self.report(
+            field, f"{topic!r} has {self._count(topic):,} levels; {self.set['profile']} takes at most {limit:,}"
+        )
+
+    def _count(self, topic: str) -> int:
+        prefix = self.set["uncounted_topic_prefix"].rstrip("/")
+        if prefix and matches(f"{prefix}/#", topic):
+            return topic.count("/") - prefix.count("/")
+        return topic.count("/") + 1

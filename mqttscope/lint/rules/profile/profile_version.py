@@ -1,0 +1,40 @@
+"""PRF111."""
+
+from mqttscope.lint.examples import client, conversation, make_connect, opened
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connect
+
+
+class ProfileVersion(Rule):
+    """A client speaks a version of MQTT that the service of the profile does not.
+
+    The service refuses the CONNECT or closes the connection.
+
+    Instead, speak one of the versions that the service supports.
+    """
+
+    code = "PRF111"
+    severity = Severity.ERROR
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+    settings = {"versions": ["3.1", "3.1.1", "5.0"], "profile": "the profile"}
+
+    good = [conversation("a version of the service", *opened(V3_1_1), settings={"versions": ["3.1.1"]})]
+    bad = [
+        conversation(
+            "another version",
+            client(make_connect(V5)).marked("protocol_level"),
+            settings={"versions": ["3.1.1"]},
+        ),
+    ]
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """Compare with the profile."""
+        spoken = packet.version.text
+        if spoken in self.set["versions"]:
+            return None
+        told = f"CONNECT: MQTT {spoken}; {self.set['profile']} speaks {', '.join(self.set['versions'])}"
+        return self.report("protocol_level", told)

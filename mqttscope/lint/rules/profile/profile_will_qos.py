@@ -1,0 +1,48 @@
+"""PRF106."""
+
+from mqttscope.lint.examples import client, conversation, make_connect, opened
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt.parts import Will
+
+
+class ProfileWillQos(Rule):
+    """A will has a higher QoS than the service of the profile supports.
+
+    The service refuses the CONNECT.
+
+    Instead, set the will's QoS to at most what the service supports.
+    """
+
+    code = "PRF106"
+    severity = Severity.ERROR
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+    when = "will"
+    settings = {"maximum_will_qos": 2, "profile": "the profile"}
+
+    good = [
+        conversation(
+            "as much as the service takes",
+            *opened(will=Will("w", b"x", 1)),
+            settings={"maximum_will_qos": 1},
+        ),
+    ]
+    bad = [
+        conversation(
+            "QoS 2 where 1 is the most",
+            client(make_connect(will=Will("w", b"x", 2))).marked("will.will_qos"),
+            settings={"maximum_will_qos": 1},
+        ),
+    ]
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """Compare with the profile."""
+        limit = self.set["maximum_will_qos"]
+        if packet.will is None or packet.will.will_qos <= limit:
+            return None
+        told = f"CONNECT: Will QoS {packet.will.will_qos}; {self.set['profile']} takes at most {limit}"
+        return self.report("will.will_qos", told)

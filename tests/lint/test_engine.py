@@ -1,0 +1,306 @@
+"""The engine: dispatch, state before the packet, keys, withheld findings, failing rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.lint.engine import Linter, scope_key
+from mqttscope.lint.examples import (
+    Conversation,
+    client,
+    closes,
+    conversation,
+    crossing,
+    hexadecimal,
+    lost,
+    opened,
+    server,
+)
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rehearsal import segments
+from mqttscope.lint.rule import V5, Findings, Needs, Rule, Scope
+from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+
+C2S = Direction.CLIENT_TO_SERVER
+
+
+class Probe(Rule):
+    """Reports every packet that it is called for."""
+
+    code = "TST101"
+    severity = Severity.ERROR
+    looks_at: Any = ControlPacket
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        return self.report("", f"{packet.packet_type.name} {at.connection.phase}")
+
+
+def run(rule: Rule | Iterable[Rule], *talks: Conversation) -> tuple[list[Finding], Linter]:
+    linter = Linter([rule] if isinstance(rule, Rule) else rule)
+    found = [finding for talk in talks for event in dissect_segments(segments(talk)) for finding in linter.feed(event)]
+    return found, linter
+
+
+def messages(rule: Rule, *talks: Conversation) -> list[str]:
+    return [one.message for one in run(rule, *talks)[0]]
+
+
+TALK = conversation("a talk", *opened(), client(Pingreq()), server(Pingresp()))
+
+
+def test_a_rule_sees_the_state_before_the_packet() -> None:
+    assert messages(Probe(), TALK) == [
+        "CONNECT opening",
+        "CONNACK connecting",
+        "PINGREQ connected",
+        "PINGRESP connected",
+    ]
+
+
+def test_dispatch_is_by_type_direction_version_and_attribute() -> None:
+    class OfPings(Probe):
+        code = "TST102"
+        looks_at = (Pingreq, Pingresp)
+
+    class OfClients(Probe):
+        code = "TST103"
+        sender = C2S
+
+    class OfOldVersions(Probe):
+        code = "TST104"
+        versions = ()
+
+    class OfQos(Probe):
+        code = "TST105"
+        looks_at = Publish
+        when = "qos"
+
+    assert messages(OfPings(), TALK) == ["PINGREQ connected", "PINGRESP connected"]
+    assert messages(OfClients(), TALK) == ["CONNECT opening", "PINGREQ connected"]
+    assert messages(OfOldVersions(), TALK) == []
+    messages_sent = conversation(
+        "two", *opened(), client(Publish(topic_name="a"), Publish(qos=1, packet_identifier=1, topic_name="b"))
+    )
+    assert [one.packet for one in run(OfQos(), messages_sent)[0]] == [3]
+
+
+def test_a_failing_rule_is_named_with_its_frame_and_the_others_go_on() -> None:
+    class Broken(Probe):
+        code = "TST106"
+
+        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+            raise ZeroDivisionError("a bug")
+
+    found, linter = run([Broken(), Probe()], TALK)
+
+    assert len(found) == 4
+    assert linter.failures == {"TST106": 4}
+    first = linter.internal_errors[0]
+    assert (first.rule, first.frame, first.error) == ("TST106", 4, "ZeroDivisionError: a bug")
+    assert "a bug" in first.trace
+
+
+def test_a_generator_that_fails_midway_keeps_what_it_said() -> None:
+    class Half(Probe):
+        code = "TST107"
+        looks_at = Pingreq
+
+        def check(self, packet: ControlPacket, at: Moment) -> Iterator[Any]:
+            yield self.report("", "first")
+            raise ValueError("then this")
+
+    found, linter = run(Half(), TALK)
+
+    assert [one.message for one in found] == ["first"]
+    assert linter.failures == {"TST107": 1}
+
+
+def test_strict_lets_exceptions_through() -> None:
+    class Broken(Probe):
+        code = "TST108"
+
+        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+            raise ZeroDivisionError
+
+    linter = Linter([Broken()], strict=True)
+    opening, connect, *_ = dissect_segments(segments(TALK))
+    linter.feed(opening)
+    with pytest.raises(ZeroDivisionError):
+        linter.feed(connect)
+
+
+JOINED = conversation(
+    "joined", client(Pingreq()), server(Pingresp()), client(Pingreq()), server(Pingresp()), handshake=False
+)
+RESUMED = conversation("resumed", *opened(clean_start=False, session_present=True), client(Pingreq()))
+HOLE = conversation(
+    "hole", *opened(), lost(server(Pingresp())), client(Pingreq()), server(Pingresp()), client(Pingreq(), after=1)
+)
+CLIENT_ONLY = conversation("one side", client(opened()[0].packets[0], Pingreq()))
+
+
+@pytest.mark.parametrize(
+    ("needs", "talk", "kept"),
+    [
+        (Needs.OPENING, TALK, True),
+        (Needs.OPENING, JOINED, False),
+        (Needs.SESSION_BIRTH, TALK, True),
+        (Needs.SESSION_BIRTH, RESUMED, False),
+        (Needs.SESSION_BIRTH, JOINED, False),
+        (Needs.WHOLE_SENDER, HOLE, True),
+        (Needs.WHOLE_RECEIVER, HOLE, False),
+        (Needs.WHOLE, HOLE, False),
+        (Needs.BOTH_DIRECTIONS, TALK, True),
+        (Needs.BOTH_DIRECTIONS, CLIENT_ONLY, False),
+        (Needs.NOTHING, JOINED, True),
+    ],
+)
+def test_a_finding_is_withheld_where_the_capture_lacks_what_it_needs(
+    needs: Needs, talk: Conversation, kept: bool
+) -> None:
+    rule = type("Needy", (Probe,), {"code": "TST109", "looks_at": Pingreq, "needs": needs})()
+    found, linter = run(rule, talk)
+
+    assert bool(linter.withheld) is not kept
+    if kept:
+        assert len(found) == 1 + (talk is not TALK and talk is not CLIENT_ONLY and talk is not RESUMED)
+
+
+def test_what_is_assumed_makes_a_finding_likely() -> None:
+    assert {one.confidence for one in run(Probe(), TALK)[0]} == {Confidence.CERTAIN}
+    assert {one.confidence for one in run(Probe(), JOINED)[0]} == {Confidence.LIKELY}
+
+
+def test_faults_of_the_decoder_go_to_their_rule() -> None:
+    class Faults(Rule):
+        """Stands for a reason of the decoder."""
+
+        code = "TST110"
+        severity = Severity.ERROR
+        malformed = (MalformedReason.QOS_INVALID,)
+
+    talk = conversation("qos 3", *opened(), client(hexadecimal("36 05 00 01 61 00 01")))
+    (finding,) = run(Faults(), talk)[0]
+
+    assert (finding.packet, finding.field, finding.offset, finding.length) == (2, "qos", 0, 1)
+
+
+def test_memory_belongs_to_the_key_of_the_scope() -> None:
+    @dataclass
+    class Count:
+        packets: int = 0
+
+    class Counts(Probe):
+        code = "TST211"
+        looks_at = Pingreq
+        Memory = Count
+
+        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+            memory = at.memory(self)
+            memory.packets += 1
+            return self.report("", str(memory.packets))
+
+    def talk(name: str) -> Conversation:
+        return conversation(name, *opened(client_identifier=name), client(Pingreq()))
+
+    talks = (talk("a"), talk("b"), talk("a"))
+    assert messages(Counts(), *talks) == ["1", "1", "1"]
+    assert messages(type("OfSession", (Counts,), {"code": "TST311"})(), *talks) == ["1", "1", "2"]
+    assert messages(type("OfBroker", (Counts,), {"code": "TST411"})(), *talks) == ["1", "2", "3"]
+
+
+def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqttscope.lint.engine.MAX_KEYS", 2)
+
+    class Keeps(Probe):
+        code = "TST312"
+        looks_at = Connack
+        Memory = dict
+
+        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+            at.memory(self)
+            return None
+
+    _, linter = run(Keeps(), *(conversation(name, *opened(client_identifier=name)) for name in "abcd"))
+
+    assert linter.forgotten_keys == 2
+
+
+def test_keys_say_what_findings_of_a_scope_depend_on() -> None:
+    connection = Connection(3, "c:1", "s:1883", "x.pcap", 1, 0, client_identifier="dev1")
+
+    assert scope_key(Scope.PACKET, connection) == scope_key(Scope.CONNECTION, connection) == ("x.pcap", 3)
+    assert scope_key(Scope.SESSION, connection) == ("s:1883", "dev1")
+    assert scope_key(Scope.BROKER, connection) == ("s:1883",)
+
+
+def test_the_end_of_a_connection_is_judged_and_belongs_to_no_packet() -> None:
+    class Ends(Rule):
+        """Reports how a connection ended."""
+
+        code = "TST213"
+        severity = Severity.INFO
+
+        def check_close(self, connection: Connection, at: Moment) -> Findings:
+            return self.report("", f"{connection.closed_by} {connection.closed_how}")
+
+    (finding,) = run(Ends(), conversation("end", *opened(), closes("client")))[0]
+
+    assert (finding.message, finding.packet, finding.offset, finding.direction) == ("client fin", None, None, None)
+
+
+def test_violations_can_be_looked_back_at() -> None:
+    class Back(Probe):
+        code = "TST215"
+        looks_at = Pingresp
+
+        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+            return self.report("", str([row[:3] for row in at.history.reported]))
+
+    class First(Probe):
+        code = "TST214"
+        looks_at = Pingreq
+
+    assert run([First(), Back()], TALK)[0][-1].message == str([("TST214", C2S, 2)])
+
+
+@pytest.mark.parametrize("crosses", [False, True])
+def test_tcp_proves_what_the_sender_had_received(crosses: bool) -> None:
+    class Knows(Probe):
+        code = "TST216"
+        looks_at = Pingreq
+
+        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+            return self.report("", str(at.knew(at.history.connack_sent)))
+
+    step = client(Pingreq())
+    talk = conversation("proof", *opened(connack=Properties(maximum_qos=1)), crossing(step) if crosses else step)
+
+    assert messages(Knows(), talk) == [str(not crosses)]
+
+
+def test_statements_follow_version_side_packet_and_field() -> None:
+    class Cites(Probe):
+        code = "TST117"
+        versions = (V5,)
+        looks_at = Publish
+        statements: ClassVar[dict[Any, dict[str, str]]] = {
+            V5: {"A": "", "B": "server publish", "C": "publish.topic_name", "D": "connect", "E": "client"}
+        }
+
+        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+            return self.report("topic_name", "")
+
+    (finding,) = run(Cites(), conversation("cites", *opened(), client(Publish(topic_name="a"))))[0]
+
+    assert finding.statements == ("5.0 A", "5.0 C", "5.0 E")

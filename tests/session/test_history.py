@@ -1,0 +1,147 @@
+"""What a history remembers of both sides."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.events import PacketEvent
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.examples import Step, client, conversation, lost, opened, server
+from mqttscope.lint.rehearsal import segments
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import (
+    Auth,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+)
+from mqttscope.session import history as module
+from mqttscope.session.history import History
+
+
+def told(*steps: Step) -> History:
+    """The history behind a conversation."""
+    found: History | None = None
+    linter = Linter([])
+    for event in dissect_segments(segments(conversation("a conversation", *opened(), *steps))):
+        linter.feed(event)
+        if isinstance(event, PacketEvent):
+            found = event.connection.history
+    assert found is not None
+    return found
+
+
+def publish(qos: int, identifier: int, payload: bytes = b"x", **more: bool) -> Publish:
+    return Publish(qos=qos, topic_name="a", packet_identifier=identifier, payload=payload, **more)
+
+
+def test_connect_and_connack_are_kept_with_their_place() -> None:
+    history = told()
+
+    assert history.connect is not None
+    assert history.connack is not None
+    assert history.connect_sent is not None
+    assert history.connack_sent is not None
+    assert (history.connect_sent.packet, history.connack_sent.packet) == (0, 1)
+    assert history.connack_sent.position == len(history.connack.raw)
+
+
+def test_what_is_owed_keeps_the_order_of_arrival() -> None:
+    history = told(client(publish(1, 5), publish(1, 3), publish(2, 9)), server(Puback(packet_identifier=3)))
+
+    assert list(history.server.owes_puback) == [5]
+    assert list(history.server.owes_pubrec) == [9]
+    assert history.client.owes_puback == {}
+
+
+def test_qos_2_is_owed_step_by_step() -> None:
+    steps = [
+        client(publish(2, 9)),
+        server(Pubrec(packet_identifier=9)),
+        client(Pubrel(packet_identifier=9)),
+        server(Pubcomp(packet_identifier=9)),
+    ]
+
+    def owed(count: int) -> list[list[int]]:
+        history = told(*steps[:count])
+        parties = (history.server.owes_pubrec, history.client.owes_pubrel, history.server.owes_pubcomp)
+        return [list(one) for one in parties]
+
+    assert [owed(count) for count in range(1, 5)] == [
+        [[9], [], []],
+        [[], [9], []],
+        [[], [], [9]],
+        [[], [], []],
+    ]
+
+
+def test_an_exchange_that_ended_is_remembered_with_its_answer() -> None:
+    history = told(
+        client(publish(1, 7, b"data")),
+        server(Puback(packet_identifier=7, reason_code=0x87)),
+        client(publish(2, 8)),
+        server(Pubrec(packet_identifier=8, reason_code=0x97)),
+    )
+    acknowledged, refused = history.client.ended[7], history.client.ended[8]
+
+    assert (acknowledged.by, acknowledged.reason_code) == (4, 0x87)
+    assert acknowledged.checksum == zlib.crc32(b"data")
+    assert acknowledged.exchange.topic == "a"
+    assert (refused.by, refused.reason_code) == (5, 0x97)
+    assert history.client.owes_pubrel == {}
+
+
+def test_identifiers_that_were_ever_sent_are_known() -> None:
+    history = told(client(publish(1, 1), publish(1, 65_535)))
+
+    assert [number for number in (1, 2, 65_534, 65_535) if history.client.has_sent(number)] == [1, 65_535]
+    assert not history.server.has_sent(1)
+
+
+def test_few_packets_are_kept_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ENDED", 3)
+    monkeypatch.setattr(module, "MAX_RECENT", 2)
+    exchanges = [
+        step
+        for number in range(1, 10)
+        for step in (client(publish(1, number)), server(Puback(packet_identifier=number)))
+    ]
+    history = told(*exchanges)
+
+    assert list(history.client.ended) == [7, 8, 9]
+    assert len(history.client.recent) <= 4
+
+
+def test_a_gap_forgives_what_the_lost_bytes_may_have_paid() -> None:
+    history = told(
+        server(publish(1, 4)),
+        lost(client(Puback(packet_identifier=4))),
+        client(Pingreq()),
+        server(Pingresp()),
+        client(Pingreq(), after=1),
+    )
+
+    assert history.client.owes_puback == {}
+
+
+def test_pings_are_counted_until_they_are_answered() -> None:
+    assert told(client(Pingreq(), Pingreq()), server(Pingresp())).client.pings == 1
+    assert told(server(Pingresp())).client.pings == 0
+
+
+def test_the_ends_of_either_side() -> None:
+    history = told(server(Disconnect(reason_code=0x8B)), client(Auth(reason_code=0x18)))
+
+    assert history.server.disconnect is not None
+    assert history.server.disconnect.reason_code == 0x8B
+    assert history.client.disconnect is None
+    assert history.client.auth is not None
+    assert history.party(Direction.SERVER_TO_CLIENT) is history.server
