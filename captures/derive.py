@@ -14,12 +14,13 @@ from pathlib import Path
 import derived_damage
 import derived_examples
 import derived_streams
+import derived_violations
 import dpkt
 import pcapng
 from about import HERE, About, Expected, folder
 from derived import DERIVATIONS, Derivation
 
-MODULES = (derived_damage, derived_examples, derived_streams)
+MODULES = (derived_damage, derived_examples, derived_streams, derived_violations)
 """Importing them registers what they make."""
 
 

@@ -14,6 +14,8 @@ from mqttscope import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("mqttscope.cli.inspect", "Show the MQTT packets of captures."),
     "decode": ("mqttscope.cli.decode", "Decode bytes given in hexadecimal."),
+    "lint": ("mqttscope.cli.lint", "Find what breaks the MQTT specification in captures."),
+    "rules": ("mqttscope.cli.rules", "List and explain the rules of lint, and what they cover."),
     "stats": ("mqttscope.cli.stats", "Count and measure the traffic of captures."),
 }
 """Command name -> module that holds it as ``command``, and its line in the overview."""

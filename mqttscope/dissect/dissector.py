@@ -161,6 +161,8 @@ class Dissector(PacketEvents):
                 opened.connection.details.update(
                     path=one.request_path, host=one.host, subprotocol=one.subprotocol, extensions=one.extensions
                 )
+                if "request_not_seen" not in one.problems:
+                    opened.connection.details["subprotocols_offered"] = one.subprotocols_offered
                 yield opened
                 continue
             if dialogue.connection is None:
@@ -172,7 +174,9 @@ class Dissector(PacketEvents):
             if isinstance(one, Problem):
                 problems = connection.details.setdefault("problems", [])
                 if isinstance(problems, list) and len(problems) < _MAX_PROBLEMS:
-                    problems.append({"from_client": one.from_client, "reason": one.reason, "detail": one.detail})
+                    problems.append(
+                        {"from_client": one.from_client, "reason": one.reason, "detail": one.detail, "frame": at.frame}
+                    )
             elif isinstance(one, MessageData):
                 yield from self.feed_stream(dialogue, one.from_client, one.data, at)
             elif isinstance(one, MessageGap):

@@ -11,6 +11,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from mqttscope.events import (
@@ -23,10 +24,12 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.finding import Confidence, Finding, Report, Severity, fingerprint
+from mqttscope.lint.foreign import PREFACES, foreign_protocol
 from mqttscope.lint.moment import Looked, Moment
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Findings, Needs, Rule, Scope
 from mqttscope.lint.spans import place_of
+from mqttscope.lint.strings import has_odd_strings
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, FaultReport
 from mqttscope.session.connection import Connection
@@ -42,8 +45,11 @@ MAX_INTERNAL_ERRORS = 100
 """Internal errors that are kept with their text."""
 
 Check = Callable[..., Findings]
-Checks = tuple[tuple[str | None, tuple[tuple[Rule, Check], ...]], ...]
-"""Checks of one packet type, grouped by the attribute of the packet that has to be true for them."""
+Condition = Callable[[Any], Any]
+Checks = tuple[tuple[Condition | None, tuple[tuple[Rule, Check], ...]], ...]
+"""Checks of one packet type, grouped by what has to be true of the packet for them."""
+CONDITIONS: dict[str, Condition] = {"odd_strings": has_odd_strings}
+"""What ``Rule.when`` may name beside attributes of packets."""
 
 
 @dataclass(slots=True)
@@ -79,6 +85,8 @@ class Linter:
         self._openings = [(rule, rule.check_opened) for rule in self.rules if rule.implements("check_opened")]
         self._closes = [(rule, rule.check_close) for rule in self.rules if rule.implements("check_close")]
         self._leftovers = [(rule, rule.check_unparsed) for rule in self.rules if rule.implements("check_unparsed")]
+        self._damaged = [(rule, rule.check_damaged) for rule in self.rules if rule.implements("check_damaged")]
+        self._foreign = [(rule, rule.check_foreign) for rule in self.rules if rule.implements("check_foreign")]
 
     def feed(self, event: Event) -> list[Finding]:
         """Findings of one event."""
@@ -92,19 +100,24 @@ class Linter:
             event.connection.history = History()
             self._run(self._openings, self._move(event, event.connection, C2S), findings, event.connection)
         elif isinstance(event, ConnectionClosed):
-            self._run(self._closes, self._move(event, event.connection, C2S), findings, event.connection)
+            at = self._move(event, event.connection, C2S)
+            if not at.history.foreign:
+                self._run(self._closes, at, findings, event.connection)
         elif isinstance(event, GapEvent):
             at = self._move(event, event.connection, event.direction)
             at.history.gap(event.direction)
         elif isinstance(event, UnparsedEvent):
             at = self._move(event, event.connection, event.direction)
-            self._run(self._leftovers, at, findings, event.unparsed)
+            if not self._is_foreign(event.unparsed.raw, at, findings):
+                self._run(self._leftovers, at, findings, event.unparsed)
         return findings
 
     def _packet(self, event: PacketEvent) -> list[Finding]:
         findings: list[Finding] = []
         connection, direction, packet = event.connection, event.direction, event.packet
         at = self._move(event, connection, direction)
+        if at.history.foreign:
+            return findings
         at.topic = event.topic
         self._check(packet, at, findings)
         at.history.apply(packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic)
@@ -114,6 +127,8 @@ class Linter:
         findings: list[Finding] = []
         connection, direction, found = event.connection, event.direction, event.malformed
         at = self._move(event, connection, direction)
+        if self._is_foreign(found.raw, at, findings):
+            return findings
         at.topic = event.topic
         seen = set()
         for fault in found.faults:
@@ -122,6 +137,7 @@ class Linter:
                 continue
             seen.add((rule.code, fault.field))
             self._one(rule, rule.check_malformed, at, findings, fault, fault)
+        self._run(self._damaged, at, findings, found)
         if found.packet is not None and found.complete:
             self._check(found.packet, at, findings)
             at.history.apply(
@@ -129,6 +145,21 @@ class Linter:
             )
         at.history.malformed(found, direction, event.number, event.frame, event.timestamp_ns)
         return findings
+
+    def _is_foreign(self, raw: bytes, at: Moment, findings: list[Finding]) -> bool:
+        """Whether the connection speaks another protocol, or these bytes stand before its MQTT: nothing is judged."""
+        history = at.history
+        if history.foreign:
+            return True
+        if not at.connection.handshake_seen or at.sender.packets or at.connection.gaps:
+            return False
+        protocol = foreign_protocol(raw)
+        if protocol not in PREFACES:
+            if not protocol or at.receiver.packets:
+                return False
+            history.foreign = protocol
+        self._run(self._foreign, at, findings, protocol)
+        return True
 
     def _move(self, event: Looked, connection: Connection, direction: Direction) -> Moment:
         if connection.history is None:
@@ -143,7 +174,7 @@ class Linter:
         if checks is None:
             checks = self._plans[key] = self._plan(packet, at)
         for when, group in checks:
-            if when is None or getattr(packet, when):
+            if when is None or when(packet):
                 for rule, check in group:
                     try:
                         found = check(packet, at)
@@ -161,8 +192,12 @@ class Linter:
                 and at.version in rule.versions
                 and rule.sender in (None, at.direction)
             ):
-                groups.setdefault(rule.when, []).append((rule, rule.check))
-        return tuple((when, tuple(group)) for when, group in groups.items())
+                when = None if isinstance(packet, rule.always) else rule.when
+                groups.setdefault(when, []).append((rule, rule.check))
+        return tuple(
+            (None if when is None else CONDITIONS.get(when) or attrgetter(when), tuple(group))
+            for when, group in groups.items()
+        )
 
     def _run(self, checks: list[tuple[Rule, Check]], at: Moment, findings: list[Finding], subject: Any) -> None:
         for rule, check in checks:
@@ -218,11 +253,11 @@ class Linter:
 
     def _finding(self, rule: Rule, report: Report, at: Moment, fault: FaultReport | None) -> Finding:
         event, connection = at.event, at.connection
-        raw, number, kind = b"", None, None
+        raw, number, kind, missing = b"", None, None, 0
         if isinstance(event, PacketEvent):
-            raw, number, kind = event.packet.raw, event.number, event.type
+            raw, number, kind, missing = event.packet.raw, event.number, event.type, event.packet.missing
         elif isinstance(event, MalformedEvent):
-            raw, number, kind = event.malformed.raw, event.number, event.type
+            raw, number, kind, missing = event.malformed.raw, event.number, event.type, event.malformed.missing
         confidence = report.confidence or rule.confidence
         if confidence is Confidence.CERTAIN and not self._sure(at):
             confidence = Confidence.LIKELY
@@ -255,6 +290,8 @@ class Linter:
             topic=at.topic,
             related=report.related,
             raw=raw,
+            missing=missing,
+            sender=str(at.direction) if located else None,
         )
         made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, at.topic)
         return made
@@ -270,6 +307,8 @@ class Linter:
         found = report.statements
         if found is None:
             found = tuple(rule.statements_for(at.version, sender, kind, report.field))
+            # A rule may see only what one has to do about a violation: that sentence is better than none.
+            found = found or rule.also.get(at.version, ())
         return tuple(f"{at.version.text} {identifier}" for identifier in found)
 
     def _failed(self, rule: Rule, at: Moment, error: Exception) -> None:

@@ -74,7 +74,7 @@ class Report:
 
 @dataclass(slots=True)
 class Finding:
-    """One report of a rule.  All but the last three are the keys of its JSON form."""
+    """One report of a rule.  Up to the fingerprint the attributes are the keys of its JSON form."""
 
     rule: str
     slug: str
@@ -107,6 +107,10 @@ class Finding:
     related: tuple[Related, ...] = ()
     raw: bytes = dataclasses.field(default=b"", repr=False)
     """The bytes of the packet."""
+    missing: int = 0
+    """Bytes of the packet that the capture does not have."""
+    sender: str | None = None
+    """Direction of the packet, which need not be that of the one to blame."""
 
     @property
     def blamed(self) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, FaultReport
+from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 
 if TYPE_CHECKING:
     from mqttscope.lint.examples import Conversation
@@ -68,8 +68,9 @@ class Needs(Flag):
     WHOLE = WHOLE_SENDER | WHOLE_RECEIVER
 
 
+_HOME = "mqttscope.lint.rules."
 RULES: dict[str, type[Rule]] = {}
-"""All rules that were imported, by code."""
+"""The rules of this folder that were imported, by code; rules made elsewhere run too, but nothing selects them."""
 
 
 class Rule:
@@ -97,7 +98,10 @@ class Rule:
     sender: ClassVar[Direction | None] = None
     """Call ``check`` only for packets in this direction."""
     when: ClassVar[str | None] = None
-    """Call ``check`` only when this attribute of the packet is true: ``qos``, ``properties``, ``retain``."""
+    """Call ``check`` only when this attribute of the packet is true: ``qos``, ``properties``, ``retain``; or when this
+    condition of the engine's `CONDITIONS` holds."""
+    always: ClassVar[tuple[type[ControlPacket], ...]] = ()
+    """Packet classes that ``when`` does not count for."""
     malformed: ClassVar[tuple[MalformedReason, ...]] = ()
     """Reasons of the decoder that this rule stands for."""
     needs: ClassVar[Needs] = Needs.NOTHING
@@ -120,6 +124,8 @@ class Rule:
             return
         cls.slug = cls.__module__.rpartition(".")[2].replace("_", "-")
         cls.scope = _SCOPES[cls.code[3]]
+        if not cls.__module__.startswith(_HOME):
+            return
         if cls.code in RULES and RULES[cls.code].__module__ != cls.__module__:
             raise TypeError(f"{cls.code} is the code of two rules")
         RULES[cls.code] = cls
@@ -130,7 +136,15 @@ class Rule:
 
     def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
         """Judge a fault of one of the ``malformed`` reasons."""
-        return self.report(fault.field, _sentence(fault))
+        return self.report(fault.field, _sentence(fault, at.event.type))  # type: ignore[union-attr]
+
+    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+        """Judge a packet that breaks the layout as a whole, whatever its faults are."""
+        raise NotImplementedError
+
+    def check_foreign(self, protocol: str, at: Moment) -> Findings:
+        """Judge bytes of another protocol where MQTT should begin; no other rule looks at them."""
+        raise NotImplementedError
 
     def check_unparsed(self, unparsed: Unparsed, at: Moment) -> Findings:
         """Judge bytes that belong to no packet."""
@@ -197,10 +211,14 @@ def _applies(where: str, sender: str, packet_type: str | None, field: str) -> bo
     return kind in ("any", packet_type) and (not path or plain == path or plain.startswith(path + "."))
 
 
-def _sentence(fault: FaultReport) -> str:
-    """The decoder's words for a fault, with the field where they do not name it."""
+def _sentence(fault: FaultReport, kind: str | None) -> str:
+    """The decoder's words for a fault, with the packet, and with the field where they do not name it."""
     told = fault.detail or str(fault.reason).replace("_", " ")
-    return told if not fault.field or fault.field in told else f"{fault.field}: {told}"
+    name = fault.field.rpartition(".")[2]
+    named = name in told or name.replace("_", " ") in told.lower()
+    words = ["" if kind in (None, "reserved") else str(kind).upper(), "" if named else fault.field]
+    place = " ".join(word for word in words if word)
+    return f"{place}: {told}" if place else told
 
 
 def packet_name(packet: ControlPacket) -> str:

@@ -35,7 +35,7 @@ class Mark:
 class Hexdump:
     """The dump of ``raw``.
 
-    ``hidden`` are ranges whose bytes are not shown (secrets), ``skip`` ranges whose whole rows are left out.
+    ``hidden`` are ranges whose bytes are not shown (secrets), ``skip`` ranges whose whole rows are left out, in order.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Hexdump:
         *,
         marks: Sequence[Mark] = (),
         hidden: Sequence[tuple[int, int]] = (),
-        skip: tuple[int, int] | None = None,
+        skip: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.raw = raw
         self.spans = sorted(spans, key=lambda one: one.start)
@@ -67,8 +67,9 @@ class Hexdump:
         start = 0
         while start <= last:
             stop = start + columns
-            if self.skip is not None and self.skip[0] <= start and stop <= self.skip[1]:
-                behind = start + (self.skip[1] - start) // columns * columns
+            skipped = next((end for first, end in self.skip if first <= start and stop <= end), None)
+            if skipped is not None:
+                behind = start + (skipped - start) // columns * columns
                 yield self._left_out(start, min(behind, len(raw)))
                 start = behind
                 continue

@@ -35,10 +35,14 @@ _FLAGS = tuple(
 
 
 class Summary:
-    """Describes packets.  `describe` adds to a line what is worth saying of a packet, until the line is full."""
+    """Describes packets.  `describe` adds to a line what is worth saying of a packet, until the line is full.
 
-    def __init__(self, view: View, painter: Painter) -> None:
+    A packet that is shown ``alone`` comes without the state of its connection, so nothing is said of what it answers.
+    """
+
+    def __init__(self, view: View, painter: Painter, *, alone: bool = False) -> None:
         self.painter = painter
+        self.alone = alone
         self.payload = PayloadView(view.payload, limit=view.payload_limit, unicode=view.unicode)
         self.show_secrets = view.show_secrets
         self._topics: dict[str, tuple[str, int]] = {}
@@ -164,7 +168,7 @@ class Summary:
                 line.add(shown if width <= room else self.painter.name(topic, room), "dim")
             if packet.packet_type != PacketType.PUBREL:
                 self._after(line, event, exchange.timestamp_ns)
-        elif packet.packet_type != PacketType.PUBREL:
+        elif packet.packet_type != PacketType.PUBREL and not self.alone:
             line.add("  (answers nothing seen)", "note")
         if packet.properties is not None:
             self._properties(line, packet.properties)
@@ -205,10 +209,10 @@ class Summary:
             line.add(f"{count} x {name}" if count > 1 else name, "error" if code >= 0x80 else "")
         self._more(line, len(runs))
         exchange = event.connection.answered_by(packet, event.direction)
-        if exchange is None:
-            line.add("  (answers nothing seen)", "note")
-        else:
+        if exchange is not None:
             self._after(line, event, exchange.timestamp_ns)
+        elif not self.alone:
+            line.add("  (answers nothing seen)", "note")
         self._properties(line, packet.properties)
 
     def _ping(self, line: Line, event: PacketEvent, packet: ControlPacket) -> None:

@@ -90,7 +90,8 @@ class Tree:
             ]
         out += block
         skip = self._skip(packet, raw, spans)
-        out += Hexdump(raw, spans[:MAX_FIELDS], self.painter, marks=marks, hidden=hidden, skip=skip).lines()
+        skips = () if skip is None else (skip,)
+        out += Hexdump(raw, spans[:MAX_FIELDS], self.painter, marks=marks, hidden=hidden, skip=skips).lines()
         return out
 
     def _header(

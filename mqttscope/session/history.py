@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import Direction, PacketType
+from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.session.inflight import Exchange
 from mqttscope.session.subscriptions import Subscriptions
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from mqttscope.session.connection import Connection
 
 C2S = Direction.CLIENT_TO_SERVER
+_MISCOUNTS = (
+    MalformedReason.FIELD_OVERRUN,
+    MalformedReason.TRAILING_BYTES,
+    MalformedReason.REMAINING_LENGTH_WRONG,
+    MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,
+)
 MAX_ENDED = 1_024
 """Ended exchanges that are remembered of each side."""
 MAX_RECENT = 256
@@ -52,6 +58,8 @@ class Ended:
     """Packet type of the answer that ended it."""
     reason_code: int
     answer: Sent
+    answers: int = 1
+    """How many packets of that type answered it."""
 
 
 @dataclass(slots=True)
@@ -74,12 +82,26 @@ class Party:
     """TCP stream position behind the last segment of this side that was delivered in order."""
     acknowledged: int = -1
     """How far that segment acknowledged the other side's stream; -1 where the capture does not prove it."""
+    segment_length: int = 0
+    """Bytes of that segment."""
+    length_before: int = 0
+    """Bytes of the one before."""
+    single_bytes: int = 0
+    """Segments of one byte."""
     counts: list[int] = field(default_factory=lambda: [0] * 16)
     """Packets by type."""
+    malformed: int = 0
+    """Packets that broke the layout, those read to their end included."""
+    malformed_ns: int = 0
+    """Time of the last one of them."""
+    last_packet: int = -1
+    """Number of its last packet, malformed ones included."""
     identifiers: bytearray = field(default_factory=bytearray)
     """Packet identifiers of the PUBLISH packets it ever sent, one bit each; empty before the first one."""
     checksums: dict[int, int] = field(default_factory=dict)
     """CRC-32 of the payloads of PUBLISH packets that it sent, by packet identifier: the last one each."""
+    positions: dict[int, int] = field(default_factory=dict)
+    """Stream position behind those PUBLISH packets."""
     ended: dict[int, Ended] = field(default_factory=dict)
     """Exchanges that it began and that were answered in full, by packet identifier: the last one each."""
     owes_puback: dict[int, int] = field(default_factory=dict)
@@ -90,6 +112,13 @@ class Party:
     """PUBREC packets it received and has not answered, in order of arrival."""
     owes_pubcomp: dict[int, int] = field(default_factory=dict)
     """PUBREL packets it received and has not answered, in order of arrival."""
+    pubrels_again: dict[int, int] = field(default_factory=dict)
+    """How many PUBREL packets came while one with the same identifier had no answer yet, less those answered since."""
+    surplus: int = 0
+    """Answers to nothing on this connection that gave it send quota all the same (5.0 4.9): after a reconnect the
+    PUBCOMP of an earlier connection's PUBREL does.  Never more than it has in flight."""
+    odd_aliases: int = 0
+    """Its PUBLISH packets with a Topic Alias that is 0, above the other side's maximum or without a mapping."""
     pings: int = 0
     """PINGREQ packets it sent that have no answer."""
     highest_qos: int = 0
@@ -100,10 +129,18 @@ class Party:
     """Its last AUTH."""
     recent: list[Message] = field(default_factory=list)
     """Messages it sent lately, oldest first."""
+    miscounted: int | None = None
+    """Number of its last packet that was longer or shorter than its fields."""
 
     def has_sent(self, packet_identifier: int) -> bool:
         """Whether it sent a PUBLISH with this packet identifier on this connection."""
         return bool(self.identifiers) and bool(self.identifiers[packet_identifier >> 3] & 1 << (packet_identifier & 7))
+
+    def repeats(self, packet: packets.Publish, topic: str | None, before: Exchange) -> bool:
+        """Whether a PUBLISH brings the message again that its packet identifier had in an exchange, its last one."""
+        if topic is not None and before.topic is not None and topic != before.topic:
+            return False
+        return self.checksums.get(before.packet_identifier) == zlib.crc32(packet.payload)
 
 
 @dataclass(slots=True)
@@ -120,9 +157,13 @@ class History:
     connack: packets.Connack | None = None
     """The first CONNACK."""
     connack_sent: Sent | None = None
+    connack_malformed: Malformed | None = None
+    """The first CONNACK of the server, when it broke the layout."""
     early: int = 0
     """Packets that the client sent before a CONNACK came, CONNECT and AUTH not counted."""
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    foreign: str = ""
+    """The protocol that is spoken instead of MQTT, once the first bytes have shown it."""
     memories: dict[str, Any] = field(default_factory=dict)
     """What rules of connection scope keep beside this, by code."""
     reported: list[tuple[str, Direction, int, int]] = field(default_factory=list)
@@ -135,6 +176,10 @@ class History:
     def segment(self, from_client: bool, position: int, acknowledged: int) -> None:
         """Take note of a segment, before its packets are judged."""
         party = self.client if from_client else self.server
+        length = position - party.position
+        party.length_before, party.segment_length = party.segment_length, length
+        if length == 1:
+            party.single_bytes += 1
         party.position, party.acknowledged = position, acknowledged
 
     def gap(self, direction: Direction) -> None:
@@ -147,9 +192,21 @@ class History:
 
     def malformed(self, found: Malformed, direction: Direction, number: int, frame: int, timestamp_ns: int) -> None:
         """Take a packet that breaks the layout and leaves no packet to take."""
-        if found.packet_type == PacketType.CONNECT and direction is C2S and self.connect_malformed is None:
-            self.connect_malformed = found
-            self.connect_sent = Sent(number, frame, timestamp_ns, self.client.position)
+        if any(fault.reason in _MISCOUNTS for fault in found.faults):
+            self.party(direction).miscounted = number
+        kind = found.packet_type
+        if kind == PacketType.CONNECT and direction is C2S:
+            if self.connect_malformed is None and (self.connect is None or self.connect is found.packet):
+                self.connect_malformed = found
+                self.connect_sent = Sent(number, frame, timestamp_ns, self.client.position)
+        elif kind == PacketType.CONNACK and direction is not C2S:
+            if self.connack_malformed is None and (self.connack is None or self.connack is found.packet):
+                self.connack_malformed = found
+        elif not found.complete and found.packet_type is not None and 8 <= found.packet_type <= 11:
+            self.subscriptions.unreadable(request=direction is C2S)
+        party = self.party(direction)
+        party.malformed += 1
+        party.malformed_ns, party.last_packet = timestamp_ns, number
 
     def apply(
         self,
@@ -166,10 +223,19 @@ class History:
         sender, receiver = (self.client, self.server) if from_client else (self.server, self.client)
         kind = packet.packet_type
         sender.counts[kind] += 1
+        sender.last_packet = number
         if kind == 3:
+            if packet.properties is not None:  # type: ignore[attr-defined]
+                alias = packet.properties.first(0x23)  # type: ignore[attr-defined]
+                if alias is not None:
+                    limit = connection.receiver(direction).topic_alias_maximum
+                    sender.odd_aliases += not 0 < alias <= limit or not topic
             self._publish(packet, sender, receiver, number, timestamp_ns, topic)  # type: ignore[arg-type]
         elif 4 <= kind <= 7:
             self._acknowledge(packet, kind, connection, direction, number, frame, timestamp_ns)
+        elif 8 <= kind <= 11:
+            place = Sent(number, frame, timestamp_ns, sender.position)
+            self._subscription(packet, place, from_client, shared=connection.version is ProtocolVersion.V5)
         else:
             self._other(packet, sender, receiver, number, frame, timestamp_ns)
         if from_client and self.connack is None and kind not in (PacketType.CONNECT, PacketType.AUTH):
@@ -190,6 +256,8 @@ class History:
             recent.append(Message(topic, checksum, len(packet.payload), number, timestamp_ns))
             if len(recent) >= 2 * MAX_RECENT:
                 del recent[:MAX_RECENT]
+            if packet.retain and receiver is self.client and not packet.dup:
+                self.subscriptions.retained_sent(topic, timestamp_ns)
         qos, identifier = packet.qos, packet.packet_identifier
         if qos > sender.highest_qos:
             sender.highest_qos = qos
@@ -199,6 +267,7 @@ class History:
             sender.identifiers = bytearray(8192)
         sender.identifiers[identifier >> 3] |= 1 << (identifier & 7)
         sender.checksums[identifier] = checksum
+        sender.positions[identifier] = sender.position
         (receiver.owes_puback if qos == 1 else receiver.owes_pubrec).setdefault(identifier, number)
 
     def _acknowledge(
@@ -216,6 +285,8 @@ class History:
         party, other = self.party(direction), self.party(direction.opposite)
         if kind == PacketType.PUBREL:
             party.owes_pubrel.pop(identifier, None)
+            if identifier in other.owes_pubcomp:
+                other.pubrels_again[identifier] = other.pubrels_again.get(identifier, 0) + 1
             other.owes_pubcomp[identifier] = number
             return
         ends = kind != PacketType.PUBREC or code >= 0x80
@@ -224,18 +295,39 @@ class History:
         elif kind == PacketType.PUBREC:
             party.owes_pubrec.pop(identifier, None)
             if not ends:
-                other.owes_pubrel.pop(identifier, None)
-                other.owes_pubrel[identifier] = number
-        else:
-            party.owes_pubcomp.pop(identifier, None)
+                other.owes_pubrel.setdefault(identifier, number)
+        elif party.owes_pubcomp.pop(identifier, None) is None and identifier in party.pubrels_again:
+            party.pubrels_again[identifier] -= 1
+            if not party.pubrels_again[identifier]:
+                del party.pubrels_again[identifier]
         if ends:
-            running = connection.receiver(direction).running(identifier, "publish")
-            if running is not None:
+            side = connection.receiver(direction)
+            running = side.running(identifier, "publish")
+            if running is None:
+                before = other.ended.get(identifier)
+                if before is not None and before.by == kind:
+                    before.answers += 1
+                other.surplus = min(other.surplus + 1, side.in_flight)
+            else:
+                other.surplus = min(other.surplus, side.in_flight - 1)
                 answer = Sent(number, frame, timestamp_ns, party.position, code)
                 other.ended.pop(identifier, None)
                 other.ended[identifier] = Ended(running, other.checksums.get(identifier, 0), kind, code, answer)
                 if len(other.ended) > MAX_ENDED:
                     del other.ended[next(iter(other.ended))]
+
+    def _subscription(self, packet: ControlPacket, sent: Sent, from_client: bool, *, shared: bool) -> None:
+        """SUBSCRIBE to UNSUBACK, each from the side that may send it."""
+        table = self.subscriptions
+        if from_client:
+            if isinstance(packet, packets.Subscribe):
+                table.subscribe(packet, sent.packet, sent.frame, sent.timestamp_ns, sent.position, shared=shared)
+            elif isinstance(packet, packets.Unsubscribe):
+                table.unsubscribe(packet, sent.packet, sent.frame, sent.timestamp_ns, sent.position)
+        elif isinstance(packet, packets.Suback):
+            table.granted(packet, sent.packet, sent.timestamp_ns)
+        elif isinstance(packet, packets.Unsuback):
+            table.unsubscribed(packet, sent.packet, sent.timestamp_ns)
 
     def _other(
         self, packet: ControlPacket, sender: Party, receiver: Party, number: int, frame: int, timestamp_ns: int
@@ -250,14 +342,6 @@ class History:
         elif isinstance(packet, packets.Connack):
             if self.connack is None:
                 self.connack, self.connack_sent = packet, sent
-        elif isinstance(packet, packets.Subscribe):
-            self.subscriptions.subscribe(packet, number, frame, timestamp_ns)
-        elif isinstance(packet, packets.Unsubscribe):
-            self.subscriptions.unsubscribe(packet, number, frame, timestamp_ns)
-        elif isinstance(packet, packets.Suback):
-            self.subscriptions.granted(packet, timestamp_ns)
-        elif isinstance(packet, packets.Unsuback):
-            self.subscriptions.unsubscribed(packet, timestamp_ns)
         elif isinstance(packet, packets.Pingreq):
             sender.pings += 1
         elif isinstance(packet, packets.Pingresp):

@@ -1,8 +1,11 @@
 """What a client has subscribed to on one connection, as the requests and their answers show it.
 
 A subscription counts from its SUBSCRIBE on, since a server may deliver before it answers (3.1.1 3.8.4, 5.0 3.8.4), and
-until the UNSUBACK.  The identifier of a SUBSCRIBE that replaces another with the same Topic Filter replaces its
-options as well (5.0 MQTT-3.8.4-3); the one before is kept in ``replaced``.
+until the UNSUBACK.  A SUBSCRIBE with the Topic Filter of another one replaces its options and its identifier as well
+(5.0 MQTT-3.8.4-3); the one before is kept in ``replaced``, since messages of it may still be under way.
+
+Nothing here refers to a subscription by object, only by filter and by the number of its SUBSCRIBE, so that the state
+can be written down and read again.
 """
 
 from __future__ import annotations
@@ -10,58 +13,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.topics import matches, parse_shared
+from mqttscope.mqtt.topics import parse_shared
+from mqttscope.session.matching import FAILURE, Match, Subscribed, match_topic, nearest
 
 MAX_SUBSCRIPTIONS = 10_000
 """Subscriptions of a connection that are followed; beyond it the table says that it is not `complete`."""
 MAX_ENDED = 1_000
-"""Ended subscriptions, and answered requests, that are remembered."""
+"""Ended subscriptions, refused filters, and answered requests, that are remembered."""
 MAX_MATCHES = 2_000
 """Topics whose matching subscriptions are remembered."""
-
-
-@dataclass(slots=True)
-class Subscribed:
-    """One subscription of a client."""
-
-    topic_filter: str
-    """As sent, with ``$share/`` where it is shared."""
-    maximum_qos: int
-    no_local: bool
-    retain_as_published: bool
-    retain_handling: int
-    subscription_identifier: int | None
-    packet: int
-    """Number of the SUBSCRIBE."""
-    frame: int
-    timestamp_ns: int
-    existed: bool = False
-    """Whether a subscription with the same Topic Filter was there when this one was asked for."""
-    granted: int | None = None
-    """Reason code of its SUBACK: the granted QoS or a failure; ``None`` before it came."""
-    granted_ns: int = 0
-    ending_ns: int | None = None
-    """Time of an UNSUBSCRIBE that has not been answered."""
-    ended_ns: int | None = None
-    """Time of the UNSUBACK that ended it."""
-    replaced: Subscribed | None = None
-    """The subscription that this one replaced; that one's own predecessor is forgotten."""
-
-    @property
-    def shared(self) -> tuple[str, str] | None:
-        """ShareName and Topic Filter of a Shared Subscription, else ``None``."""
-        return parse_shared(self.topic_filter)
-
-    @property
-    def plain_filter(self) -> str:
-        """The Topic Filter that topics are compared with, without ``$share/name/``."""
-        shared = self.shared
-        return self.topic_filter if shared is None else shared[1]
-
-    @property
-    def qos(self) -> int:
-        """Highest QoS of deliveries: as granted, or as asked for while there is no answer."""
-        return self.maximum_qos if self.granted is None else self.granted
+MAX_CHAIN = 8
+"""Unanswered requests with one packet identifier, and former identifiers of a subscription, that are remembered."""
+MAX_RETAINED = 10_000
+"""Topics whose retained messages are counted."""
+MAX_NEAR = 1_000
+"""Subscriptions among which a filter is looked for that matches after a change of the topic."""
+FLOOD_START_NS = 30_000_000_000
+"""How long after a SUBSCRIBE its first retained messages may come."""
+FLOOD_PAUSE_NS = 5_000_000_000
+"""Longest pause between retained messages that belong to one SUBSCRIBE."""
 
 
 @dataclass(slots=True)
@@ -75,10 +45,20 @@ class Request:
     frame: int
     timestamp_ns: int
     topic_filters: tuple[str, ...]
-    asked: tuple[Subscribed, ...] = ()
+    position: int = 0
+    """Stream position of the client behind it."""
+    maximum_qos: tuple[int, ...] = ()
     """What a SUBSCRIBE asks for, in its order."""
+    existing: tuple[int, ...] = ()
+    """For each filter of an UNSUBSCRIBE the number of the SUBSCRIBE whose subscription it ends, -1 for none."""
+    codes: tuple[int, ...] = ()
+    """Reason codes of the answer."""
     answers: int = 0
     """How many SUBACK or UNSUBACK packets answered it."""
+    answer: int = -1
+    """Number of the first answer."""
+    earlier: Request | None = None
+    """One with the same packet identifier that had no answer when this one came."""
 
 
 @dataclass(slots=True)
@@ -87,42 +67,96 @@ class Subscriptions:
 
     live: dict[str, Subscribed] = field(default_factory=dict)
     """By Topic Filter."""
+    patterns: dict[str, bool] = field(default_factory=dict)
+    """Those of ``live`` whose filter is not simply the topic: wildcards, shares."""
     ended: dict[str, Subscribed] = field(default_factory=dict)
     """Unsubscribed on this connection and not subscribed again, by Topic Filter."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """Filters that the server refused last time, with the number of their SUBSCRIBE."""
     requests: dict[int, Request] = field(default_factory=dict)
     """By packet identifier, answered ones included."""
     complete: bool = True
-    """``False`` once `MAX_SUBSCRIPTIONS` was reached: what is not in the table proves nothing."""
-    found: dict[str, tuple[Subscribed, ...]] = field(default_factory=dict)
-    """Matching subscriptions by topic, as long as the table does not change."""
+    """``False`` once `MAX_SUBSCRIPTIONS` was reached or a request could not be read: what is not in the table proves
+    nothing."""
+    unread_answers: bool = False
+    """Whether a SUBACK or UNSUBACK could not be read."""
+    retained: dict[str, int] = field(default_factory=dict)
+    """How many messages with RETAIN 1 the server has sent of each topic, DUP ones left out."""
+    flood_ns: int | None = None
+    """Time of the last one of those that came in one go after a SUBSCRIBE."""
+    subscribed_ns: int | None = None
+    """Time of the last SUBSCRIBE."""
+    found: dict[str, Match] = field(default_factory=dict)
+    """Matches by topic, as long as the table does not change."""
 
-    def matching(self, topic: str) -> tuple[Subscribed, ...]:
-        """Subscriptions that a topic belongs to, refused ones left out, in the order of their first SUBSCRIBE."""
+    def match(self, topic: str) -> Match:
+        """What a topic belongs to."""
         found = self.found.get(topic)
         if found is None:
-            found = tuple(
-                one
-                for one in self.live.values()
-                if (one.granted is None or one.granted < 0x80) and matches(one.topic_filter, topic)
-            )
             if len(self.found) >= MAX_MATCHES:
                 self.found.clear()
-            self.found[topic] = found
+            found = self.found[topic] = match_topic(topic, self.live, self.patterns, self.ended, known=self.complete)
         return found
 
-    def subscribe(self, packet: Subscribe, number: int, frame: int, timestamp_ns: int) -> None:
-        """Take a SUBSCRIBE."""
+    def matching(self, topic: str) -> tuple[Subscribed, ...]:
+        """Subscriptions in force that a topic belongs to, refused ones left out, in the order of their first SUBSCRIBE.
+
+        Before 5.0 ``$share/`` is an ordinary first level.
+        """
+        return self.match(topic).subscriptions
+
+    def near(self, topic: str) -> tuple[str, str] | None:
+        """For a topic that nothing matches: a filter that would after a forbidden change, and the change."""
+        found = self.match(topic)
+        if not found.near_known:
+            found.near_known = True
+            if not found.subscriptions and len(self.live) <= MAX_NEAR:
+                found.near = nearest(topic, self.live.values())
+        return found.near
+
+    def request_for(self, packet_identifier: int, kind: str) -> Request | None:
+        """The request that a SUBACK or UNSUBACK answers: the oldest one without answer, else the last one."""
+        waiting = last = None
+        one = self.requests.get(packet_identifier)
+        while one is not None:
+            if one.kind == kind:
+                last = last or one
+                if not one.answers:
+                    waiting = one
+            one = one.earlier
+        return waiting or last
+
+    def named(self, topic_filter: str, number: int) -> Subscribed | None:
+        """The subscription with this filter that the SUBSCRIBE of this number asked for, ended or replaced included."""
+        for one in (self.live.get(topic_filter), self.ended.get(topic_filter)):
+            if one is not None:
+                if one.packet == number:
+                    return one
+                if one.replaced is not None and one.replaced.packet == number:
+                    return one.replaced
+        return None
+
+    def subscribe(
+        self,
+        packet: Subscribe,
+        number: int,
+        frame: int,
+        timestamp_ns: int,
+        position: int = 0,
+        *,
+        shared: bool = True,
+    ) -> None:
+        """Take a SUBSCRIBE; ``shared`` says whether the version knows Shared Subscriptions."""
         block = packet.properties
         identifier = None if block is None else block.first(0x0B)
-        asked = []
-        for row in packet.subscriptions or ():
-            before = self.live.get(row.topic_filter)
-            if before is not None:
-                before.replaced = None
-                if before.granted is not None and before.granted >= 0x80:
-                    before = None
+        rows = packet.subscriptions or ()
+        self.subscribed_ns = timestamp_ns
+        for row in rows:
+            name = row.topic_filter
+            share = parse_shared(name) if shared else None
             one = Subscribed(
-                row.topic_filter,
+                name,
+                name if share is None else share[1],
                 row.maximum_qos,
                 row.no_local,
                 row.retain_as_published,
@@ -131,13 +165,16 @@ class Subscriptions:
                 number,
                 frame,
                 timestamp_ns,
-                existed=before is not None,
-                replaced=before,
+                packet.packet_identifier,
             )
-            asked.append(one)
-            if row.topic_filter in self.live or len(self.live) < MAX_SUBSCRIPTIONS:
-                self.live[row.topic_filter] = one
-                self.ended.pop(row.topic_filter, None)
+            before = self.live.get(name) or self.ended.get(name)
+            if before is not None:
+                self._follow(one, before)
+            if name in self.live or len(self.live) < MAX_SUBSCRIPTIONS:
+                self.live[name] = one
+                if share is not None or "+" in name or "#" in name or name.startswith(("$share/", "$queue/")):
+                    self.patterns[name] = True
+                self.ended.pop(name, None)
             else:
                 self.complete = False
         self._request(
@@ -147,62 +184,144 @@ class Subscriptions:
                 number,
                 frame,
                 timestamp_ns,
-                tuple(one.topic_filter for one in asked),
-                tuple(asked),
+                tuple(row.topic_filter for row in rows),
+                position,
+                tuple(row.maximum_qos for row in rows),
             )
         )
 
-    def unsubscribe(self, packet: Unsubscribe, number: int, frame: int, timestamp_ns: int) -> None:
+    def _follow(self, one: Subscribed, before: Subscribed) -> None:
+        """Take over what a subscription leaves to the next one with its filter."""
+        before.replaced = None
+        one.times = before.times + 1
+        former = before.formerly
+        if before.subscription_identifier not in (None, one.subscription_identifier):
+            former = (before.subscription_identifier, *former)
+        one.formerly = tuple(known for known in former if known != one.subscription_identifier)[:MAX_CHAIN]
+        if before.ended_ns is None:
+            one.replaced = before
+            one.existed = before.ending_ns is None
+
+    def unsubscribe(self, packet: Unsubscribe, number: int, frame: int, timestamp_ns: int, position: int = 0) -> None:
         """Take an UNSUBSCRIBE."""
         filters = tuple(packet.topic_filters or ())
+        existing = []
         for name in filters:
             one = self.live.get(name)
-            if one is not None:
+            existing.append(-1 if one is None else one.packet)
+            if one is not None and one.ending_ns is None:
                 one.ending_ns = timestamp_ns
-        self._request(Request("unsubscribe", packet.packet_identifier, number, frame, timestamp_ns, filters))
+        self._request(
+            Request(
+                "unsubscribe",
+                packet.packet_identifier,
+                number,
+                frame,
+                timestamp_ns,
+                filters,
+                position,
+                existing=tuple(existing),
+            )
+        )
 
-    def granted(self, packet: Suback, timestamp_ns: int) -> None:
+    def granted(self, packet: Suback, number: int, timestamp_ns: int) -> None:
         """Take a SUBACK."""
-        request = self._answered(packet.packet_identifier, "subscribe")
-        if request is None:
-            return
-        for one, code in zip(request.asked, packet.reason_codes or (), strict=False):
-            one.granted, one.granted_ns = code, timestamp_ns
-            if code >= 0x80 and self.live.get(one.topic_filter) is one:
-                # A refused request leaves the subscription that was there before as it was.
-                if one.replaced is not None:
-                    self.live[one.topic_filter] = one.replaced
-                else:
-                    del self.live[one.topic_filter]
-
-    def unsubscribed(self, packet: Unsuback, timestamp_ns: int) -> None:
-        """Take an UNSUBACK."""
-        request = self._answered(packet.packet_identifier, "unsubscribe")
-        if request is None:
-            return
-        codes = packet.reason_codes
-        for index, name in enumerate(request.topic_filters):
-            if codes is not None and index < len(codes) and codes[index] >= 0x80:
+        request = self._answered(packet.packet_identifier, "subscribe", packet.reason_codes, number)
+        if request is None or len(request.codes) != len(request.topic_filters):
+            return  # which code belongs to which filter is open
+        for name, code in zip(request.topic_filters, request.codes, strict=True):
+            one = self.named(name, request.packet)
+            if one is None:
                 continue
+            one.granted, one.granted_ns = code, timestamp_ns
+            if code < FAILURE:
+                self.refused.pop(name, None)
+            else:
+                self._refuse(name, one)
+
+    def _refuse(self, name: str, one: Subscribed) -> None:
+        """A refused request leaves the subscription that was there before as it was, as far as one can know."""
+        self.refused.pop(name, None)
+        self.refused[name] = one.packet
+        if len(self.refused) > MAX_ENDED:
+            del self.refused[next(iter(self.refused))]
+        current = self.live.get(name)
+        if current is None:
+            return
+        if current.packet != one.packet:
+            if current.replaced is not None and current.replaced.packet == one.packet:
+                current.replaced, current.existed = None, False
+        elif current.replaced is not None:
+            current.replaced.doubtful = True
+            self.live[name] = current.replaced
+        else:
+            del self.live[name]
+            self.patterns.pop(name, None)
+
+    def unsubscribed(self, packet: Unsuback, number: int, timestamp_ns: int) -> None:
+        """Take an UNSUBACK."""
+        request = self._answered(packet.packet_identifier, "unsubscribe", packet.reason_codes, number)
+        if request is None:
+            return
+        codes = request.codes
+        for index, name in enumerate(request.topic_filters):
             one = self.live.get(name)
-            if one is not None and one.ending_ns is not None and one.packet < request.packet:
-                del self.live[name]
-                one.ended_ns, one.replaced = timestamp_ns, None
-                self.ended[name] = one
-                if len(self.ended) > MAX_ENDED:
-                    del self.ended[next(iter(self.ended))]
+            if one is None or one.packet != request.existing[index]:
+                continue
+            if index < len(codes) and codes[index] >= FAILURE:
+                one.ending_ns = None
+                continue
+            del self.live[name]
+            self.patterns.pop(name, None)
+            one.ended_ns, one.replaced = timestamp_ns, None
+            self.ended[name] = one
+            if len(self.ended) > MAX_ENDED:
+                del self.ended[next(iter(self.ended))]
+
+    def retained_sent(self, topic: str, timestamp_ns: int) -> None:
+        """Take a message with RETAIN 1 from the server."""
+        self.retained[topic] = self.retained.get(topic, 0) + 1
+        if len(self.retained) > MAX_RETAINED:
+            del self.retained[next(iter(self.retained))]
+        if self.is_flood(timestamp_ns):
+            self.flood_ns = timestamp_ns
+
+    def is_flood(self, timestamp_ns: int) -> bool:
+        """Whether a retained message that comes now may still belong to the last SUBSCRIBE."""
+        if self.subscribed_ns is not None and timestamp_ns - self.subscribed_ns <= FLOOD_START_NS:
+            return True
+        return self.flood_ns is not None and timestamp_ns - self.flood_ns <= FLOOD_PAUSE_NS
+
+    def unreadable(self, *, request: bool) -> None:
+        """A SUBSCRIBE or UNSUBSCRIBE, or an answer to one, could not be read."""
+        self.found.clear()
+        if request:
+            self.complete = False
+            self.requests.clear()
+        else:
+            self.unread_answers = True
 
     def _request(self, request: Request) -> None:
         self.found.clear()
-        self.requests.pop(request.packet_identifier, None)
+        before = self.requests.pop(request.packet_identifier, None)
+        one, depth = before, 0
+        while one is not None and depth < MAX_CHAIN:
+            if not one.answers:
+                request.earlier = before
+            if depth == MAX_CHAIN - 1:
+                one.earlier = None
+            one, depth = one.earlier, depth + 1
         self.requests[request.packet_identifier] = request
         if len(self.requests) > MAX_ENDED:
             del self.requests[next(iter(self.requests))]
 
-    def _answered(self, packet_identifier: int, kind: str) -> Request | None:
-        request = self.requests.get(packet_identifier)
-        if request is None or request.kind != kind:
+    def _answered(self, packet_identifier: int, kind: str, codes: list[int] | None, number: int) -> Request | None:
+        request = self.request_for(packet_identifier, kind)
+        if request is None:
             return None
         request.answers += 1
         self.found.clear()
-        return request if request.answers == 1 else None
+        if request.answers > 1:
+            return None
+        request.codes, request.answer = tuple(codes or ()), number
+        return request

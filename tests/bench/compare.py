@@ -137,6 +137,8 @@ def large(path: Path) -> list[Contender]:
     found += [
         Contender("mqttscope inspect (text)", ours("inspect", file), []),
         Contender("mqttscope stats", ours("stats", file), []),
+        # Every rule of the specifications; the capture conforms, so that all of it is rules and no output.
+        Contender("mqttscope lint", ours("lint", "--no-config", "--format", "jsonl", file), []),
     ]
     return found
 

@@ -78,15 +78,17 @@ class Device:
     def connack(self, *, present: bool) -> bytes:
         """A CONNACK that accepts."""
         if self.level == 5:
-            return framed(0x20, bytes((present, 0)), block(b"\x21\0\x14", b"\x22\0\x0a", b"\x24\x01"))
+            return framed(0x20, bytes((present, 0)), block(b"\x21\0\x14", b"\x22\0\x0a", b"\x25\x01"))
         return framed(0x20, bytes((present and self.level == 4, 0)))
 
     def subscribe(self) -> tuple[bytes, bytes]:
         """A SUBSCRIBE to two filters, and its SUBACK."""
         identifier = self.identifier(0)
         nothing = b"\0" if self.level == 5 else b""
+        # All subscriptions of 5.0 have the identifier that deliveries carry.
+        numbered = b"\x02\x0b\x01" if self.level == 5 else b""
         rows = string(self.command) + b"\x01" + string("broadcast/#") + b"\0"
-        return framed(0x82, identifier + nothing + rows), framed(0x90, identifier + nothing + b"\x01\0")
+        return framed(0x82, identifier + numbered + rows), framed(0x90, identifier + nothing + b"\x01\0")
 
     def unsubscribe(self) -> tuple[bytes, bytes]:
         """An UNSUBSCRIBE from one filter, and its UNSUBACK."""
@@ -113,7 +115,7 @@ class Device:
 
     def delivery(self, qos: int, identifier: bytes, payload: bytes) -> bytes:
         """A PUBLISH of the server to the device."""
-        declared = b"" if self.level < 5 else b"\x02\x0b\x01" if qos else b"\0"
+        declared = b"" if self.level < 5 else b"\x02\x0b\x01"
         return _publish(qos, string(self.command), identifier, declared, payload)
 
 

@@ -49,9 +49,9 @@ class QosExceedsMaximum(Rule):
     ]
 
     def check(self, packet: Publish, at: Moment) -> Findings:
-        """Compare with what CONNACK announced."""
+        """Compare with what CONNACK announced; QoS 3 is no QoS at all."""
         maximum = at.connection.maximum_qos
-        if packet.qos <= maximum:
+        if packet.qos <= maximum or packet.qos == 3:
             return None
         known = at.knew(at.history.connack_sent)
         return self.report(

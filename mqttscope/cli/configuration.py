@@ -1,0 +1,50 @@
+"""Finds and reads the configuration: ``mqttscope.toml`` or ``[tool.mqttscope]`` in ``pyproject.toml``, upwards."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from mqttscope.lint.config import Config
+
+NAME = "mqttscope.toml"
+SHARED = "pyproject.toml"
+
+
+def find(start: Path) -> Path | None:
+    """The nearest configuration file from a folder upwards; a ``pyproject.toml`` without our table is passed over."""
+    for folder in (start, *start.parents):
+        own, shared = folder / NAME, folder / SHARED
+        if own.is_file():
+            return own
+        if shared.is_file() and "mqttscope" in _load(shared).get("tool", {}):
+            return shared
+    return None
+
+
+def read(path: Path | None) -> Config:
+    """The configuration in a file, or the one of no file; usage errors for what is wrong in it."""
+    from mqttscope.lint.config import Config, ConfigError, parse
+
+    if path is None:
+        return Config()
+    document = _load(path)
+    if path.name == SHARED:
+        document = document.get("tool", {}).get("mqttscope", {})
+    try:
+        return parse(document)
+    except ConfigError as error:
+        raise click.UsageError(f"{path}: {error}") from None
+
+
+def _load(path: Path) -> dict[str, object] | dict[str, dict[str, dict[str, object]]]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise click.UsageError(f"{path}: not TOML: {error}") from None

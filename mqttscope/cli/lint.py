@@ -1,0 +1,111 @@
+"""``mqttscope lint``: what in captures breaks the specification."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mqttscope.cli.main import EXIT_CLEAN
+from mqttscope.cli.options import Port, Version, colour_option
+
+if TYPE_CHECKING:
+    from mqttscope.mqtt.constants import ProtocolVersion
+
+FORMATS = ("full", "concise", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown")
+SEVERITIES = ("error", "warning", "info")
+CONFIDENCES = ("certain", "likely", "heuristic")
+
+
+def comma_list(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Names with commas between them, the option given once or more."""
+    return tuple(name.strip() for one in value for name in one.split(",") if name.strip())
+
+
+def codes_option(name: str, text: str) -> Any:
+    """An option that takes rule codes, prefixes or names."""
+    return click.option(
+        f"--{name}",
+        multiple=True,
+        callback=comma_list,
+        metavar="CODES",
+        envvar=f"MQTTSCOPE_{name.replace('-', '_').upper()}",
+        help=text,
+    )
+
+
+def level_option(name: str, words: tuple[str, ...], text: str) -> Any:
+    """An option that takes a severity or a confidence."""
+    variable = f"MQTTSCOPE_{name.replace('-', '_').upper()}"
+    return click.option(
+        f"--{name}", type=click.Choice(words), metavar=f"[{'|'.join(words)}]", envvar=variable, help=text
+    )
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mqttscope lint site.pcapng --extend-select OPS --fail-on warning
+  mqttscope lint run.pcapng --format github --output sarif=lint.sarif --baseline lint-baseline.json
+
+Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a capture could not be read to its end.
+"""
+)
+@click.argument("captures", nargs=-1, metavar="CAPTURE...", type=click.Path(allow_dash=True))
+@codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: all of the specifications]")
+@codes_option("extend-select", "These rules as well.")
+@codes_option("ignore", "Not these rules.")
+@level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]")
+@level_option("fail-confidence", CONFIDENCES, "Lowest confidence that fails. [default: certain]")
+@level_option("min-confidence", CONFIDENCES, "Lowest confidence that is shown. [default: heuristic]")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    metavar="FORMAT",
+    envvar="MQTTSCOPE_FORMAT",
+    help=f"{', '.join(FORMATS)}. [default: full]",
+)
+@click.option("--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help="Into a file; with FORMAT= additionally.")
+@click.option("--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count.")
+@click.option("--update-baseline", is_flag=True, help="Write what is found now to the baseline.")
+@click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
+@click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
+@click.option("--statistics", is_flag=True, help="Count findings by rule instead of showing them.")
+@click.option("--show-settings", is_flag=True, help="Show what is in force and where it comes from, and stop.")
+@click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
+@click.option("--no-config", is_flag=True, help="Use no configuration file.")
+@click.option("--port", "ports", type=Port(), multiple=True, metavar="PORT[:mqtt|ws|tls]", help="MQTT is spoken here.")
+@click.option(
+    "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0", help="Version where no CONNECT was captured."
+)
+@colour_option
+def command(
+    captures: tuple[str, ...],
+    update_baseline: bool,
+    statistics: bool,
+    show_settings: bool,
+    config: str | None,
+    no_config: bool,
+    ports: tuple[tuple[int, str], ...],
+    mqtt_version: ProtocolVersion | None,
+    colour: bool | None,
+    **given: Any,
+) -> int:
+    """Find what breaks the MQTT specification in captures: who, where, which statement, how sure.
+
+    Captures are files, globs, directories, or - for standard input. mqttscope rules lists the rules.
+    """
+    from mqttscope.cli.linting import Run
+    from mqttscope.cli.linting_settings import resolve
+
+    settings = resolve(given, ports=ports, mqtt_version=mqtt_version, config=config, search=not no_config)
+    if show_settings:
+        click.echo(settings.describe(), nl=False)
+        return EXIT_CLEAN
+    if not captures:
+        raise click.UsageError("Missing argument 'CAPTURE...'.")
+    if update_baseline and settings.baseline is None:
+        raise click.UsageError("--update-baseline needs --baseline FILE")
+    run = Run(settings, captures, update_baseline=update_baseline, statistics=statistics, colour=colour)
+    return run.execute()

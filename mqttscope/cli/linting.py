@@ -1,0 +1,211 @@
+"""One run of the linter: captures in, reports out, and the exit code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mqttscope.capture import open_capture
+from mqttscope.cli.inspect import nothing_found
+from mqttscope.cli.linting_settings import Settings
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, make_view, warn
+from mqttscope.dissect import Dissector, dissect
+from mqttscope.events import ConnectionClosed, Event
+from mqttscope.lint.baseline import Baseline, BaselineError
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Finding, Severity, client_shape
+from mqttscope.lint.suppress import Suppression
+from mqttscope.report.base import View
+from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.statistics import Statistics
+
+IN_BASELINE = Suppression("baseline", "in the baseline")
+MAX_CLIENTS = 100_000
+"""Clients that are remembered to tell what was fixed since the baseline."""
+
+
+class FileSink:
+    """A file as a binary sink, opened at once so that a wrong path is told before the work."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self.file = Path(path).open("wb")  # noqa: SIM115 - open as long as the run
+        except OSError as error:
+            raise CannotWrite(f"cannot write {path}: {error.strerror or error}") from None
+
+    def write(self, data: bytes, /) -> object:
+        """Write bytes."""
+        try:
+            return self.file.write(data)
+        except OSError as error:
+            raise CannotWrite(f"cannot write {self.path}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        """Write what is left."""
+        try:
+            self.file.close()
+        except OSError as error:
+            raise CannotWrite(f"cannot write {self.path}: {error.strerror or error}") from None
+
+
+class Run:
+    """Settings at work."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        captures: tuple[str, ...],
+        *,
+        update_baseline: bool,
+        statistics: bool,
+        colour: bool | None,
+    ) -> None:
+        self.settings = settings
+        self.captures = captures
+        self.update_baseline = update_baseline
+        self.baseline = self._read_baseline()
+        self.made = Baseline()
+        self.linter = Linter(settings.rules)
+        self.dissector = Dissector(settings.options)
+        self.watch = Watch(progress=True)
+        self.clients: set[str] = set()
+        self.counts: Counter[Severity] = Counter()
+        self.suppressed: Counter[str] = Counter()
+        self.failing = 0
+        self.files: list[FileSink] = []
+        self.stdout: Output | None = None
+        self.reporters = self._reporters(statistics, colour)
+
+    def execute(self) -> int:
+        """Lint the captures; returns the exit code."""
+        try:
+            try:
+                self._feed(self._events())
+            finally:
+                # What was found before Ctrl-C is worth more than nothing.
+                self._close()
+        finally:
+            for file in self.files:
+                file.close()
+        if self.update_baseline:
+            self._write_baseline()
+        self._tell()
+        if self.watch.errors or self.linter.internal_errors:
+            return EXIT_UNREADABLE
+        failed = self.failing and not self.settings.exit_zero and not self.update_baseline
+        return EXIT_FINDINGS if failed else EXIT_CLEAN
+
+    def _events(self) -> Iterable[Event]:
+        return self.watch.events(
+            dissect(open_capture(self.captures), dissector=self.dissector, skipped=self.watch.skipped)
+        )
+
+    def _feed(self, events: Iterable[Event]) -> None:
+        feed = self.linter.feed
+        for event in events:
+            for finding in feed(event):
+                self._take(finding)
+            if type(event) is ConnectionClosed and len(self.clients) < MAX_CLIENTS:
+                self.clients.add(client_shape(event.connection.client_identifier))
+
+    def _take(self, finding: Finding) -> None:
+        settings = self.settings
+        if finding.confidence.rank < settings.min_confidence.rank:
+            return
+        suppression = settings.suppressions.find(finding)
+        if suppression is None:
+            if self.update_baseline:
+                self.made.add(finding)
+            if self.baseline.knows(finding):
+                suppression = IN_BASELINE
+        if suppression is not None:
+            self.suppressed[suppression.kind] += 1
+        else:
+            self.counts[finding.severity] += 1
+            self.failing += (
+                finding.severity.rank >= settings.fail_on.rank
+                and finding.confidence.rank >= settings.fail_confidence.rank
+            )
+        for reporter in self.reporters:
+            reporter.feed(finding, suppression)
+
+    def _close(self) -> None:
+        linter = self.linter
+        codes = {rule.code for rule in linter.rules}
+        summary = Summary(
+            rules=linter.rules,
+            captures=list(self.captures),
+            counts=self.counts,
+            suppressed=self.suppressed,
+            withheld=linter.withheld,
+            quality=linter.quality,
+            internal_errors=linter.internal_errors,
+            fixed=self.baseline.fixed(codes, self.clients),
+            profile=self.settings.profile,
+            truncated=bool(self.watch.errors),
+            fail_on=self.settings.fail_on,
+            fail_confidence=self.settings.fail_confidence,
+        )
+        for reporter in self.reporters:
+            reporter.close(summary)
+        if self.stdout is not None:
+            self.stdout.flush()
+
+    def _reporters(self, statistics: bool, colour: bool | None) -> list[Any]:
+        settings = self.settings
+        view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
+        plain = View(width=100, payload_limit=256)
+        made: list[Any] = []
+        if settings.output is None:
+            self.stdout = Output(immediate=awaited(self.captures))
+            made.append(
+                Statistics(self.stdout, view) if statistics else make_reporter(settings.format, self.stdout, view)
+            )
+        for name, path in (*([(settings.format, settings.output)] if settings.output else ()), *settings.more):
+            sink = FileSink(path)
+            self.files.append(sink)
+            counted = statistics and path == settings.output
+            made.append(Statistics(sink, plain) if counted else make_reporter(name, sink, plain))
+        return made
+
+    def _read_baseline(self) -> Baseline:
+        path = self.settings.baseline
+        if path is None or (self.update_baseline and not path.exists()):
+            return Baseline()
+        try:
+            return Baseline.loads(path.read_text("utf-8"))
+        except OSError as error:
+            hint = "; --update-baseline makes it" if isinstance(error, FileNotFoundError) else ""
+            raise click.UsageError(f"baseline {path}: {error.strerror or error}{hint}") from None
+        except (BaselineError, UnicodeDecodeError) as error:
+            raise click.UsageError(f"baseline {path}: {error}") from None
+
+    def _write_baseline(self) -> None:
+        path = self.settings.baseline
+        assert path is not None
+        new = len(self.made.entries.keys() - self.baseline.entries.keys())
+        gone = len(self.baseline.entries.keys() - self.made.entries.keys())
+        try:
+            path.write_text(self.made.dumps(), "utf-8")
+        except OSError as error:
+            raise CannotWrite(f"cannot write {path}: {error.strerror or error}") from None
+        warn(f"baseline {path}: {len(self.made.entries):,} kinds of findings, {new:,} new, {gone:,} gone")
+
+    def _tell(self) -> None:
+        """What standard error has to say, whatever the format."""
+        if not self.dissector.connections and not self.watch.errors:
+            warn(nothing_found(self.dissector))
+        for pattern in self.settings.suppressions.expired():
+            warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
+        for error in self.linter.internal_errors[:3]:
+            warn(f"internal error in {error.rule}: {error.capture}, frame {error.frame}: {error.error}")
+        failures = sum(self.linter.failures.values())
+        if failures:
+            warn(f"rules failed {failures:,} times: this is a bug in mqttscope, and the findings are not complete")

@@ -1,0 +1,167 @@
+"""What a run of the linter goes by: the command line, then the environment, then the configuration file."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mqttscope.cli import configuration
+from mqttscope.cli.lint import FORMATS
+from mqttscope.cli.options import Port, Version
+from mqttscope.dissect import Options
+from mqttscope.lint.catalogue import UnknownRuleError, select
+from mqttscope.lint.config import Config
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.rule import Rule
+from mqttscope.lint.suppress import Suppressions
+from mqttscope.mqtt.constants import ProtocolVersion
+
+
+@dataclass(slots=True)
+class Settings:
+    """Everything resolved."""
+
+    rules: list[Rule]
+    fail_on: Severity = Severity.ERROR
+    fail_confidence: Confidence = Confidence.CERTAIN
+    min_confidence: Confidence = Confidence.HEURISTIC
+    format: str = "full"
+    output: str | None = None
+    """Where the format goes; ``None`` is standard output."""
+    more: list[tuple[str, str]] = field(default_factory=list)
+    """Further formats and their files."""
+    baseline: Path | None = None
+    profile: str | None = None
+    exit_zero: bool = False
+    options: Options = field(default_factory=Options)
+    suppressions: Suppressions = field(default_factory=Suppressions)
+    source: Path | None = None
+    """The configuration file."""
+
+    def describe(self) -> str:
+        """The settings for ``--show-settings``."""
+        lines = [
+            f"configuration file: {self.source or 'none'}",
+            f"fail-on: {self.fail_on}",
+            f"fail-confidence: {self.fail_confidence}",
+            f"min-confidence: {self.min_confidence}",
+            f"format: {self.format}{f' to {self.output}' if self.output else ''}",
+            *(f"also: {name} to {path}" for name, path in self.more),
+            f"baseline: {self.baseline or 'none'}",
+            f"profile: {self.profile or 'none'}",
+            f"exit-zero: {str(self.exit_zero).lower()}",
+            *(f"port: {port}:{protocol}" for port, protocol in sorted(self.options.ports.items())),
+            f"mqtt-version: {self.options.version.text if self.options.version else 'auto'}",
+        ]
+        for pattern in self.suppressions.patterns:
+            until = f", until {pattern.expires}" if pattern.expires else ""
+            lines.append(f"suppressed: {pattern.written}: {pattern.reason}{until}")
+        lines.append(f"rules: {len(self.rules)}")
+        for rule in self.rules:
+            own = "".join(f" {key}={value!r}" for key, value in rule.set.items())
+            lines.append(f"  {rule.code} {rule.slug} ({rule.severity}, {rule.confidence}){own}")
+        return "\n".join(lines) + "\n"
+
+
+def resolve(
+    given: dict[str, Any],
+    *,
+    ports: Iterable[tuple[int, str]],
+    mqtt_version: ProtocolVersion | None,
+    config: str | None,
+    search: bool,
+) -> Settings:
+    """Settings from the options of ``mqttscope lint`` and the configuration; usage errors for what cannot be."""
+    if config is not None and search:
+        source: Path | None = Path(config)
+    else:
+        source = configuration.find(Path.cwd()) if search else None
+    read = configuration.read(source)
+    profile_name = given["profile"] or read.profile
+    rules, profile_title = _rules(given, read, profile_name, source)
+    form = given["format_"] or read.format or "full"
+    if form not in FORMATS:
+        raise click.UsageError(f"{source}: lint.format is {form!r}, not one of {', '.join(FORMATS)}")
+    output, more = _outputs(given["output"])
+    baseline = Path(given["baseline"]) if given["baseline"] else None
+    if baseline is None and read.baseline is not None and source is not None:
+        baseline = source.parent / read.baseline
+    named = dict(_port(one, source) for one in read.port)
+    version = mqtt_version or (_version(read.mqtt_version, source) if read.mqtt_version else None)
+    return Settings(
+        rules,
+        Severity(given["fail_on"] or read.fail_on or "error"),
+        Confidence(given["fail_confidence"] or read.fail_confidence or "certain"),
+        Confidence(given["min_confidence"] or read.min_confidence or "heuristic"),
+        form,
+        output,
+        more,
+        baseline,
+        profile_title,
+        bool(given["exit_zero"] if given["exit_zero"] is not None else read.exit_zero),
+        Options(ports={**named, **dict(ports)}, version=version),
+        Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
+        source,
+    )
+
+
+def _rules(
+    given: dict[str, Any], read: Config, profile_name: str | None, source: Path | None
+) -> tuple[list[Rule], str | None]:
+    """The selected rules with their settings, those of a profile among them, and the profile's title."""
+    try:
+        chosen = select(
+            given["select"] or read.select,
+            (*(() if given["select"] else read.extend_select), *given["extend_select"]),
+            (*(() if given["select"] else read.ignore), *given["ignore"]),
+        )
+    except UnknownRuleError as error:
+        raise click.UsageError(str(error)) from None
+    rules = [rule(read.settings.get(code)) for code, rule in chosen.items()]
+    if profile_name is None:
+        return rules, None
+    from mqttscope.lint.profile import ProfileError, load, rules_of
+
+    try:
+        profile = load(profile_name, source.parent if source is not None and not given["profile"] else Path.cwd())
+    except ProfileError as error:
+        raise click.UsageError(str(error)) from None
+    return [*rules, *rules_of(profile)], profile.title
+
+
+def _outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, str]]]:
+    main: str | None = None
+    more: list[tuple[str, str]] = []
+    for one in given:
+        name, equals, path = one.partition("=")
+        if equals and name in FORMATS:
+            if not path:
+                raise click.UsageError(f"--output {one}: no file behind the =")
+            more.append((name, path))
+        elif main is not None:
+            raise click.UsageError("--output FILE is given twice; write FORMAT=FILE for a further format")
+        else:
+            main = one
+    paths = [path for _, path in more] + ([main] if main else [])
+    if len(set(paths)) < len(paths):
+        raise click.UsageError("two outputs go to the same file")
+    return main, more
+
+
+def _port(text: str, source: Path | None) -> tuple[int, str]:
+    try:
+        return Port().convert(text, None, None)
+    except click.BadParameter as error:
+        raise click.UsageError(f"{source}: lint.port: {error.message}") from None
+
+
+def _version(text: str, source: Path | None) -> ProtocolVersion | None:
+    try:
+        return Version().convert(text, None, None)
+    except click.BadParameter as error:
+        raise click.UsageError(f"{source}: lint.mqtt-version: {error.message}") from None

@@ -1,0 +1,169 @@
+"""ACK205."""
+
+from dataclasses import dataclass, field
+from itertools import islice
+
+from mqttscope.lint.examples import client, conversation, lost, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+
+MAX_LOOKED_AT = 64
+"""How many of the oldest packets that wait for an answer are looked at."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What was reported already."""
+
+    skipped: dict[str, int] = field(default_factory=dict)
+    """By direction and packet type the number of the packet that was passed over."""
+
+
+class AckOutOfOrder(Rule):
+    """A client acknowledges messages in another order than they came in.
+
+    The server may rely on the order: after a reconnect it sends again what was not acknowledged, and messages that
+    were acknowledged too early change places.  PUBACK, PUBREC and PUBREL each have an order of their own.  Servers are
+    not bound to it, and MQTT 3.1 binds nobody, so there the finding is information only.
+
+    Instead, acknowledge in the order of arrival, also when several threads handle the messages.
+    """
+
+    code = "ACK205"
+    severity = Severity.ERROR
+    statements = {
+        V5: {"MQTT-4.6.0-2": "client puback", "MQTT-4.6.0-3": "client pubrec", "MQTT-4.6.0-4": "client pubrel"},
+        V3_1_1: {"MQTT-4.6.0-2": "client puback", "MQTT-4.6.0-3": "client pubrec", "MQTT-4.6.0-4": "client pubrel"},
+    }
+    also = {V3_1_1: ("MQTT-4.6.0-6",)}
+    looks_at = (Puback, Pubrec, Pubrel)
+    Memory = Told
+
+    good = [
+        conversation(
+            "in order",
+            *opened(),
+            server(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(Publish(qos=1, topic_name="a", packet_identifier=2)),
+            client(Puback(packet_identifier=1)),
+            client(Puback(packet_identifier=2)),
+        ),
+        conversation(
+            "QoS 1 and QoS 2 have orders of their own",
+            *opened(V3_1_1),
+            server(Publish(qos=2, topic_name="a", packet_identifier=1)),
+            server(Publish(qos=1, topic_name="a", packet_identifier=2)),
+            client(Puback(packet_identifier=2)),
+            client(Pubrec(packet_identifier=1)),
+            server(Pubrel(packet_identifier=1)),
+            client(Pubcomp(packet_identifier=1)),
+        ),
+        conversation(
+            "a PUBREC that came twice keeps its place",
+            *opened(V3_1_1),
+            client(Publish(qos=2, topic_name="a", packet_identifier=1)),
+            client(Publish(qos=2, topic_name="a", packet_identifier=2)),
+            client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=1), after=20),
+            server(Pubrec(packet_identifier=1), Pubrec(packet_identifier=2), Pubrec(packet_identifier=1)),
+            client(Pubrel(packet_identifier=1), Pubrel(packet_identifier=2)),
+            server(Pubcomp(packet_identifier=1), Pubcomp(packet_identifier=2)),
+        ),
+        conversation(
+            "the first PUBACK is not in the capture",
+            *opened(),
+            server(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(Publish(qos=1, topic_name="a", packet_identifier=2)),
+            lost(client(Puback(packet_identifier=1))),
+            client(Puback(packet_identifier=2)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "PUBACK",
+            *opened(),
+            server(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(Publish(qos=1, topic_name="a", packet_identifier=2)),
+            client(Puback(packet_identifier=2)).marked("packet_identifier"),
+            client(Puback(packet_identifier=1)),
+        ),
+        conversation(
+            "PUBREC, in MQTT 3.1.1",
+            *opened(V3_1_1),
+            server(Publish(qos=2, topic_name="a", packet_identifier=1)),
+            server(Publish(qos=2, topic_name="a", packet_identifier=2)),
+            client(Pubrec(packet_identifier=2)).marked("packet_identifier"),
+            client(Pubrec(packet_identifier=1)),
+        ),
+        conversation(
+            "PUBREL",
+            *opened(),
+            client(Publish(qos=2, topic_name="a", packet_identifier=1)),
+            client(Publish(qos=2, topic_name="a", packet_identifier=2)),
+            server(Pubrec(packet_identifier=2), Pubrec(packet_identifier=1)).marked("packet_identifier", at=0),
+            client(Pubrel(packet_identifier=2), Pubrel(packet_identifier=1)),
+            client(Publish(qos=2, topic_name="a", packet_identifier=3)),
+            client(Publish(qos=2, topic_name="a", packet_identifier=4)),
+            server(Pubrec(packet_identifier=3), Pubrec(packet_identifier=4)),
+            client(Pubrel(packet_identifier=4)).marked("packet_identifier"),
+            client(Pubrel(packet_identifier=3)),
+        ),
+        conversation(
+            "one finding for one that is passed over",
+            *opened(V3_1),
+            server(
+                Publish(qos=1, topic_name="a", packet_identifier=1),
+                Publish(qos=1, topic_name="a", packet_identifier=2),
+                Publish(qos=1, topic_name="a", packet_identifier=3),
+            ),
+            client(Puback(packet_identifier=2)).marked("packet_identifier"),
+            client(Puback(packet_identifier=3)),
+            client(Puback(packet_identifier=1)),
+        ),
+    ]
+
+    def check(self, packet: Puback | Pubrec | Pubrel, at: Moment) -> Findings:
+        """Compare with the oldest of those that wait for such an answer."""
+        kind, party, identifier = packet.packet_type, at.party, packet.packet_identifier
+        if kind == PacketType.PUBACK:
+            waiting = party.owes_puback
+        elif kind == PacketType.PUBREC:
+            waiting = party.owes_pubrec
+        else:
+            waiting = party.owes_pubrel
+        if identifier not in waiting:
+            return None
+        first = next(iter(waiting))
+        if first == identifier:
+            return None
+        for first in islice(waiting, MAX_LOOKED_AT):
+            if first == identifier:
+                return None
+            if _waits(kind, first, at):
+                break
+        else:
+            return None
+        skipped = at.memory(self).skipped
+        key = f"{at.direction} {int(kind)}"
+        if skipped.get(key) == waiting[first]:
+            return None
+        skipped[key] = waiting[first]
+        name, cause = packet_name(packet), "PUBREC" if kind == PacketType.PUBREL else "PUBLISH"
+        return self.report(
+            "packet_identifier",
+            f"{name} with identifier {identifier} before {name} {first}, whose {cause} came first",
+            severity=None if at.from_client and at.version is not V3_1 else Severity.INFO,
+        )
+
+
+def _waits(kind: int, identifier: int, at: Moment) -> bool:
+    """Whether the exchange really waits: it may have ended with a wrong answer, or another packet has its identifier."""
+    if kind == PacketType.PUBREL:
+        running = at.sender.running(identifier, "publish")
+        return running is not None and running.phase == "received"
+    running = at.receiver.running(identifier, "publish")
+    if running is None or running.phase != "sent":
+        return False
+    return running.qos == (1 if kind == PacketType.PUBACK else 2)

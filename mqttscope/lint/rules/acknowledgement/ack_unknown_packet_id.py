@@ -1,0 +1,155 @@
+"""ACK203."""
+
+from mqttscope.lint.examples import client, conversation, lost, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe, Unsuback
+from mqttscope.mqtt.parts import Subscription
+
+
+class AckUnknownPacketId(Rule):
+    """An acknowledgement has a packet identifier that nothing outstanding has.
+
+    The other side cannot tell what was acknowledged: it drops the packet, closes the connection, or waits for ever for
+    the acknowledgement that was meant.
+
+    Instead, copy the packet identifier from the packet that is answered.
+    """
+
+    code = "ACK203"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    statements = {
+        V5: {
+            "MQTT-2.2.1-5": "puback,pubrec,pubrel,pubcomp",
+            "MQTT-2.2.1-6": "suback,unsuback",
+            "MQTT-3.8.4-2": "suback",
+            "MQTT-3.10.4-5": "unsuback",
+        },
+        V3_1_1: {
+            "MQTT-2.3.1-6": "puback,pubrec,pubrel",
+            "MQTT-2.3.1-7": "suback,unsuback",
+            "MQTT-3.8.4-2": "suback",
+        },
+    }
+    also = {
+        V5: ("MQTT-4.3.2-4", "MQTT-4.3.3-4", "MQTT-4.3.3-8", "MQTT-4.3.3-11"),
+        V3_1_1: ("MQTT-3.10.4-4", "MQTT-4.3.2-2", "MQTT-4.3.3-2"),
+        V3_1: ("V31-SUBACK-answer", "V31-UNSUBACK-answer"),
+    }
+    looks_at = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback)
+    needs = Needs.OPENING | Needs.WHOLE
+
+    good = [
+        conversation(
+            "identifiers as they came",
+            *opened(),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            server(Puback(packet_identifier=7)),
+            client(Subscribe(packet_identifier=8, subscriptions=[Subscription("a")])),
+            server(Suback(packet_identifier=8, reason_codes=[0])),
+        ),
+        conversation(
+            "the rest of an exchange of an earlier connection",
+            *opened(clean_start=False, session_present=True),
+            client(Pubrel(packet_identifier=7)),
+            server(Pubcomp(packet_identifier=7)),
+            server(Pubrel(packet_identifier=3)),
+            client(Pubcomp(packet_identifier=3)),
+        ),
+        conversation(
+            "MQTT 3.1.1 goes on with PUBREL whatever the server remembers",
+            *opened(V3_1_1, clean_start=False, session_present=False),
+            client(Pubrel(packet_identifier=7)),
+            server(Pubcomp(packet_identifier=7)),
+        ),
+        conversation(
+            "the PUBLISH is not in the capture",
+            *opened(V3_1_1),
+            lost(client(Publish(qos=1, topic_name="a", packet_identifier=7))),
+            server(Puback(packet_identifier=7)),
+        ),
+        conversation("joined in the middle", server(Puback(packet_identifier=7)), handshake=False),
+    ]
+    bad = [
+        conversation(
+            "PUBACK for another number",
+            *opened(),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            server(Puback(packet_identifier=8)).marked("packet_identifier"),
+        ),
+        conversation(
+            "PUBREC in MQTT 3.1.1",
+            *opened(V3_1_1),
+            server(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            client(Pubrec(packet_identifier=1792)).marked("packet_identifier"),
+        ),
+        conversation(
+            "PUBREL and PUBCOMP of nothing",
+            *opened(),
+            client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
+            client(Pubcomp(packet_identifier=9)).marked("packet_identifier"),
+        ),
+        conversation(
+            "SUBACK for another number",
+            *opened(),
+            client(Subscribe(packet_identifier=7, subscriptions=[Subscription("a")])),
+            server(Suback(packet_identifier=8, reason_codes=[0])).marked("packet_identifier"),
+        ),
+        conversation(
+            "UNSUBACK in MQTT 3.1", *opened(V3_1), server(Unsuback(packet_identifier=2)).marked("packet_identifier")
+        ),
+        conversation(
+            "PUBCOMP for a message of QoS 1 that has been acknowledged",
+            *opened(),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            server(Puback(packet_identifier=7)),
+            server(Pubcomp(packet_identifier=7)).marked("packet_identifier"),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """Look for what it may answer; a second answer, or one of the wrong kind, is for other rules."""
+        identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
+        kind = packet.packet_type
+        if kind == PacketType.PUBREL:
+            if identifier in at.sender.exchanges or identifier in at.party.owes_pubrel or at.party.has_sent(identifier):
+                return None
+        elif identifier in at.receiver.exchanges or _was_asked(kind, identifier, at):
+            return None
+        if at.party.acknowledged > at.other.position or (kind <= PacketType.PUBCOMP and not _fresh(kind, at)):
+            return None
+        return self.report(
+            "packet_identifier",
+            f"{packet_name(packet)} with identifier {identifier} answers nothing that is outstanding",
+        )
+
+
+def _was_asked(kind: int, identifier: int, at: Moment) -> bool:
+    """Whether there was something on this connection that this kind of packet answers."""
+    if kind in (PacketType.SUBACK, PacketType.UNSUBACK):
+        table = at.history.subscriptions
+        name = "subscribe" if kind == PacketType.SUBACK else "unsubscribe"
+        return not table.complete or table.request_for(identifier, name) is not None
+    if kind == PacketType.PUBCOMP and (identifier in at.party.owes_pubcomp or identifier in at.party.pubrels_again):
+        return True
+    ended = at.other.ended.get(identifier)
+    if ended is not None:
+        return (kind == PacketType.PUBACK) == (ended.exchange.qos == 1)
+    return at.other.has_sent(identifier)
+
+
+def _fresh(kind: int, at: Moment) -> bool:
+    """Whether what is answered cannot be from before this connection."""
+    connection = at.connection
+    if connection.clean_start:
+        return True
+    if connection.session_present is not False:
+        return False
+    if kind != PacketType.PUBREL or not at.from_client:
+        return True
+    # 3.1.1 MQTT-4.4.0-1 has a client send PUBREL again after CleanSession 0, whatever Session Present says.
+    return at.version is V5 and at.knew(at.history.connack_sent)

@@ -1,0 +1,77 @@
+"""ACK208."""
+
+from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import PacketType, reason_name
+from mqttscope.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
+
+
+class PubrelAfterNegativePubrec(Rule):
+    """A PUBREL follows a PUBREC that refused the message.
+
+    A reason code of 0x80 or more ends the exchange and frees the packet identifier.  The receiver knows nothing of it
+    any more and answers 0x92 (Packet Identifier not found) or closes the connection.
+
+    Instead, take the refusal as the end; tell the application that the message was not delivered.
+    """
+
+    code = "ACK208"
+    severity = Severity.ERROR
+    versions = (V5,)
+    also = {V5: ("MQTT-4.3.3-4",)}
+    looks_at = Pubrel
+    needs = Needs.WHOLE
+
+    good = [
+        conversation(
+            "the refusal is the end",
+            *opened(),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            server(Pubrec(packet_identifier=7, reason_code=0x97)),
+        ),
+        conversation(
+            "0x10 is no refusal",
+            *opened(),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            server(Pubrec(packet_identifier=7, reason_code=0x10)),
+            client(Pubrel(packet_identifier=7)),
+            server(Pubcomp(packet_identifier=7)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "PUBREL after 0x97",
+            *opened(),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            server(Pubrec(packet_identifier=7, reason_code=0x97)),
+            client(Pubrel(packet_identifier=7)).marked(""),
+        ),
+        conversation(
+            "from the server, perhaps before the refusal had arrived",
+            *opened(),
+            server(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            client(Pubrec(packet_identifier=7, reason_code=0x83)),
+            crossing(server(Pubrel(packet_identifier=7))).marked(""),
+        ),
+    ]
+
+    def check(self, packet: Pubrel, at: Moment) -> Findings:
+        """Look at how the exchange of this identifier ended."""
+        identifier = packet.packet_identifier
+        ended = at.party.ended.get(identifier)
+        if ended is None or ended.by != PacketType.PUBREC or identifier in at.sender.exchanges:
+            return None
+        if identifier in at.party.owes_pubrel or at.party.acknowledged > at.other.position:
+            return None
+        answer, code = ended.answer, ended.reason_code
+        refusal = Related("the PUBREC", answer.packet, answer.frame, answer.timestamp_ns)
+        return self.report(
+            "",
+            f"PUBREL with identifier {identifier} follows PUBREC 0x{code:02x} "
+            f"({reason_name(PacketType.PUBREC, code, V5)}), which ended the exchange",
+            confidence=None if at.knew(answer) else Confidence.LIKELY,
+            related=(refusal,),
+            statements=("MQTT-4.3.3-4",),
+        )

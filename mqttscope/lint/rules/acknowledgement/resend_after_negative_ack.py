@@ -1,0 +1,78 @@
+"""ACK209."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import PacketType, reason_name
+from mqttscope.mqtt.packets import Puback, Publish, Pubrec
+
+
+class ResendAfterNegativeAck(Rule):
+    """A PUBLISH is sent again although its acknowledgement refused it.
+
+    A PUBACK or PUBREC with 0x80 or more acknowledges as well: the receiver has decided, and will decide the same again.
+    A sender that does not take it for an answer tries for ever.
+
+    Instead, give the message up, or publish it later as a new one with DUP 0.
+    """
+
+    code = "ACK209"
+    severity = Severity.ERROR
+    versions = (V5,)
+    statements = {V5: {"MQTT-4.4.0-2": ""}}
+    looks_at = Publish
+    when = "dup"
+    needs = Needs.WHOLE_SENDER
+
+    good = [
+        conversation(
+            "given up",
+            *opened(),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            server(Puback(packet_identifier=7, reason_code=0x87)),
+        ),
+        conversation(
+            "published anew",
+            *opened(),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            server(Puback(packet_identifier=7, reason_code=0x97)),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7), after=60),
+            server(Puback(packet_identifier=7)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "after a PUBACK",
+            *opened(),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            server(Puback(packet_identifier=7, reason_code=0x87)),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20).marked("dup"),
+        ),
+        conversation(
+            "after a PUBREC, by the server",
+            *opened(),
+            server(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            client(Pubrec(packet_identifier=7, reason_code=0x83)),
+            server(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20).marked("dup"),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Look at how the exchange of this identifier ended."""
+        identifier = packet.packet_identifier
+        if not packet.qos or identifier is None:
+            return None
+        ended = at.party.ended.get(identifier)
+        if ended is None or ended.reason_code < 0x80 or identifier in at.sender.exchanges:
+            return None
+        if not at.knew(ended.answer) or not at.party.repeats(packet, at.topic, ended.exchange):
+            return None
+        name, code = PacketType(ended.by).name, ended.reason_code
+        refusal = Related(f"the {name}", ended.answer.packet, ended.answer.frame, ended.answer.timestamp_ns)
+        return self.report(
+            "dup",
+            f"PUBLISH {at.topic!r} with identifier {identifier} is sent again although {name} 0x{code:02x} "
+            f"({reason_name(ended.by, code, V5)}) refused it",
+            related=(refusal,),
+        )

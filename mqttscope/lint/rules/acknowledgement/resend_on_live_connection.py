@@ -1,0 +1,127 @@
+"""ACK206."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+
+
+class ResendOnLiveConnection(Rule):
+    """A PUBLISH or PUBREL is sent again on the connection that already carried it.
+
+    TCP loses nothing while the connection lives, so the receiver has the packet and only has to work twice; a slow
+    receiver is made slower.  MQTT 5.0 sends again after a reconnect and at no other time.  In MQTT 3.1.1 nothing asks
+    for it and nothing forbids it, and in 3.1 it is the usual retry.
+
+    Instead, wait for the acknowledgement, or close the connection, connect again and then send again.
+    """
+
+    code = "ACK206"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    statements = {V5: {"MQTT-4.4.0-1": ""}}
+    looks_at = (Publish, Pubrel)
+    when = "dup"
+    always = (Pubrel,)
+    needs = Needs.WHOLE
+
+    good = [
+        conversation(
+            "sent again after a reconnect",
+            *opened(clean_start=False, session_present=True),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)),
+            client(Pubrel(packet_identifier=8)),
+            server(Puback(packet_identifier=7)),
+            server(Pubcomp(packet_identifier=8)),
+        ),
+        conversation(
+            "the retry of MQTT 3.1",
+            *opened(V3_1),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20),
+            server(Pubrec(packet_identifier=7), Pubrec(packet_identifier=7)),
+            client(Pubrel(packet_identifier=7), Pubrel(packet_identifier=7)),
+            client(Pubrel(packet_identifier=7, header_flags=10), after=20),
+            server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
+        ),
+        conversation(
+            "a PUBREL for each PUBREC",
+            *opened(),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            server(Pubrec(packet_identifier=7)),
+            client(Pubrel(packet_identifier=7)),
+            server(Pubrec(packet_identifier=7)),
+            client(Pubrel(packet_identifier=7)),
+            server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "PUBLISH after 20 seconds",
+            *opened(),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20).marked("dup"),
+            server(Puback(packet_identifier=7), Puback(packet_identifier=7)),
+        ),
+        conversation(
+            "PUBLISH of the server that has been acknowledged",
+            *opened(),
+            server(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            client(Puback(packet_identifier=7)),
+            server(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)).marked("dup"),
+            client(Puback(packet_identifier=7)),
+        ),
+        conversation(
+            "PUBREL",
+            *opened(),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            server(Pubrec(packet_identifier=7)),
+            client(Pubrel(packet_identifier=7)),
+            client(Pubrel(packet_identifier=7), after=20).marked(""),
+            server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
+        ),
+        conversation(
+            "information in MQTT 3.1.1",
+            *opened(V3_1_1),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20).marked("dup"),
+            server(Pubrec(packet_identifier=7), Pubrec(packet_identifier=7)),
+        ),
+    ]
+
+    def check(self, packet: Publish | Pubrel, at: Moment) -> Findings:
+        """Look for the first transmission on this connection."""
+        if at.version is V3_1:
+            return None
+        identifier = packet.packet_identifier
+        severity = None if at.version is V5 else Severity.INFO
+        after = (
+            "5.0 sends again only after a reconnect" if at.version is V5 else "3.1.1 asks for that after a reconnect"
+        )
+        if isinstance(packet, Pubrel):
+            if identifier in at.party.owes_pubrel or identifier not in at.other.owes_pubcomp:
+                return None
+            if at.party.acknowledged > at.other.position:
+                return None
+            told = f"PUBREL with identifier {identifier} is sent again on a live connection; MQTT {after}"
+            return self.report("", told, severity=severity)
+        if identifier is None or not packet.qos:
+            return None
+        before = at.sender.running(identifier, "publish")
+        if before is None:
+            ended = at.party.ended.get(identifier)
+            if ended is None or (ended.reason_code >= 0x80 and at.knew(ended.answer)):
+                return None
+            before = ended.exchange
+        elif before.phase == "released":
+            return None
+        if not at.party.repeats(packet, at.topic, before):
+            return None
+        seconds = (at.timestamp_ns - before.timestamp_ns) / 1e9
+        first = Related("sent for the first time", before.packet, before.frame, before.timestamp_ns)
+        told = (
+            f"PUBLISH {at.topic!r} with identifier {identifier} is sent again after {seconds:.3g} s on a live connection; "
+            f"MQTT {after}"
+        )
+        return self.report("dup", told, severity=severity, related=(first,))

@@ -1,0 +1,96 @@
+"""AUT204."""
+
+from mqttscope.lint.examples import client, closes, conversation, make_connect, server
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.mqtt.packets import Auth, Connack
+from mqttscope.mqtt.properties import Properties
+
+_METHOD, _OTHER = Properties(authentication_method="A"), Properties(authentication_method="B")
+
+
+class AuthMethodMismatch(Rule):
+    """An AUTH or a CONNACK names another Authentication Method than the CONNECT.
+
+    The method is chosen once for the whole connection, re-authentication included.  A CONNACK that accepts repeats it;
+    where it is missing there, the client cannot know whether its credentials were looked at.
+
+    Instead, repeat the method of the CONNECT unchanged.
+    """
+
+    code = "AUT204"
+    severity = Severity.ERROR
+    versions = (V5,)
+    statements = {V5: {"MQTT-4.12.0-5": "", "MQTT-4.12.1-1": "client auth"}}
+    also = {V5: ("MQTT-4.12.0-1",)}
+    looks_at = (Auth, Connack)
+
+    good = [
+        conversation(
+            "the same everywhere",
+            client(make_connect(properties=_METHOD)),
+            server(Auth(0x18, _METHOD)),
+            client(Auth(0x18, _METHOD)),
+            server(Connack(properties=_METHOD)),
+            client(Auth(0x19, _METHOD)),
+            server(Auth(0, _METHOD)),
+        ),
+        conversation(
+            "a refusal need not repeat it",
+            client(make_connect(properties=_METHOD)),
+            server(Connack(reason_code=0x8C)),
+            closes("server"),
+        ),
+    ]
+    bad = [
+        conversation(
+            "AUTH of the server",
+            client(make_connect(properties=_METHOD)),
+            server(Auth(0x18, _OTHER)).marked("properties.authentication_method"),
+        ),
+        conversation(
+            "AUTH of the client",
+            client(make_connect(properties=_METHOD)),
+            server(Auth(0x18, _METHOD)),
+            client(Auth(0x18, _OTHER)).marked("properties.authentication_method"),
+        ),
+        conversation(
+            "re-authentication",
+            client(make_connect(properties=_METHOD)),
+            server(Connack(properties=_METHOD)),
+            client(Auth(0x19, _OTHER)).marked("properties.authentication_method"),
+        ),
+        conversation(
+            "CONNACK with another",
+            client(make_connect(properties=_METHOD)),
+            server(Connack(properties=_OTHER)).marked("properties.authentication_method"),
+        ),
+        conversation(
+            "CONNACK without any", client(make_connect(properties=_METHOD)), server(Connack()).marked("properties")
+        ),
+    ]
+
+    def check(self, packet: Auth | Connack, at: Moment) -> Findings:
+        """Compare with the CONNECT; an AUTH without a method is another finding."""
+        connect, sent = at.history.connect, at.history.connect_sent
+        wanted = None if connect is None or connect.properties is None else connect.properties.authentication_method
+        if wanted is None or sent is None:
+            return None
+        block = packet.properties
+        found = None if block is None else block.authentication_method
+        if found == wanted or (isinstance(packet, Connack) and packet.reason_code):
+            return None
+        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        if found is None:
+            if isinstance(packet, Auth):
+                return None
+            message = f"CONNACK accepts without the Authentication Method {wanted!r} of CONNECT"
+            return self.report("" if block is None else "properties", message, related=(request,))
+        again = isinstance(packet, Auth) and at.from_client and at.history.connack is not None
+        return self.report(
+            "properties.authentication_method",
+            f"{packet_name(packet)} has Authentication Method {found!r}, CONNECT named {wanted!r}",
+            related=(request,),
+            statements=("MQTT-4.12.0-5", "MQTT-4.12.1-1") if again else ("MQTT-4.12.0-5",),
+        )

@@ -1,0 +1,143 @@
+"""AUT205."""
+
+from mqttscope.lint.examples import client, conversation, make_connect, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules.authentication.packet_during_auth import saw_all
+from mqttscope.mqtt.constants import PacketType, reason_name
+from mqttscope.mqtt.packets import Auth, Connack
+from mqttscope.mqtt.properties import Properties
+
+_METHOD = Properties(authentication_method="A")
+_SUCCESS, _CONTINUE, _AGAIN = 0x00, 0x18, 0x19
+
+
+class AuthReasonCodeWrong(Rule):
+    """An AUTH has a reason code that its sender may not use at this point.
+
+    Before the CONNACK both sides continue with 0x18, and success is told by the CONNACK.  Afterwards only the client
+    can start again, with 0x19; the server then continues with 0x18 or ends with 0x00, and never starts by itself.
+
+    Instead, follow that order.
+    """
+
+    code = "AUT205"
+    severity = Severity.ERROR
+    versions = (V5,)
+    statements = {V5: {"MQTT-4.12.0-2": "server", "MQTT-4.12.0-3": "client"}}
+    also = {V5: ("MQTT-4.12.1-1",)}
+    looks_at = Auth
+    needs = Needs.WHOLE
+
+    good = [
+        conversation(
+            "a whole exchange and another",
+            client(make_connect(properties=_METHOD)),
+            server(Auth(0x18, _METHOD)),
+            client(Auth(0x18, _METHOD)),
+            server(Auth(0x18, _METHOD)),
+            client(Auth(0x18, _METHOD)),
+            server(Connack(properties=_METHOD)),
+            client(Auth(0x19, _METHOD)),
+            server(Auth(0x18, _METHOD)),
+            client(Auth(0x18, _METHOD)),
+            server(Auth(0x00, _METHOD)),
+            client(Auth(0x19, _METHOD)),
+            server(Auth(0x00, _METHOD)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "0x19 before CONNACK",
+            client(make_connect(properties=_METHOD)),
+            server(Auth(0x18, _METHOD)),
+            client(Auth(0x19, _METHOD)).marked("reason_code"),
+        ),
+        conversation(
+            "0x00 before CONNACK",
+            client(make_connect(properties=_METHOD)),
+            server(Auth(0x00, _METHOD)).marked("reason_code"),
+        ),
+        conversation(
+            "0x18 where 0x19 starts",
+            client(make_connect(properties=_METHOD)),
+            server(Connack(properties=_METHOD)),
+            client(Auth(0x18, _METHOD)).marked("reason_code"),
+        ),
+        conversation(
+            "0x19 while it is running",
+            client(make_connect(properties=_METHOD)),
+            server(Connack(properties=_METHOD)),
+            client(Auth(0x19, _METHOD)),
+            server(Auth(0x18, _METHOD)),
+            client(Auth(0x19, _METHOD)).marked("reason_code"),
+        ),
+        conversation(
+            "success is the server's word",
+            client(make_connect(properties=_METHOD)),
+            server(Connack(properties=_METHOD)),
+            client(Auth(0x19, _METHOD)),
+            server(Auth(0x18, _METHOD)),
+            client(Auth(0x00, _METHOD)).marked("reason_code"),
+        ),
+        conversation(
+            "the server starts",
+            client(make_connect(properties=_METHOD)),
+            server(Connack(properties=_METHOD)),
+            server(Auth(0x18, _METHOD)).marked("reason_code"),
+        ),
+        conversation(
+            "the server starts with 0x19",
+            client(make_connect(properties=_METHOD)),
+            server(Connack(properties=_METHOD)),
+            server(Auth(0x19, _METHOD)).marked("reason_code"),
+        ),
+        conversation(
+            "one answer too many",
+            client(make_connect(properties=_METHOD)),
+            server(Connack(properties=_METHOD)),
+            client(Auth(0x19, _METHOD)),
+            server(Auth(0x00, _METHOD), Auth(0x00, _METHOD)).marked("reason_code"),
+        ),
+    ]
+
+    def check(self, packet: Auth, at: Moment) -> Findings:
+        """Compare with the place in the exchange."""
+        connect, connack = at.history.connect, at.history.connack
+        block = None if connect is None else connect.properties
+        if block is None or block.authentication_method is None or at.history.connack_malformed is not None:
+            return None
+        if not at.connection.handshake_seen:
+            return None  # which of two packets was first is certain only from the first byte on
+        code = packet.reason_code or _SUCCESS
+        if connack is None:
+            wanted: tuple[int, ...] = (_CONTINUE,)
+            when = "before CONNACK"
+            if at.from_client and not saw_all(at):
+                return None
+        elif connack.reason_code:
+            return None
+        elif at.from_client:
+            running = _running(at)
+            wanted, when = ((_CONTINUE,), "during re-authentication") if running else ((_AGAIN,), "after CONNACK")
+        elif _running(at):
+            wanted, when = (_CONTINUE, _SUCCESS), "during re-authentication"
+        else:
+            wanted, when = (), "while the client has not asked for re-authentication"
+        if code in wanted:
+            return None
+        who = "client" if at.from_client else "server"
+        expected = " or ".join(f"0x{one:02x}" for one in wanted) or "none"
+        return self.report(
+            "" if packet.reason_code is None else "reason_code",
+            f"AUTH 0x{code:02x} ({reason_name(PacketType.AUTH, code, V5)}) from the {who} {when}; expected {expected}",
+        )
+
+
+def _running(at: Moment) -> bool:
+    """Whether the client has begun to re-authenticate and the server has not ended it."""
+    client, server, accepted = at.history.client.auth, at.history.server.auth, at.history.connack_sent
+    if client is None or accepted is None or client.packet < accepted.packet:
+        return False
+    return server is None or server.packet < client.packet or server.reason_code != _SUCCESS

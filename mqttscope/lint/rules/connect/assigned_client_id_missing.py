@@ -1,0 +1,68 @@
+"""CON217."""
+
+from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack
+from mqttscope.mqtt.properties import Properties
+
+
+class AssignedClientIdMissing(Rule):
+    """A server accepts an empty Client Identifier and does not say which one it assigns.
+
+    The client needs the assigned identifier to come back to its session; without it the session is lost at the next
+    reconnect, and the client cannot be found in logs.
+
+    Instead, return the identifier in CONNACK as Assigned Client Identifier, or refuse with 0x85.
+    """
+
+    code = "CON217"
+    severity = Severity.ERROR
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.1.3-6": "", "MQTT-3.1.3-7": "", "MQTT-3.2.2-16": ""}}
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+
+    good = [
+        conversation(
+            "assigned", *opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-7Q"))
+        ),
+        conversation(
+            "refused", client(make_connect(client_identifier="")), server(Connack(reason_code=0x85)), closes("server")
+        ),
+        conversation("given by the client", *opened()),
+        conversation("MQTT 3.1.1 cannot say it", *opened(V3_1_1, client_identifier="")),
+    ]
+    bad = [
+        conversation("not said", client(make_connect(client_identifier="")), server(Connack()).marked("properties")),
+        conversation(
+            "other properties only",
+            client(make_connect(client_identifier="")),
+            server(Connack(properties=Properties(receive_maximum=10))).marked("properties"),
+        ),
+        conversation(
+            "assigned, but empty",
+            client(make_connect(client_identifier="")),
+            server(Connack(properties=Properties(assigned_client_identifier=""))).marked(
+                "properties.assigned_client_identifier"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: Moment) -> Findings:
+        """Compare with the CONNECT."""
+        connect, sent = at.history.connect, at.history.connect_sent
+        if packet.reason_code or connect is None or sent is None or connect.client_identifier != "":
+            return None
+        block = packet.properties
+        assigned = None if block is None else block.assigned_client_identifier
+        if assigned:
+            return None
+        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        if assigned is None:
+            message = "CONNACK accepts an empty Client Identifier without an Assigned Client Identifier"
+            return self.report("properties" if block is not None else "", message, related=(request,))
+        message = "CONNACK: the Assigned Client Identifier for an empty Client Identifier is empty too"
+        return self.report("properties.assigned_client_identifier", message, related=(request,))

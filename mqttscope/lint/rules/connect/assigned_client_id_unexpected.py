@@ -1,0 +1,65 @@
+"""CON218."""
+
+from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack
+from mqttscope.mqtt.properties import Properties
+
+
+class AssignedClientIdUnexpected(Rule):
+    """A server assigns a Client Identifier to a client that gave one itself.
+
+    The property answers an empty identifier.  Servers that replace the client's identifier, by the name in its
+    certificate for example, use it to tell; a client that does not look at it believes in another session than the
+    server.  From here on the connection is followed under the assigned identifier.
+
+    Instead, assign an identifier only to clients that give none, and refuse others with 0x85.
+    """
+
+    code = "CON218"
+    severity = Severity.WARNING
+    versions = (V5,)
+    statements = {V5: {"V5-CONNACK-assigned-id-only-empty": ""}}
+    also = {V5: ("MQTT-3.1.3-2",)}
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+    when = "properties"
+
+    good = [
+        conversation("none is needed", *opened()),
+        conversation(
+            "one is needed", *opened(client_identifier="", connack=Properties(assigned_client_identifier="x9"))
+        ),
+    ]
+    bad = [
+        conversation(
+            "replaced",
+            client(make_connect()),
+            server(Connack(properties=Properties(assigned_client_identifier="x9"))).marked(
+                "properties.assigned_client_identifier"
+            ),
+        ),
+        conversation(
+            "returned as it was",
+            client(make_connect()),
+            server(Connack(properties=Properties(assigned_client_identifier="c1"))).marked(
+                "properties.assigned_client_identifier"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: Moment) -> Findings:
+        """Compare with the CONNECT."""
+        connect, sent = at.history.connect, at.history.connect_sent
+        assigned = packet.properties.assigned_client_identifier if packet.properties else None
+        if assigned is None or connect is None or sent is None or not connect.client_identifier:
+            return None
+        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        return self.report(
+            "properties.assigned_client_identifier",
+            f"CONNACK assigns Client Identifier {assigned!r} although the client gave {connect.client_identifier!r}",
+            related=(request,),
+        )

@@ -1,0 +1,96 @@
+"""CON220."""
+
+from mqttscope.lint.examples import client, closes, conversation, hexadecimal, make_connect, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rules.connect.password_without_username import lacks_user_name
+from mqttscope.lint.rules.will.will_topic_invalid import will_topic_faults
+from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, reason_name
+from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt.parts import Will
+
+_OWN_ANSWERS = (0x01, 0x02, 0x04, 0x05)
+"""Codes for faults that have an answer of their own: level, Client Identifier, who may connect."""
+_OTHER_PROTOCOL = (MalformedReason.PROTOCOL_NAME_INVALID, MalformedReason.PROTOCOL_VERSION_UNKNOWN)
+"""Faults after which a server may go on by another specification."""
+
+
+class ConnackAfterMalformedConnect(Rule):
+    """A server answers a CONNECT that breaks MQTT 3.1.1 with a CONNACK.
+
+    In 3.1.1 such a CONNECT gets no answer, only a close; whoever accepts it guesses what the client means, and the
+    next server refuses the same client.  (MQTT 5.0 has reason codes for this and allows a CONNACK that refuses.)
+
+    Instead, close the connection without a CONNACK.
+    """
+
+    code = "CON220"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V3_1_1,)
+    statements = {V3_1_1: {"MQTT-3.1.4-1": ""}}
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+
+    good = [
+        conversation("a CONNECT as it should be", *opened(V3_1_1)),
+        conversation(
+            "a refusal has its reasons",
+            client(make_connect(V3_1_1)),
+            server(Connack(reason_code=5)),
+            closes("server"),
+        ),
+    ]
+    bad = [
+        conversation(
+            "the reserved flag, accepted",
+            client(hexadecimal("10 0e 00 04 4d 51 54 54 04 03 00 3c 00 02 63 31")),
+            server(hexadecimal("20 02 00 00")).marked("reason_code"),
+        ),
+        conversation(
+            "bytes behind the last field, refused with 0x03",
+            client(make_connect(V3_1_1, connect_flags=0x02, user_name="u")),
+            server(hexadecimal("20 02 00 03")).marked("reason_code"),
+        ),
+        conversation(
+            "a password without a user name, accepted",
+            client(make_connect(V3_1_1, password=b"p")),
+            server(Connack()).marked("reason_code"),
+        ),
+        conversation(
+            "a wildcard in the Will Topic, accepted",
+            client(make_connect(V3_1_1, will=Will("a/#", b"x"))),
+            server(Connack()).marked("reason_code"),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: Moment) -> Findings:
+        """Find what is wrong with the CONNECT."""
+        if packet.reason_code in _OWN_ANSWERS or at.history.connack is not None:
+            return None
+        why, sent = _problem(at), at.history.connect_sent
+        if why is None or sent is None:
+            return None
+        name = reason_name(PacketType.CONNACK, packet.reason_code, V3_1_1)
+        return self.report(
+            "reason_code",
+            f"malformed CONNECT ({why}) is answered with CONNACK 0x{packet.reason_code:02x} ({name}); "
+            "MQTT 3.1.1 wants a close without CONNACK",
+            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+        )
+
+
+def _problem(at: Moment) -> str | None:
+    """What is wrong with the CONNECT of a client that speaks 3.1.1, ``None`` when nothing is."""
+    found = at.history.connect_malformed
+    connect = at.history.connect if found is None else found.packet
+    if not isinstance(connect, Connect) or connect.protocol_level not in (4, 0x84):
+        return None
+    for fault in found.faults if found is not None else ():
+        if fault.reason in _OTHER_PROTOCOL:
+            return None
+        return f"{fault.field}: {fault.detail}" if fault.field else fault.detail
+    if lacks_user_name(connect):
+        return "password without user name"
+    return next((f"{name} {topic!r} {why}" for _, name, topic, why in will_topic_faults(connect)), None)

@@ -1,0 +1,61 @@
+"""CON109."""
+
+from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.mqtt.packets import Connack
+
+
+class ConnackReservedFlags(Rule):
+    """A CONNACK sets reserved bits of its acknowledge flags.
+
+    Only bit 0 (Session Present) has a meaning; a client that checks the others closes the connection.  In MQTT 3.1 the
+    whole byte is unused, so that there a value in it is worth a note only.
+
+    Instead, send 0x00 or 0x01 in byte 1 of the CONNACK, and 0x00 in MQTT 3.1.
+    """
+
+    code = "CON109"
+    severity = Severity.ERROR
+    reason_code = 0x81
+    statements = {
+        V5: {"MQTT-3.2.2-1": ""},
+        V3_1_1: {"V311-CONNACK-reserved-bits": ""},
+        V3_1: {"V31-CONNACK-reserved-byte": ""},
+    }
+    malformed = (MalformedReason.CONNACK_FLAGS_RESERVED,)
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+
+    good = [
+        conversation("no flag", *opened()),
+        conversation("Session Present", *opened(clean_start=False, session_present=True)),
+        conversation("no flag in 3.1", *opened(V3_1)),
+    ]
+    bad = [
+        conversation(
+            "bit 1", client(make_connect()), server(hexadecimal("20 03 02 00 00")).marked("acknowledge_flags")
+        ),
+        conversation(
+            "bit 7 in 3.1.1",
+            client(make_connect(V3_1_1)),
+            server(hexadecimal("20 02 80 00")).marked("acknowledge_flags"),
+        ),
+        conversation(
+            "a note in 3.1",
+            client(make_connect(V3_1)),
+            server(hexadecimal("20 02 01 00")).marked("acknowledge_flags"),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: Moment) -> Findings:
+        """In 3.1 no fault of the packet, and only a note."""
+        if at.version is not V3_1 or not packet.acknowledge_flags:
+            return None
+        return self.report(
+            "acknowledge_flags",
+            f"CONNACK: byte 1 is 0x{packet.acknowledge_flags:02x}; MQTT 3.1 does not use it",
+            severity=Severity.INFO,
+        )

@@ -1,0 +1,90 @@
+"""CON219."""
+
+from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.rules.connect.empty_client_id_without_clean_session import keeps_nameless_session
+from mqttscope.mqtt.constants import Direction, PacketType, reason_name
+from mqttscope.mqtt.packets import Connack
+from mqttscope.session.connection import Connection
+
+_REJECTED = 0x02
+
+
+class EmptyClientIdNotRefused(Rule):
+    """A server does not refuse an empty Client Identifier with CleanSession 0 as it has to.
+
+    MQTT 3.1.1 wants CONNACK 0x02 (identifier rejected) and a close: a client that is accepted waits in vain for its
+    session, and one that gets another answer, or none, looks for the fault elsewhere.
+
+    Instead, answer with 0x02 and close the connection.
+    """
+
+    code = "CON219"
+    severity = Severity.ERROR
+    versions = (V3_1_1,)
+    statements = {V3_1_1: {"MQTT-3.1.3-8": ""}}
+    also = {V3_1: ("V31-CONNECT-client-id-refused",)}
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+
+    good = [
+        conversation("an empty identifier with CleanSession 1", *opened(V3_1_1, client_identifier="")),
+        conversation("an identifier with CleanSession 0", *opened(V3_1_1, clean_start=False)),
+    ]
+    bad = [
+        conversation(
+            "accepted",
+            client(make_connect(V3_1_1, client_identifier="", clean_start=False)),
+            server(Connack()).marked("reason_code"),
+        ),
+        conversation(
+            "refused with another code",
+            client(make_connect(V3_1_1, client_identifier="", clean_start=False)),
+            server(Connack(reason_code=5)).marked("reason_code"),
+            closes("server"),
+        ),
+        conversation(
+            "closed without CONNACK",
+            client(make_connect(V3_1_1, client_identifier="", clean_start=False)),
+            closes("server").marked(""),
+        ),
+        conversation(
+            "reset without CONNACK",
+            client(make_connect(V3_1_1, client_identifier="", clean_start=False)),
+            closes("server", "reset").marked(""),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: Moment) -> Findings:
+        """Any code but one is wrong."""
+        code = packet.reason_code
+        if code == _REJECTED or not _asked(at):
+            return None
+        did = (
+            f"refuses it with 0x{code:02x} ({reason_name(PacketType.CONNACK, code, V3_1_1)})" if code else "accepts it"
+        )
+        message = f"empty Client Identifier with CleanSession 0: the server {did}, must refuse with 0x02"
+        return self.report("reason_code", message, related=_request(at))
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """The server closed without an answer."""
+        history = at.history
+        if history.connack is not None or history.connack_malformed is not None or not _asked(at):
+            return None
+        if connection.closed_by != "server" or at.server.gapped or at.client.gapped or at.client.packets > 1:
+            return None
+        message = "empty Client Identifier with CleanSession 0: the server closed without CONNACK 0x02"
+        return self.report("", message, related=_request(at), sender=Direction.SERVER_TO_CLIENT)
+
+
+def _asked(at: Moment) -> bool:
+    """Whether the CONNECT, well formed apart from that, wants to keep a session without a name."""
+    connect = at.history.connect
+    return connect is not None and at.history.connect_malformed is None and keeps_nameless_session(connect)
+
+
+def _request(at: Moment) -> tuple[Related, ...]:
+    sent = at.history.connect_sent
+    return () if sent is None else (Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),)

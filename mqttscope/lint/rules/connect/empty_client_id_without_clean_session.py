@@ -1,0 +1,47 @@
+"""CON106."""
+
+from mqttscope.lint.examples import client, conversation, make_connect, opened
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connect
+
+
+class EmptyClientIdWithoutCleanSession(Rule):
+    """A client gives an empty Client Identifier and asks to keep its session.
+
+    The server makes up an identifier that the client never learns in MQTT 3.1.1, so the session could never be found
+    again; the server refuses with 0x02 and closes.
+
+    Instead, set CleanSession to 1 with an empty Client Identifier, or choose an identifier and keep it.
+    """
+
+    code = "CON106"
+    severity = Severity.ERROR
+    versions = (V3_1_1,)
+    statements = {V3_1_1: {"MQTT-3.1.3-7": ""}}
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+
+    good = [
+        conversation("empty with CleanSession 1", *opened(V3_1_1, client_identifier="")),
+        conversation("a kept session with a name", *opened(V3_1_1, clean_start=False)),
+    ]
+    bad = [
+        conversation(
+            "empty with CleanSession 0",
+            client(make_connect(V3_1_1, client_identifier="", clean_start=False)).marked("client_identifier"),
+        ),
+    ]
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """Compare identifier and flag."""
+        if not keeps_nameless_session(packet):
+            return None
+        return self.report("client_identifier", "CONNECT: empty Client Identifier with CleanSession 0")
+
+
+def keeps_nameless_session(packet: Connect) -> bool:
+    """Whether a CONNECT of 3.1.1 has an empty Client Identifier and CleanSession 0."""
+    return packet.client_identifier == "" and not packet.clean_start and packet.protocol_level in (4, 0x84)

@@ -1,0 +1,73 @@
+"""CON211."""
+
+from mqttscope.lint.examples import client, conversation, hexadecimal, lost, make_connect, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt.constants import Direction, PacketType
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Connack, Pingreq, Publish
+
+
+class FirstPacketNotConnect(Rule):
+    """The first packet of a client is not CONNECT.
+
+    Without a CONNECT the server knows neither client nor version and closes the connection.  Found only where the
+    capture has the TCP handshake and all bytes behind it; a capture that joins later proves nothing.
+
+    Instead, begin every TCP connection with CONNECT, also after a reconnect below the client library.
+    """
+
+    code = "CON211"
+    severity = Severity.ERROR
+    statements = {V5: {"MQTT-3.1.0-1": ""}, V3_1_1: {"MQTT-3.1.0-1": ""}, V3_1: {"V31-CONNECT-first": ""}}
+    looks_at = ControlPacket
+    sender = Direction.CLIENT_TO_SERVER
+    needs = Needs.WHOLE_SENDER
+
+    good = [
+        conversation("CONNECT first", *opened(), client(Pingreq()), server(hexadecimal("d0 00"))),
+        conversation(
+            "a capture that joins later",
+            client(Pingreq(), Pingreq()),
+            server(hexadecimal("d0 00"), hexadecimal("d0 00")),
+            handshake=False,
+        ),
+        conversation(
+            "a capture that lost the CONNECT",
+            lost(client(make_connect())),
+            server(Connack()),
+            client(Pingreq()),
+            server(hexadecimal("d0 00")),
+        ),
+    ]
+    bad = [
+        conversation("a packet that breaks off first", client(hexadecimal("32 03 00 01 61")).marked("")),
+        conversation("PINGREQ first", client(hexadecimal("c0 00")).marked("")),
+        conversation("PUBLISH first", client(Publish(topic_name="a"), Pingreq()).marked("", at=0)),
+        conversation(
+            "CONNECT second", client(Pingreq()).marked(""), client(make_connect()), server(Connack()), client(Pingreq())
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """Nothing came before."""
+        if at.history.connect_sent is not None or packet.packet_type == PacketType.CONNECT or not _is_first(at):
+            return None
+        return self.report("", f"the first packet of the client is {packet_name(packet)}, must be CONNECT")
+
+    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+        """A packet that cannot be read to its end has a type all the same."""
+        kind = found.packet_type
+        if found.complete or not at.from_client or not kind or kind == PacketType.CONNECT or not _is_first(at):
+            return None
+        return self.report(
+            "", f"the first packet of the client is a malformed {PacketType(kind).name}, must be CONNECT"
+        )
+
+
+def _is_first(at: Moment) -> bool:
+    """Whether nothing came from the client before, on a connection that was captured from its beginning."""
+    if not at.connection.handshake_seen or at.history.connect_sent is not None:
+        return False
+    return not at.party.malformed and not any(at.party.counts)

@@ -1,0 +1,85 @@
+"""CON216."""
+
+from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules.connect.client_id_length import MAX_LENGTH, is_plain
+from mqttscope.mqtt.constants import Direction, PacketType, reason_name
+from mqttscope.mqtt.packets import Connack
+
+_REJECTED = {V5: 0x85, V3_1_1: 0x02}
+
+
+class LegalClientIdRefused(Rule):
+    """A server refuses a Client Identifier that every server has to allow.
+
+    Identifiers of 1 to 23 letters and digits work everywhere; a client that keeps to them relies on it.  Some servers
+    use the same code for a policy about who may use which identifier, so the finding is likely at best.
+
+    Instead, accept such identifiers, and refuse a client that is not allowed with 0x87 (0x05 before 5.0).
+    """
+
+    code = "CON216"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V3_1_1, V5)
+    statements = {V5: {"MQTT-3.1.3-5": ""}, V3_1_1: {"MQTT-3.1.3-5": ""}}
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+
+    good = [
+        conversation("accepted", *opened(client_identifier="sensor42")),
+        conversation(
+            "refused for another reason",
+            client(make_connect(client_identifier="sensor42")),
+            server(Connack(reason_code=0x87)),
+            closes("server"),
+        ),
+        conversation(
+            "24 bytes",
+            client(make_connect(client_identifier="a" * 24)),
+            server(Connack(reason_code=0x85)),
+            closes("server"),
+        ),
+        conversation(
+            "another character in 3.1.1",
+            client(make_connect(V3_1_1, client_identifier="sensor-42")),
+            server(Connack(reason_code=0x02)),
+            closes("server"),
+        ),
+        conversation(
+            "an empty one",
+            client(make_connect(client_identifier="")),
+            server(Connack(reason_code=0x85)),
+            closes("server"),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a plain name",
+            client(make_connect(client_identifier="sensor42")),
+            server(Connack(reason_code=0x85)).marked("reason_code"),
+        ),
+        conversation(
+            "23 bytes in 3.1.1",
+            client(make_connect(V3_1_1, client_identifier="a" * 23)),
+            server(Connack(reason_code=0x02)).marked("reason_code"),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: Moment) -> Findings:
+        """Compare with the CONNECT."""
+        code, connect, sent = packet.reason_code, at.history.connect, at.history.connect_sent
+        if code != _REJECTED[at.version] or connect is None or sent is None or at.history.connect_malformed is not None:
+            return None
+        identifier = connect.client_identifier
+        if not 1 <= len(identifier) <= MAX_LENGTH or not is_plain(identifier):
+            return None
+        name = reason_name(PacketType.CONNACK, code, at.version)
+        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        return self.report(
+            "reason_code",
+            f"Client Identifier {identifier!r}, which every server has to allow, is refused with 0x{code:02x} ({name})",
+            related=(request,),
+        )

@@ -1,0 +1,73 @@
+"""CON224."""
+
+from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Disconnect, Puback, Publish
+from mqttscope.mqtt.properties import Properties
+
+_QOS_NOT_SUPPORTED = 0x9B
+
+
+class MaxQosNotAnnounced(Rule):
+    """A server disconnects a client for a QoS that its CONNACK had allowed.
+
+    CONNACK without Maximum QoS promises QoS 2.  A client that believes it is thrown out for its first message, and
+    again after every reconnect.
+
+    Instead, announce Maximum QoS 0 or 1 in CONNACK when higher ones are not supported.
+    """
+
+    code = "CON224"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.2.2-9": ""}}
+    looks_at = Disconnect
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.OPENING | Needs.WHOLE_RECEIVER
+
+    good = [
+        conversation(
+            "announced and kept",
+            *opened(connack=Properties(maximum_qos=1)),
+            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(Puback(1)),
+        ),
+        conversation("another reason", *opened(), server(Disconnect(0x8B)), closes("server")),
+    ]
+    bad = [
+        conversation(
+            "no Maximum QoS announced",
+            *opened(),
+            client(Publish(qos=2, topic_name="a", packet_identifier=1)),
+            server(Disconnect(0x9B)).marked("reason_code"),
+            closes("server"),
+        ),
+        conversation(
+            "just as much as was announced",
+            *opened(connack=Properties(maximum_qos=1)),
+            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(hexadecimal("e0 01 9b")).marked("reason_code"),
+            closes("server"),
+        ),
+    ]
+
+    def check(self, packet: Disconnect, at: Moment) -> Findings:
+        """Compare what was announced with what the client has sent; broken packets may have had QoS 3."""
+        connack, sent = at.history.connack, at.history.connack_sent
+        if packet.reason_code != _QOS_NOT_SUPPORTED or connack is None or sent is None:
+            return None
+        highest, maximum = at.other.highest_qos, at.connection.maximum_qos
+        if not 0 < highest <= maximum or at.other.malformed:
+            return None
+        announced = None if connack.properties is None else connack.properties.maximum_qos
+        what = "no Maximum QoS" if announced is None else f"Maximum QoS {announced}"
+        return self.report(
+            "reason_code",
+            f"the server disconnects with 0x9b (QoS not supported) but CONNACK announced {what}; "
+            f"the client published with QoS {highest} at most",
+            related=(Related("the CONNACK", sent.packet, sent.frame, sent.timestamp_ns),),
+        )

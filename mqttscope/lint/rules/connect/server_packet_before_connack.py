@@ -1,0 +1,96 @@
+"""CON213."""
+
+from dataclasses import dataclass
+
+from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt.constants import Direction, PacketType
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Auth, Connack, Publish
+from mqttscope.mqtt.properties import Properties
+
+_METHOD = Properties(authentication_method="SCRAM-SHA-1")
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What was said already."""
+
+    told: bool = False
+
+
+class ServerPacketBeforeConnack(Rule):
+    """A server sends another packet before its CONNACK.
+
+    Clients take anything but CONNACK (or AUTH) at this point for a broken server and close the connection; messages
+    of a resumed session are lost with it, again at every attempt.  The first such packet is reported.
+
+    Instead, send CONNACK first and only then the messages that wait for the session.
+    """
+
+    code = "CON213"
+    severity = Severity.ERROR
+    statements = {V5: {"MQTT-3.2.0-1": ""}, V3_1_1: {"MQTT-3.2.0-1": ""}, V3_1: {"V31-CONNACK-first": ""}}
+    looks_at = ControlPacket
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.WHOLE_SENDER
+    Memory = _Memory
+
+    good = [
+        conversation(
+            "CONNACK first",
+            *opened(clean_start=False, session_present=True),
+            server(Publish(topic_name="a/b")),
+        ),
+        conversation(
+            "AUTH may come before it",
+            client(make_connect(properties=_METHOD)),
+            server(Auth(0x18, _METHOD)),
+            client(Auth(0x18, _METHOD)),
+            server(Connack(properties=_METHOD)),
+        ),
+        conversation(
+            "a capture that joins later", server(Publish(topic_name="a"), Publish(topic_name="b")), handshake=False
+        ),
+    ]
+    bad = [
+        conversation(
+            "a message before CONNACK",
+            client(make_connect(clean_start=False)),
+            server(Publish(topic_name="a/b")).marked(""),
+            server(Publish(topic_name="a/c")),
+            server(Connack(session_present=True)),
+        ),
+        conversation(
+            "a message before CONNACK in 3.1.1",
+            client(make_connect(V3_1_1, clean_start=False)),
+            server(Publish(topic_name="a/b"), Connack(session_present=True)).marked("", at=0),
+        ),
+        conversation(
+            "an answer before CONNACK in 3.1",
+            client(make_connect(V3_1), hexadecimal("c0 00")),
+            server(hexadecimal("d0 00")).marked(""),
+        ),
+        conversation(
+            "a message behind AUTH",
+            client(make_connect(properties=_METHOD)),
+            server(Auth(0x18, _METHOD)),
+            server(Publish(topic_name="a")).marked(""),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """The beginning of the connection was captured, and no CONNACK came yet."""
+        history = at.history
+        if history.connack is not None or history.connack_malformed is not None:
+            return None
+        kind = packet.packet_type
+        if kind == PacketType.CONNACK or kind == PacketType.AUTH or not at.connection.handshake_seen:
+            return None
+        memory: _Memory = at.memory(self)
+        if memory.told:
+            return None
+        memory.told = True
+        return self.report("", f"the server sent {packet_name(packet)} before CONNACK")

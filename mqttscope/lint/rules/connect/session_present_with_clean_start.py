@@ -1,0 +1,57 @@
+"""CON215."""
+
+from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack
+
+
+class SessionPresentWithCleanStart(Rule):
+    """A server says that it has a session although the client asked for a new one.
+
+    The client has thrown its own state away; if the server has really kept its state, old subscriptions and
+    unfinished messages come back to a client that does not know of them.
+
+    Instead, discard the old session first and answer with Session Present 0.
+    """
+
+    code = "CON215"
+    severity = Severity.ERROR
+    versions = (V3_1_1, V5)
+    statements = {V5: {"MQTT-3.2.2-2": ""}, V3_1_1: {"MQTT-3.2.2-1": ""}}
+    also = {V5: ("MQTT-3.1.2-4", "MQTT-3.1.4-4"), V3_1_1: ("MQTT-3.1.2-6", "MQTT-3.1.4-3")}
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+
+    good = [
+        conversation("a new session", *opened()),
+        conversation("a kept session", *opened(clean_start=False, session_present=True)),
+        conversation("no session to keep", *opened(clean_start=False)),
+        conversation("a refusal", client(make_connect()), server(Connack(reason_code=0x89)), closes("server")),
+    ]
+    bad = [
+        conversation(
+            "Clean Start 1", client(make_connect()), server(Connack(session_present=True)).marked("session_present")
+        ),
+        conversation(
+            "CleanSession 1 in 3.1.1",
+            client(make_connect(V3_1_1)),
+            server(Connack(session_present=True)).marked("session_present"),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: Moment) -> Findings:
+        """Compare with the CONNECT."""
+        connect, sent = at.history.connect, at.history.connect_sent
+        if not packet.session_present or packet.reason_code or connect is None or not connect.clean_start:
+            return None
+        assert sent is not None
+        name = "Clean Start" if at.version is V5 else "CleanSession"
+        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        return self.report(
+            "session_present",
+            f"CONNACK: Session Present 1 although CONNECT of {at.client_name!r} has {name} 1",
+            related=(request,),
+        )

@@ -1,0 +1,82 @@
+"""DLV206."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+
+_ALL = (client(Subscribe(10, subscriptions=[Subscription("#", 0)])), server(Suback(10, reason_codes=[0])))
+_UPTIME = Publish(topic_name="$SYS/uptime", payload=b"1 s")
+
+
+class DollarTopicMatchedWildcard(Rule):
+    """A message on a topic that begins with $ reaches a client whose filters begin with a wildcard.
+
+    Topics like ``$SYS/...`` belong to the server, and ``#`` must not collect them; clients that want them say so.
+    MQTT 3.1 has no such sentence, so there it is worth a note only.
+
+    Instead, match topics that begin with ``$`` only with filters that begin with the same level.
+    """
+
+    code = "DLV206"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    statements = {V5: {"MQTT-4.7.2-1": ""}, V3_1_1: {"MQTT-4.7.2-1": ""}}
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    needs = ALL_SUBSCRIPTIONS
+
+    good = [
+        conversation(
+            "a filter that names the level",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("#", 0), Subscription("$SYS/#", 0)])),
+            server(Suback(10, reason_codes=[0, 0])),
+            server(_UPTIME),
+        ),
+        conversation(
+            "such a filter was there until a moment ago",
+            *opened(V3_1_1),
+            client(Subscribe(10, subscriptions=[Subscription("#", 0), Subscription("$SYS/#", 0)])),
+            server(Suback(10, reason_codes=[0, 0])),
+            client(Unsubscribe(11, topic_filters=["$SYS/#"])),
+            server(Unsuback(11)),
+            server(_UPTIME),
+        ),
+        conversation(
+            "$ behind the first character",
+            *opened(V3_1_1),
+            *_ALL,
+            server(Publish(topic_name="a/$SYS", payload=b"x")),
+        ),
+    ]
+    bad = [
+        conversation("# alone", *opened(), *_ALL, server(_UPTIME).marked("topic_name")),
+        conversation(
+            "+ as the first level, in 3.1.1",
+            *opened(V3_1_1),
+            client(Subscribe(10, subscriptions=[Subscription("+/uptime", 0)])),
+            server(Suback(10, reason_codes=[0])),
+            server(_UPTIME).marked("topic_name"),
+        ),
+        conversation("a note in 3.1", *opened(V3_1), *_ALL, server(_UPTIME).marked("topic_name")),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Filters that would match without the exception, while none does."""
+        topic = at.topic
+        if topic is None or topic[:1] != "$":
+            return None
+        found = at.history.subscriptions.match(topic)
+        if not found.beside or found.ended or found.extended or packet.dup or not found.known:
+            return None
+        return self.report(
+            "topic_name",
+            f"PUBLISH {topic!r} to {at.client_name!r}: only {', '.join(map(repr, found.beside[:3]))} could match, and "
+            "a leading wildcard does not match '$'",
+            severity=Severity.INFO if at.version is V3_1 else None,
+        )

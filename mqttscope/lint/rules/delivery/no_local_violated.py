@@ -1,0 +1,99 @@
+"""DLV205."""
+
+import zlib
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+
+MIN_LENGTH = 8
+"""Payloads of fewer bytes are easily those of another client."""
+
+_NO_LOCAL = (
+    client(Subscribe(10, subscriptions=[Subscription("a", 0, no_local=True)])),
+    server(Suback(10, reason_codes=[0])),
+)
+_OWN = Publish(topic_name="a", payload=b'{"t":21.53,"n":1887}')
+
+
+class NoLocalViolated(Rule):
+    """A client gets a message back that it published itself, although all its subscriptions have No Local.
+
+    Bridges and chats use No Local against loops: what comes back is published again, and again.  A message of the last
+    minute is known again by topic and content.  Another client may have published the same bytes, so the finding is
+    likely only where the payload is long and varied enough, and else a guess.
+
+    Instead, do not forward a message to the client that published it where its subscription has No Local.
+    """
+
+    code = "DLV205"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.8.3-3": ""}}
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    needs = ALL_SUBSCRIPTIONS
+    settings = {"window": 60}
+
+    good = [
+        conversation("it does not come back", *opened(), *_NO_LOCAL, client(_OWN)),
+        conversation(
+            "other content",
+            *opened(),
+            *_NO_LOCAL,
+            client(_OWN),
+            server(Publish(topic_name="a", payload=b'{"t":21.54,"n":1888}')),
+        ),
+        conversation(
+            "another subscription without No Local",
+            *opened(),
+            *_NO_LOCAL,
+            client(Subscribe(11, subscriptions=[Subscription("#", 0)])),
+            server(Suback(11, reason_codes=[0])),
+            client(_OWN),
+            server(_OWN),
+        ),
+        conversation("more than a minute later", *opened(), *_NO_LOCAL, client(_OWN), server(_OWN, after=61)),
+    ]
+    bad = [
+        conversation("its own message", *opened(), *_NO_LOCAL, client(_OWN), server(_OWN).marked("")),
+        conversation(
+            "a payload that anybody may have sent",
+            *opened(),
+            *_NO_LOCAL,
+            client(Publish(topic_name="a", payload=b"x")),
+            server(Publish(topic_name="a", payload=b"x")).marked(""),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Look for the message among those that the client sent lately."""
+        topic = at.topic
+        if topic is None:
+            return None
+        found = at.history.subscriptions.match(topic)
+        if not found.all_no_local or found.ended or packet.dup or packet.missing or not found.known:
+            return None
+        if any(one.replaced is not None and not one.replaced.no_local for one in found.subscriptions):
+            return None
+        checksum, length = zlib.crc32(packet.payload), len(packet.payload)
+        oldest = at.timestamp_ns - float(self.set["window"]) * SECOND_NS
+        first = found.subscriptions[0].packet
+        for sent in reversed(at.other.recent):
+            if sent.timestamp_ns < oldest or sent.packet < first:
+                return None
+            if sent.checksum == checksum and sent.length == length and sent.topic == topic:
+                varied = length >= MIN_LENGTH and len(set(packet.payload)) >= MIN_LENGTH // 2
+                return self.report(
+                    "",
+                    f"{at.client_name!r} gets its own PUBLISH {topic!r} back on {filters_of(found.subscriptions)} with "
+                    f"No Local; it was packet {sent.packet}",
+                    confidence=None if varied and not packet.retain else Confidence.HEURISTIC,
+                )
+        return None

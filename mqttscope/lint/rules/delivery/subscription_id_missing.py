@@ -1,0 +1,260 @@
+"""DLV203."""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+from mqttscope.session.matching import Match, Subscribed
+
+MAX_WAITING = 256
+"""Messages whose other copies are waited for, and kinds of messages for which none came."""
+
+
+@dataclass(slots=True)
+class Copies:
+    """The copies of one message so far."""
+
+    topic: str
+    packet: int
+    frame: int
+    timestamp_ns: int
+    missing: tuple[int, ...]
+    """Identifiers that no copy has carried."""
+    filters: str
+    times: int = 1
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Messages of which a copy may still be to come, and what never came."""
+
+    copies: dict[str, Copies] = field(default_factory=dict)
+    """By topic and content."""
+    never: dict[str, Copies] = field(default_factory=dict)
+    """By the filters whose identifiers never came."""
+
+
+def _subscribe(number: int | None, topic_filter: str, packet_identifier: int, **options: bool) -> Subscribe:
+    block = None if number is None else Properties(subscription_identifier=number)
+    return Subscribe(packet_identifier, block, [Subscription(topic_filter, 0, **options)])
+
+
+def _message(*identifiers: int, payload: bytes = b"21.5") -> Publish:
+    block = Properties(subscription_identifier=list(identifiers))
+    return Publish(topic_name="a/b", properties=block, payload=payload)
+
+
+_SEVEN = (client(_subscribe(7, "a/+", 10)), server(Suback(10, reason_codes=[0])))
+_EIGHT = (client(_subscribe(8, "#", 11)), server(Suback(11, reason_codes=[0])))
+
+
+class SubscriptionIdMissing(Rule):
+    """A message lacks the Subscription Identifier of a subscription that it matches.
+
+    Clients choose the handler of a message by that number, and without it the handler is not called.  A single copy
+    carries the identifiers of all matching subscriptions; where a server sends a copy for each subscription, each has
+    its own.  So a message without any identifier is reported at once if every matching subscription has one, and one
+    that carries only some of them at the end of the connection, if no other copy brought the rest.
+
+    Instead, send all identifiers with a single copy, or each copy with its own.
+    """
+
+    code = "DLV203"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.3.4-3": "", "MQTT-3.3.4-4": "", "MQTT-3.3.4-5": ""}}
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
+    settings = {"grace": 5}
+    Memory = Waiting
+
+    good = [
+        conversation("the identifier of its subscription", *opened(), *_SEVEN, server(_message(7))),
+        conversation("all identifiers in one copy", *opened(), *_SEVEN, *_EIGHT, server(_message(8, 7), after=9)),
+        conversation(
+            "a copy for each subscription",
+            *opened(),
+            *_SEVEN,
+            *_EIGHT,
+            server(_message(7), _message(8), after=9),
+            server(_message(8, payload=b"22"), _message(7, payload=b"22")),
+            closes("client", after=9),
+        ),
+        conversation(
+            "one subscription has none, and its copy comes too",
+            *opened(),
+            *_SEVEN,
+            client(_subscribe(None, "#", 11)),
+            server(Suback(11, reason_codes=[0])),
+            server(_message(), _message(7), after=9),
+            closes("client", after=9),
+        ),
+        conversation(
+            "subscribed again without an identifier",
+            *opened(),
+            *_SEVEN,
+            client(_subscribe(None, "a/+", 11)),
+            server(Suback(11, reason_codes=[0])),
+            server(_message()),
+        ),
+        conversation(
+            "sent before it got its identifier",
+            *opened(),
+            client(_subscribe(None, "a/+", 10)),
+            server(Suback(10, reason_codes=[0])),
+            client(_subscribe(7, "a/+", 11)),
+            server(_message(), Suback(11, reason_codes=[0])),
+        ),
+        conversation(
+            "a message sent again that had none the first time",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
+            server(Suback(10, reason_codes=[1])),
+            server(Publish(qos=1, topic_name="a/b", packet_identifier=1)),
+            client(Subscribe(11, Properties(subscription_identifier=7), [Subscription("a/b", 1)])),
+            server(Suback(11, reason_codes=[1])),
+            server(Publish(qos=1, dup=True, topic_name="a/b", packet_identifier=1), after=9),
+            client(Puback(1)),
+        ),
+        conversation(
+            "a retained message of one of two subscriptions",
+            *opened(),
+            *_SEVEN,
+            *_EIGHT,
+            server(
+                Publish(topic_name="a/b", retain=True, payload=b"x", properties=Properties(subscription_identifier=[8]))
+            ),
+            closes("client", after=9),
+        ),
+    ]
+    bad = [
+        conversation("no identifier at all", *opened(), *_SEVEN, server(_message()).marked("properties")),
+        conversation(
+            "two subscriptions with identifiers, and none comes",
+            *opened(),
+            *_SEVEN,
+            *_EIGHT,
+            server(_message()).marked("properties"),
+        ),
+        conversation(
+            "one copy with one of two identifiers",
+            *opened(),
+            *_SEVEN,
+            *_EIGHT,
+            server(_message(7), after=9),
+            server(_message(7, payload=b"22")),
+            closes("client", after=9).marked(""),
+        ),
+        conversation(
+            "one copy without the identifier that one of two has",
+            *opened(),
+            *_SEVEN,
+            client(_subscribe(None, "#", 11)),
+            server(Suback(11, reason_codes=[0])),
+            server(_message(), after=9),
+            closes("client", after=9).marked(""),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Without any identifier at once, with some of them when no other copy can come."""
+        topic = at.topic
+        if topic is None:
+            return None
+        found = at.history.subscriptions.match(topic)
+        if not found.identifiers or packet.dup or not found.known:
+            return None
+        carried = () if packet.properties is None else packet.properties.all(0x0B)
+        if not carried and found.all_identified:
+            if self._was_without(found, at):
+                return None
+            return self.report(
+                "properties",
+                f"PUBLISH {topic!r} to {at.client_name!r} lacks the Subscription Identifier of "
+                f"{filters_of(found.subscriptions)} ({', '.join(map(str, found.identifiers))})",
+                statements=("MQTT-3.3.4-3",),
+            )
+        if len(found.subscriptions) > 1 and not packet.retain and not packet.missing:
+            self._wait(packet, carried, found, at)
+        return None
+
+    def _was_without(self, found: Match, at: Moment) -> bool:
+        """Whether the message may belong to a subscription that had no identifier, or was queued for one."""
+        grace = float(self.set["grace"]) * SECOND_NS
+        for one in found.subscriptions:
+            before = one.replaced
+            if before is None or before.subscription_identifier is not None:
+                continue
+            if one.granted is None or at.timestamp_ns - one.granted_ns <= grace:
+                return True
+        return any(
+            one.subscription_identifier is None and at.timestamp_ns - (one.ended_ns or 0) <= grace
+            for one in found.ended
+        )
+
+    def _wait(self, packet: Publish, carried: list[int] | tuple[()], found: Match, at: Moment) -> None:
+        due = [
+            one for one in found.subscriptions if self._is_due(one, at) and one.subscription_identifier not in carried
+        ]
+        if not due and self.code not in at.history.memories:
+            return
+        memory = at.memory(self)
+        key = f"{at.topic}\0{zlib.crc32(packet.payload)}\0{len(packet.payload)}"
+        copies = memory.copies.get(key)
+        if copies is not None:
+            copies.missing = tuple(number for number in copies.missing if number not in carried)
+            if not copies.missing:
+                del memory.copies[key]
+            return
+        if not due:
+            return
+        missing = tuple(one.subscription_identifier for one in due if one.subscription_identifier is not None)
+        event = at.event
+        memory.copies[key] = Copies(at.topic or "", at.number, event.frame, at.timestamp_ns, missing, filters_of(due))
+        if len(memory.copies) > MAX_WAITING:
+            _never_came(memory, next(iter(memory.copies)))
+
+    def _is_due(self, one: Subscribed, at: Moment) -> bool:
+        """Whether the subscription has long been in force, and gets every message that matches."""
+        if one.subscription_identifier is None or one.granted is None or one.is_shared or one.no_local:
+            return False
+        return one.ending_ns is None and at.timestamp_ns - one.granted_ns > float(self.set["grace"]) * SECOND_NS
+
+    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+        """Messages of which no other copy came."""
+        if self.code not in at.history.memories:
+            return
+        memory = at.memory(self)
+        for key, copies in list(memory.copies.items()):
+            if at.timestamp_ns - copies.timestamp_ns > float(self.set["grace"]) * SECOND_NS:
+                _never_came(memory, key)
+        for filters, copies in memory.never.items():
+            more = f", as do {copies.times - 1} more messages" if copies.times > 1 else ""
+            yield self.report(
+                "",
+                f"PUBLISH {copies.topic!r} to {at.client_name!r} lacks the Subscription Identifier of {filters} "
+                f"({', '.join(map(str, copies.missing))}), and no other copy brings it{more}",
+                sender=Direction.SERVER_TO_CLIENT,
+                related=(Related("the first such PUBLISH", copies.packet, copies.frame, copies.timestamp_ns),),
+            )
+
+
+def _never_came(memory: Waiting, key: str) -> None:
+    copies = memory.copies.pop(key)
+    before = memory.never.get(copies.filters)
+    if before is not None:
+        before.times += 1
+    elif len(memory.never) < MAX_WAITING:
+        memory.never[copies.filters] = copies

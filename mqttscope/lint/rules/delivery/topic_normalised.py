@@ -1,0 +1,92 @@
+"""DLV209."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+
+_SUBSCRIBED = (client(Subscribe(10, subscriptions=[Subscription("a/b", 0)])), server(Suback(10, reason_codes=[0])))
+_COMPOSED = (
+    client(Subscribe(10, subscriptions=[Subscription("caf\u00e9", 0)])),
+    server(Suback(10, reason_codes=[0])),
+)
+
+
+class TopicNormalised(Rule):
+    """A message matches a filter of the client only after its topic was changed.
+
+    Topics are compared character by character: ``A`` is not ``a``, ``a//b`` has an empty level in it, ``/a`` is not
+    ``a``, and two ways to write one letter in Unicode are two topics.  A server that evens that out delivers what was
+    not asked for, and clients cannot find the handler for it.
+
+    Instead, compare topics and filters as they are.
+    """
+
+    code = "DLV209"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    statements = {V5: {"MQTT-4.7.3-4": ""}, V3_1_1: {"MQTT-4.7.3-4": ""}}
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    needs = ALL_SUBSCRIPTIONS
+
+    good = [
+        conversation(
+            "an empty level in both",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a//b", 0)])),
+            server(Suback(10, reason_codes=[0])),
+            server(Publish(topic_name="a//b")),
+        ),
+        conversation(
+            "an empty level is a level for a wildcard",
+            *opened(V3_1_1),
+            client(Subscribe(10, subscriptions=[Subscription("a/+/b", 0), Subscription("+/c", 0)])),
+            server(Suback(10, reason_codes=[0, 0])),
+            server(Publish(topic_name="a//b"), Publish(topic_name="/c")),
+        ),
+    ]
+    bad = [
+        conversation(
+            "an empty level", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a//b")).marked("topic_name")
+        ),
+        conversation(
+            "capital letters, in 3.1.1",
+            *opened(V3_1_1),
+            *_SUBSCRIBED,
+            server(Publish(topic_name="A/b")).marked("topic_name"),
+        ),
+        conversation(
+            "a slash in front, in 3.1",
+            *opened(V3_1),
+            *_SUBSCRIBED,
+            server(Publish(topic_name="/a/b")).marked("topic_name"),
+        ),
+        conversation(
+            "a letter and its accent apart",
+            *opened(),
+            *_COMPOSED,
+            server(Publish(topic_name="cafe\u0301")).marked("topic_name"),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Nothing matches as it is, and something does after a change."""
+        topic = at.topic
+        if topic is None:
+            return None
+        table = at.history.subscriptions
+        found = table.match(topic)
+        if found.subscriptions or found.ended or found.extended or found.beside or packet.dup or not found.known:
+            return None
+        near = table.near(topic)
+        if near is None:
+            return None
+        return self.report(
+            "topic_name",
+            f"PUBLISH {topic!r} to {at.client_name!r} matches {near[0]!r} only after {near[1]}",
+        )

@@ -1,0 +1,95 @@
+"""ENC109."""
+
+from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, silent
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.session.connection import Connection
+
+_PLAIN_PORT = ":1883"
+
+
+class NotMqtt(Rule):
+    """A connection to a port for MQTT begins with something else, or with nothing at all.
+
+    A browser, a scanner, a TLS client on the plain port or the health check of a load balancer: the broker closes the
+    connection, and its log fills.  No other rule looks at such a connection, for nothing about it can be right.
+
+    Instead, point the program at the right port, and let health checks send a CONNECT or use a port of their own.
+    """
+
+    code = "ENC109"
+    severity = Severity.INFO
+    confidence = Confidence.LIKELY
+
+    good = [
+        conversation("MQTT", *opened(), closes("client")),
+        conversation("the capture ends before anything was sent"),
+    ]
+    bad = [
+        conversation(
+            "an HTTP request",
+            client(b"GET / HTTP/1.1\r\nHost: broker.example\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n").marked(
+                ""
+            ),
+            closes("client"),
+        ),
+        conversation(
+            "TLS on the plain port",
+            silent(
+                client(hexadecimal("16 03 01 00 2f 01 00 00 2b 03 03" + " 11" * 32 + " 00 00 04 13 01 13 02 01 00"))
+            ).marked(""),
+            closes("client"),
+        ),
+        conversation(
+            "a PROXY protocol header, with MQTT behind it",
+            silent(client(b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n")).marked(""),
+            *opened(),
+        ),
+        conversation("a probe that connects and closes", closes("client").marked("")),
+    ]
+
+    def check_foreign(self, protocol: str, at: Moment) -> Findings:
+        """Bytes that another protocol begins with."""
+        return self.report("", f"connection to port {_port(at.connection)}: the first bytes are {protocol}, not MQTT")
+
+    def check_opened(self, connection: Connection, at: Moment) -> Findings:
+        """TLS has a port of its own."""
+        if connection.transport != "tls" or not connection.server.endswith(_PLAIN_PORT):
+            return None
+        if any("mqtt" in str(name).lower() for name in _listed(connection.details.get("alpn_offered"))):
+            return None
+        return self.report(
+            "",
+            f"connection to port {_port(connection)}: the first bytes are TLS, not plain MQTT",
+            sender=Direction.CLIENT_TO_SERVER,
+        )
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """Nothing was sent."""
+        if connection.transport != "tcp" or not connection.handshake_seen or connection.gaps:
+            return None
+        if connection.closed_how not in ("fin", "reset") or _bytes_seen(connection):
+            return None
+        return self.report(
+            "",
+            f"connection to port {_port(connection)} was closed before anything was sent",
+            sender=Direction.CLIENT_TO_SERVER,
+        )
+
+
+def _port(connection: Connection) -> str:
+    return connection.server.rpartition(":")[2]
+
+
+def _listed(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _bytes_seen(connection: Connection) -> bool:
+    """Whether either side sent any data, according to TCP."""
+    counters = connection.details.get("tcp")
+    if not isinstance(counters, dict):
+        return True
+    return any(side["data_segments"] for side in counters.values())

@@ -1,0 +1,79 @@
+"""ENC103."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule, packet_name
+from mqttscope.lint.strings import WITH_STRINGS, find, shown
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+
+_CONTROL = re.compile("[\x01-\x1f\x7f-\x9f]")
+
+
+class Utf8ControlCharacter(Rule):
+    """A UTF-8 string field holds a control character.
+
+    The characters U+0001 to U+001F and U+007F to U+009F are not forbidden, but a receiver may treat the packet as
+    malformed and close the connection.  They are invisible in logs, so that a topic with a line end at its end looks
+    like another one that nobody receives messages of.  Shell scripts that take a topic from ``echo`` are the usual
+    cause.
+
+    Instead, remove line ends and other control characters from names, and send binary data in the payload.
+    """
+
+    code = "ENC103"
+    severity = Severity.WARNING
+    statements = {V5: {"V5-STRING-control-characters": ""}, V3_1_1: {"V311-STRING-control-characters": ""}}
+    looks_at = WITH_STRINGS
+    when = "odd_strings"
+
+    good = [
+        conversation(
+            "the characters beside the ranges, U+0020, U+007E and U+00A0",
+            *opened(),
+            client(Publish(topic_name="a ~\u00a0", payload=b"\x01\x7f")),
+        ),
+    ]
+    bad = [
+        conversation("a tabulator", *opened(), client(Publish(topic_name="a\tb", payload=b"hi")).marked("topic_name")),
+        conversation(
+            "a line end behind the topic, in MQTT 3.1.1",
+            *opened(V3_1_1),
+            client(Publish(topic_name="a/b\n", payload=b"hi")).marked("topic_name"),
+        ),
+        conversation(
+            "the ends of the ranges, in MQTT 3.1",
+            *opened(V3_1),
+            client(
+                Publish(topic_name="a\x01"),
+                Publish(topic_name="a\x1f"),
+                Publish(topic_name="a\x7f"),
+                Publish(topic_name="a\x9f"),
+            )
+            .marked("topic_name", at=0)
+            .marked("topic_name", at=1)
+            .marked("topic_name", at=2)
+            .marked("topic_name", at=3),
+        ),
+        conversation(
+            "in several fields",
+            *opened(),
+            client(
+                Subscribe(1, Properties(user_property=[("k", "\r\n")]), [Subscription("a"), Subscription("b\x1b")])
+            ).marked("properties.user_property", "subscriptions[1].topic_filter"),
+            server(Suback(1, reason_codes=[0, 0])),
+        ),
+    ]
+
+    def check(self, packet: Any, at: Moment) -> Iterable[Report]:
+        """Look at every string."""
+        for hit in find(packet, _CONTROL):
+            where = "at its end" if hit.index == len(hit.text) - 1 else f"at character {hit.index}"
+            told = f"{packet_name(packet)} {hit.field} {shown(hit.text)} has the control character"
+            yield self.report(hit.field, f"{told} {hit.code_point} {where}")

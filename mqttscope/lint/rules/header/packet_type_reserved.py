@@ -1,0 +1,61 @@
+"""HDR101."""
+
+from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import MalformedReason, PacketType
+from mqttscope.mqtt.declare import FaultReport
+from mqttscope.mqtt.packets import Auth, Connack, Pingreq, Pingresp
+from mqttscope.mqtt.properties import Properties
+
+
+class PacketTypeReserved(Rule):
+    """A packet has a type that is reserved.
+
+    Type 0 is no packet in any version, and type 15 (AUTH) came with MQTT 5.0.  The receiver closes the connection.
+    Often it is no packet at all: an earlier one had a wrong Remaining Length, and what is read as a type is something
+    from the middle of a field or a payload.
+
+    Instead, send packets of the types that the version has, and check the lengths of those before.
+    """
+
+    code = "HDR101"
+    severity = Severity.ERROR
+    reason_code = 0x81
+    statements = {
+        V5: {"V5-TYPE-reserved": ""},
+        V3_1_1: {"V311-TYPE-reserved": ""},
+        V3_1: {"V31-HEADER-type-reserved": ""},
+    }
+    malformed = (MalformedReason.PACKET_TYPE_RESERVED,)
+
+    good = [
+        conversation("PINGREQ", *opened(), client(Pingreq()), server(Pingresp())),
+        conversation(
+            "type 15 is AUTH in MQTT 5.0",
+            opened(connect=Properties(authentication_method="SCRAM-SHA-1"))[0],
+            server(Auth(0x18, Properties(authentication_method="SCRAM-SHA-1", authentication_data=b"salt"))),
+            client(Auth(0x18, Properties(authentication_method="SCRAM-SHA-1", authentication_data=b"proof"))),
+            server(Connack(properties=Properties(authentication_method="SCRAM-SHA-1"))),
+        ),
+    ]
+    bad = [
+        conversation("type 0", *opened(), client(hexadecimal("00 00")).marked("packet_type")),
+        conversation("AUTH in MQTT 3.1.1", *opened(V3_1_1), client(hexadecimal("f0 00")).marked("packet_type")),
+        conversation("AUTH in MQTT 3.1", *opened(V3_1), client(hexadecimal("f0 00")).marked("packet_type")),
+        conversation(
+            "behind a PINGREQ with a wrong length",
+            *opened(),
+            client(hexadecimal("c0 01 c0"), hexadecimal("00 00")).marked("packet_type"),
+        ),
+    ]
+
+    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+        """Point to a packet before whose length was wrong."""
+        first = at.event.malformed.raw[0]  # type: ignore[union-attr]
+        name = " (AUTH)" if first >> 4 == PacketType.AUTH else ""
+        told = f"packet type {first >> 4}{name} is reserved in MQTT {at.version.text} (first byte 0x{first:02x})"
+        if at.party.miscounted is not None:
+            told += f"; the length of packet {at.party.miscounted} before it was wrong, so this may be no packet"
+        return self.report(fault.field, told)

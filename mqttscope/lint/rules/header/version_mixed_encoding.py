@@ -1,0 +1,115 @@
+"""HDR205."""
+
+from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.layouts import REFUSAL_OF_3_1_1, other_layout
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.codec import decode
+from mqttscope.mqtt.constants import ProtocolVersion, type_name
+from mqttscope.mqtt.declare import Malformed
+from mqttscope.mqtt.packets import Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+
+
+class VersionMixedEncoding(Rule):
+    """A packet is laid out for another version than the one its connection was opened with.
+
+    Version 5.0 puts a property block into nearly every packet, the older ones have none; read with the wrong layout,
+    text becomes lengths and lengths become text.  The version that CONNECT names holds for both sides until the
+    connection closes.  Mostly a library or a proxy keeps the version in a place that not all of its encoders look at.
+
+    Instead, encode every packet in the version of the CONNECT.
+    """
+
+    code = "HDR205"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    also = {V5: ("MQTT-2.2.2-1",)}
+    looks_at = Suback
+
+    good = [
+        conversation(
+            "a property block in every packet of MQTT 5.0",
+            *opened(),
+            client(hexadecimal("32 0a 00 03 61 2f 62 00 0a 00 68 69")),
+            server(hexadecimal("40 02 00 0a")),
+            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+            server(Suback(10, reason_codes=[0])),
+        ),
+        conversation(
+            "two codes for two filters in MQTT 3.1.1",
+            *opened(V3_1_1),
+            client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("b", 1)])),
+            server(Suback(10, reason_codes=[0, 1])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a PUBLISH without Property Length, so that 'h' is read as length 104",
+            *opened(),
+            client(hexadecimal("32 09 00 03 61 2f 62 00 0a 68 69")).marked(""),
+        ),
+        conversation(
+            "a SUBSCRIBE without Property Length",
+            *opened(),
+            client(hexadecimal("82 08 00 0a 00 03 61 2f 62 01")).marked(""),
+        ),
+        conversation(
+            "a SUBACK that grants QoS 0 and has no Property Length",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+            server(hexadecimal("90 03 00 0a 00")).marked(""),
+        ),
+        conversation(
+            "a server that refuses MQTT 3.1.1 in the layout of 5.0",
+            opened(V3_1_1)[0],
+            server(hexadecimal("20 03 00 84 00")).marked(""),
+        ),
+        conversation(
+            "a server that refuses MQTT 5.0 in the layout of 3.1.1, as one that does not know 5.0 has to",
+            opened()[0],
+            server(hexadecimal("20 02 00 01")).marked(""),
+        ),
+        conversation(
+            "a SUBACK with Property Length in MQTT 3.1",
+            *opened(V3_1),
+            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+            server(hexadecimal("90 04 00 0a 00 01")).marked(""),
+        ),
+    ]
+
+    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+        """Read the packet in the other layout."""
+        if not at.connection.version_known:
+            return None
+        other = other_layout(found, at.version)
+        if other is None or found.packet_type is None:
+            return None
+        kind = type_name(found.packet_type).upper()
+        if at.version == V5 and found.raw == REFUSAL_OF_3_1_1:
+            return self._report(kind, other, at, "; a server that knows no other answers so", Severity.INFO)
+        return self._report(kind, other, at)
+
+    def check(self, packet: Suback, at: Moment) -> Findings:
+        """A SUBACK reads well in both layouts, but with one code more or less."""
+        asked = at.receiver.running(packet.packet_identifier, "subscribe")
+        if asked is None or not at.connection.version_known or len(packet.reason_codes or ()) == asked.filters:
+            return None
+        other = V3_1_1 if at.version == V5 else V5
+        read = decode(packet.raw, other)
+        if not isinstance(read, Suback) or len(read.reason_codes) != asked.filters or read.properties:
+            return None
+        return self._report("SUBACK", other, at)
+
+    def _report(
+        self, kind: str, other: ProtocolVersion, at: Moment, remark: str = "", severity: Severity | None = None
+    ) -> Findings:
+        first = at.history.connect_sent
+        opening = () if first is None else (Related("the CONNECT", first.packet, first.frame, first.timestamp_ns),)
+        return self.report(
+            "",
+            f"{kind} is laid out for MQTT {other.text} but the connection was opened as MQTT {at.version.text}{remark}",
+            severity=severity,
+            related=opening,
+        )

@@ -1,0 +1,147 @@
+"""TOP108."""
+
+import re
+from dataclasses import dataclass, field
+
+from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import Properties
+
+MAX_SHAPES = 500
+"""Forms of topics that are remembered of a connection."""
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_TIME = re.compile(
+    r"(?:1[2-9]|20)\d{8}(?:\d{3}|\d{6}|\d{9})?"  # since 1970, from 2008 on
+    r"|20\d\d-?[01]\d-?[0-3]\d[T_-]?[0-2]\d[:-]?[0-5]\d(?:[:-]?[0-5]\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+)
+_NUMBERS = re.compile(r"\d+")
+
+
+@dataclass(slots=True)
+class Counting:
+    """Topics of one form, with numbers that may count up."""
+
+    last: int
+    run: int = 1
+    """How many of them followed each other, each one higher than the one before."""
+
+
+@dataclass(slots=True)
+class Shapes:
+    """Forms of topics: what is behind where the changing level stands."""
+
+    reported: dict[str, bool] = field(default_factory=dict)
+    counting: dict[str, Counting] = field(default_factory=dict)
+
+
+class IdentityInTopic(Rule):
+    """A topic has a level that is another one in every message: a time, a UUID or a counter.
+
+    Such topics never come again.  Nobody can subscribe to one of them, a Topic Alias does not pay, every retained
+    message stays for ever, and servers that keep something for each topic fill up.  A UUID that names the device, and
+    so is part of its Client Identifier, is not reported; each form of topic is reported once per connection.
+
+    Instead, put the time or the number of the message into its payload or its properties.
+    """
+
+    code = "TOP108"
+    severity = Severity.INFO
+    confidence = Confidence.HEURISTIC
+    looks_at = Publish
+    settings = {
+        # Messages in a row whose topics count up by one before a number is taken for a counter.
+        "counter": 20,
+    }
+    Memory = Shapes
+
+    good = [
+        conversation("a stable topic", *opened(), client(Publish(topic_name="dev/1/temp", payload=b"x"))),
+        conversation(
+            "the UUID of the device itself",
+            *opened(client_identifier="meter-0b0e7c1a-3f5d-4c7e-9a5b-1f2e3d4c5b6a"),
+            client(Publish(topic_name="dev/0b0e7c1a-3f5d-4c7e-9a5b-1f2e3d4c5b6a/temp", payload=b"x")),
+        ),
+        conversation(
+            "a few numbered devices behind a gateway",
+            *opened(),
+            client(*(Publish(topic_name=f"dev/{number % 19}/temp") for number in range(60))),
+        ),
+        conversation(
+            "numbers of other lengths are serial numbers",
+            *opened(),
+            client(Publish(topic_name="dev/170000000/temp"), Publish(topic_name="dev/490154203237518/temp")),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a time, reported once for its form",
+            *opened(),
+            client(Publish(topic_name="dev/1/1700000000123", payload=b"x")).marked("topic_name"),
+            client(Publish(topic_name="dev/1/1700000000456", payload=b"x")),
+        ),
+        conversation(
+            "a date", *opened(), client(Publish(topic_name="log/2026-01-02T03:04:05Z/x")).marked("topic_name")
+        ),
+        conversation(
+            "a UUID",
+            *opened(),
+            client(Publish(topic_name="msg/550e8400-e29b-41d4-a716-446655440000", payload=b"x")).marked("topic_name"),
+        ),
+        conversation(
+            "a counter",
+            *opened(),
+            client(*(Publish(topic_name=f"msg/{number}", properties=Properties()) for number in range(20))).marked(
+                "topic_name"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Topics without a digit are cleared at once, and so are those whose form was reported."""
+        topic = packet.topic_name
+        if not topic or _NUMBERS.search(topic) is None:
+            return None
+        memory: Shapes = at.memory(self)
+        levels = topic.split("/")
+        for index, level in enumerate(levels):
+            what = self._what(level, at)
+            if not what and level.isascii() and level.isdigit() and len(level) < 20:
+                what = self._counts(memory, "/".join((*levels[:index], "*", *levels[index + 1 :])), int(level))
+            if what:
+                shape = _NUMBERS.sub("*", "/".join((*levels[:index], "*", *levels[index + 1 :])))
+                if shape in memory.reported:
+                    return None
+                _put(memory.reported, shape, True)
+                return self.report("topic_name", f"topic {shown(topic)} changes with every message (contains {what})")
+        return None
+
+    def _what(self, level: str, at: Moment) -> str:
+        if len(level) >= 10:
+            if _TIME.fullmatch(level):
+                return "a time"
+            uuid = _UUID.search(level)
+            if uuid is not None and uuid[0].lower() not in (at.connection.client_identifier or "").lower():
+                return "a UUID"
+        return ""
+
+    def _counts(self, memory: Shapes, shape: str, number: int) -> str:
+        before = memory.counting.get(shape)
+        if before is None:
+            _put(memory.counting, shape, Counting(number))
+            return ""
+        if number != before.last:
+            before.run = before.run + 1 if number == before.last + 1 else 1
+            before.last = number
+        return "a counter" if before.run >= self.set["counter"] else ""
+
+
+def _put(table: dict[str, object] | dict[str, bool] | dict[str, Counting], key: str, value: object) -> None:
+    """Remember, and forget the oldest where there are too many."""
+    table[key] = value  # type: ignore[assignment]
+    if len(table) > MAX_SHAPES:
+        del table[next(iter(table))]

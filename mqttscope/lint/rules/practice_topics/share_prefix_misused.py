@@ -1,0 +1,101 @@
+"""TOP107."""
+
+import re
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.strings import shown
+from mqttscope.lint.topics import NAMING, Seen, named_topics
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+
+_BARE = re.compile(r"share/[^/]+/.")
+
+
+class SharePrefixMisused(Rule):
+    """A topic or topic filter looks like a shared subscription but is not one.
+
+    Only a filter of MQTT 5.0 that begins with exactly ``$share/`` is shared.  Anything else is an ordinary name: a
+    message published to it reaches no member of the share, and a subscription to it waits for messages that nobody
+    sends.  Some brokers know ``$share/`` and ``$queue/`` in MQTT 3.1.1 as well, but not every broker does.  Each name
+    is reported once per connection.
+
+    Instead, publish to the plain topic and subscribe with ``$share/name/filter`` over MQTT 5.0.
+    """
+
+    code = "TOP107"
+    severity = Severity.WARNING
+    looks_at = NAMING
+    Memory = Seen
+
+    good = [
+        conversation("a plain topic", *opened(), client(Publish(topic_name="a", payload=b"hi"))),
+        conversation(
+            "a shared subscription",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("$share/g/a", 0)])),
+            server(Suback(1, None, [0])),
+        ),
+        conversation(
+            "a first level that begins alike",
+            *opened(V3_1_1),
+            client(Subscribe(1, None, [Subscription("share/prices"), Subscription("shares/a/b")])),
+            server(Suback(1, None, [0, 0])),
+            client(Publish(topic_name="share/g/a")),
+        ),
+    ]
+    bad = [
+        conversation(
+            "published to, reported once",
+            *opened(),
+            client(Publish(topic_name="$share/g/a", payload=b"hi")).marked("topic_name"),
+            client(Publish(topic_name="$share/g/a", payload=b"ho")),
+        ),
+        conversation(
+            "other spellings",
+            *opened(),
+            client(
+                Subscribe(1, None, [Subscription("$SHARE/g/a"), Subscription("share/g/a"), Subscription("$queue/a")])
+            ).marked("subscriptions[0].topic_filter", "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"),
+            server(Suback(1, None, [0, 0, 0])),
+        ),
+        conversation(
+            "in a version without shares",
+            *opened(V3_1_1),
+            client(Subscribe(1, None, [Subscription("$share/g/a")])).marked("subscriptions[0].topic_filter"),
+            server(Suback(1, None, [0])),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """The first characters clear nearly all topics."""
+        if type(packet) is Publish and not packet.properties and packet.topic_name[:1] != "$":
+            return None
+        return self._found(packet, at)
+
+    def _found(self, packet: ControlPacket, at: Moment) -> Findings:
+        for named in named_topics(packet):
+            start = named.text[:7]
+            why, confidence = "", None
+            if not named.is_filter:
+                if start == "$share/":
+                    why = "a topic name is never shared"
+            elif start == "$share/":
+                if at.version is not V5:
+                    why = f"MQTT {at.version.text} has no shared subscriptions, they are an extension of some brokers"
+            elif start.lower() == "$share/":
+                why = "the prefix is '$share/', in lower case"
+            elif start == "$queue/":
+                why = "the prefix is an extension of some brokers"
+            elif _BARE.match(named.text):
+                why, confidence = "the prefix is '$share/'", Confidence.HEURISTIC
+            if why and at.memory(self).first(named.text):
+                yield self.report(
+                    named.field,
+                    f"{packet_name(packet)}: {shown(named.text)} looks like a shared subscription but is not one: "
+                    f"{why}",
+                    confidence=confidence,
+                )

@@ -1,0 +1,91 @@
+"""TOP103."""
+
+import re
+import unicodedata
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import Findings, Rule, packet_name
+from mqttscope.lint.strings import shown
+from mqttscope.lint.topics import NAMING, Seen, named_topics
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription, Will
+
+_AWKWARD = re.compile(r"[^!#-&(-\[\]-_a-~]")
+"""Anything but printable ASCII without space, quotes and backslash."""
+_KINDS = (("a space", " "), ("a quote", "\"'`"), ("a backslash", "\\"))
+
+
+class TopicAwkwardCharacters(Rule):
+    """A topic or topic filter holds spaces, quotes, backslashes or characters beyond ASCII.
+
+    That is legal, but such names break in shells, in queries and in configuration files, and people cannot type them
+    on every keyboard.  Some characters beyond ASCII can be written in two ways that look the same: brokers compare
+    code points, so the subscription for the one does not get the other.  Each topic is reported once per connection.
+
+    Instead, use letters, digits, ``-``, ``_`` and ``.`` of ASCII.
+    """
+
+    code = "TOP103"
+    severity = Severity.INFO
+    looks_at = NAMING
+    Memory = Seen
+
+    good = [
+        conversation("a dash", *opened(), client(Publish(topic_name="living-room/temp", payload=b"hi"))),
+        conversation(
+            "wildcards and shares",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("$share/g/a_b/+/C.9/#")])),
+            server(Suback(1, None, [0])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a space, reported once",
+            *opened(),
+            client(Publish(topic_name="living room/temp", payload=b"hi")).marked("topic_name"),
+            client(Publish(topic_name="living room/temp", payload=b"ho")),
+        ),
+        conversation(
+            "quotes and backslashes",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("a'b"), Subscription('"a"'), Subscription("a\\b")])).marked(
+                "subscriptions[0].topic_filter", "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"
+            ),
+            server(Suback(1, None, [0, 0, 0])),
+        ),
+        conversation("beyond ASCII", *opened(), client(Publish(topic_name="k\u00fcche/temp")).marked("topic_name")),
+        conversation(
+            "one letter written as two characters",
+            opened(will=Will("ku\u0308che/state", b"x"))[0].marked("will.will_topic"),
+            opened()[1],
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """One search clears nearly all topics."""
+        if type(packet) is Publish and not packet.properties and _AWKWARD.search(packet.topic_name) is None:
+            return None
+        return self._found(packet, at)
+
+    def _found(self, packet: ControlPacket, at: Moment) -> Findings:
+        for named in named_topics(packet):
+            if _AWKWARD.search(named.text) is not None and at.memory(self).first(named.text):
+                what = _what(named.text)
+                if what:
+                    yield self.report(named.field, f"{packet_name(packet)}: {shown(named.text)} contains {what}")
+
+
+def _what(text: str) -> str:
+    told = [name for name, characters in _KINDS if any(one in text for one in characters)]
+    beyond = [one for one in dict.fromkeys(text) if one > "\x7f"]
+    if beyond:
+        told.append("non-ASCII " + " ".join(f"U+{ord(one):04X}" for one in beyond[:5]))
+    if unicodedata.normalize("NFKC", text) != text:
+        told.append("characters that Unicode normalisation changes")
+    elif unicodedata.normalize("NFD", text) != text:
+        told.append("characters that can be written in two ways")
+    return ", ".join(told)

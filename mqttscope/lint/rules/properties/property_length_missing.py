@@ -1,0 +1,102 @@
+"""PRP101."""
+
+from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.layouts import REFUSAL_OF_3_1_1, other_layout
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name
+from mqttscope.mqtt.declare import FaultReport, Malformed
+from mqttscope.mqtt.packets import Disconnect, Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+
+_REASON = MalformedReason.PROPERTY_LENGTH_MISSING
+
+
+class PropertyLengthMissing(Rule):
+    """A packet of MQTT 5.0 has no Property Length where its properties should be.
+
+    An empty set of properties is written as one zero byte.  Where it is missing the receiver takes what follows for a
+    length: the packet is malformed and the connection closed.  Only PUBACK, PUBREC, PUBREL, PUBCOMP, DISCONNECT and
+    AUTH may end before it.  Mostly it was written by an encoder for MQTT 3.1.1.
+
+    Instead, write the byte 00 when there are no properties.
+    """
+
+    code = "PRP101"
+    severity = Severity.ERROR
+    reason_code = 0x81
+    versions = (V5,)
+    statements = {V5: {"MQTT-2.2.2-1": ""}}
+    malformed = (_REASON,)
+
+    good = [
+        conversation(
+            "an empty set of properties",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
+            server(Suback(10, reason_codes=[1])),
+            client(Unsubscribe(11, topic_filters=["a/b"])),
+            server(Unsuback(11, reason_codes=[0])),
+        ),
+        conversation(
+            "an acknowledgement may end before its properties",
+            *opened(),
+            client(hexadecimal("32 07 00 01 61 00 0a 00 68")),
+            server(hexadecimal("40 03 00 0a 10")),
+            client(Disconnect()),
+        ),
+        conversation(
+            "a server that does not know MQTT 5.0 refuses in the layout of 3.1.1",
+            opened()[0],
+            server(hexadecimal("20 02 00 01")),
+        ),
+    ]
+    bad = [
+        conversation(
+            "an UNSUBACK that ends where the properties should be",
+            *opened(),
+            client(Unsubscribe(10, topic_filters=["a/b"])),
+            server(hexadecimal("b0 02 00 0a")).marked("properties"),
+        ),
+        conversation(
+            "a PUBLISH that ends behind its topic",
+            *opened(),
+            client(hexadecimal("30 03 00 01 61")).marked("properties"),
+        ),
+        conversation(
+            "a SUBSCRIBE whose filter stands in their place",
+            *opened(),
+            client(hexadecimal("82 08 00 0a 00 03 61 2f 62 01")).marked("properties"),
+        ),
+        conversation(
+            "a PUBLISH whose text stands in their place",
+            *opened(),
+            client(hexadecimal("32 09 00 03 61 2f 62 00 0a 68 69")).marked("properties"),
+        ),
+        conversation(
+            "a CONNACK that accepts",
+            opened()[0],
+            server(hexadecimal("20 02 00 00")).marked("properties"),
+        ),
+    ]
+
+    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+        """A server that does not know 5.0 has no other way to say so than a CONNACK of 3.1.1."""
+        found = at.event.malformed  # type: ignore[union-attr]
+        if found.raw == REFUSAL_OF_3_1_1:
+            return None
+        return self.report(fault.field, _told(found, "the packet ends before it"))
+
+    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+        """Bytes that cannot be a property block, in a packet that reads well without one."""
+        if any(fault.reason is _REASON for fault in found.faults) or other_layout(found, at.version) is None:
+            return None
+        # Anything can be a payload: that it is text is strong evidence, and no proof.
+        likely = Confidence.LIKELY if found.packet_type == PacketType.PUBLISH else None
+        return self.report("properties", _told(found, "without one the packet reads well"), confidence=likely)
+
+
+def _told(found: Malformed, evidence: str) -> str:
+    kind = type_name(found.packet_type or 0).upper()
+    return f"{kind}: no Property Length, an empty set of properties is written as 00 ({evidence})"

@@ -1,0 +1,159 @@
+"""PRP106."""
+
+from typing import Any
+
+from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.properties import Properties, property_name
+
+_FLAGS = frozenset({0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A})
+_NOT_ZERO = {0x0B: "1 to 268,435,455", 0x21: "1 to 65,535", 0x27: "1 and more"}
+
+
+class PropertyValueInvalid(Rule):
+    """A property has a value that the standard excludes.
+
+    Properties that say yes or no are 0 or 1, though they fill a byte.  A Receive Maximum or a Maximum Packet Size of 0
+    would forbid what the connection is for, and Subscription Identifiers begin with 1.  The receiver treats the packet
+    as a protocol error and closes the connection.
+
+    Instead, leave a property out where the default is meant.
+    """
+
+    code = "PRP106"
+    severity = Severity.ERROR
+    reason_code = 0x82
+    versions = (V5,)
+    statements = {
+        V5: {
+            "V5-VALUE-receive-maximum-0": "any.properties.receive_maximum",
+            "V5-VALUE-max-packet-size-0": "any.properties.maximum_packet_size",
+            "V5-VALUE-request-info": (
+                "connect.properties.request_problem_information,connect.properties.request_response_information"
+            ),
+            "V5-VALUE-connack-flags": (
+                "connack.properties.maximum_qos,connack.properties.retain_available,"
+                "connack.properties.wildcard_subscription_available,"
+                "connack.properties.subscription_identifier_available,"
+                "connack.properties.shared_subscription_available"
+            ),
+            "V5-VALUE-payload-format": (
+                "publish.properties.payload_format_indicator,connect.will.properties.payload_format_indicator"
+            ),
+            "V5-VALUE-subscription-id-0": "any.properties.subscription_identifier",
+        }
+    }
+    looks_at = (Connect, Connack, Publish, Subscribe)
+    when = "properties"
+    always = (Connect,)
+
+    good = [
+        conversation(
+            "the least and the greatest values",
+            *opened(
+                connect=Properties(
+                    receive_maximum=1,
+                    maximum_packet_size=0xFFFF_FFFF,
+                    request_problem_information=0,
+                    request_response_information=1,
+                ),
+                will=Will("a", b"gone", properties=Properties(payload_format_indicator=1)),
+                connack=Properties(
+                    receive_maximum=65_535, maximum_packet_size=1_000, maximum_qos=1, retain_available=0
+                ),
+            ),
+            client(Publish(topic_name="a", properties=Properties(payload_format_indicator=0))),
+        ),
+        conversation(
+            "Subscription Identifiers 1 and 268,435,455",
+            *opened(),
+            client(Subscribe(1, Properties(subscription_identifier=1), [Subscription("a")])),
+            server(Suback(1, reason_codes=[0])),
+            client(Subscribe(2, Properties(subscription_identifier=268_435_455), [Subscription("b")])),
+            server(Suback(2, reason_codes=[0])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "zeros in a CONNECT",
+            client(make_connect(properties=Properties(receive_maximum=0, maximum_packet_size=0))).marked(
+                "properties.receive_maximum", "properties.maximum_packet_size"
+            ),
+        ),
+        conversation(
+            "flags of a CONNECT",
+            client(
+                make_connect(properties=Properties(request_problem_information=2, request_response_information=255))
+            ).marked("properties.request_problem_information", "properties.request_response_information"),
+        ),
+        conversation(
+            "flags of a CONNACK",
+            opened()[0],
+            server(
+                Connack(
+                    properties=Properties(
+                        maximum_qos=2,
+                        retain_available=2,
+                        wildcard_subscription_available=2,
+                        subscription_identifier_available=2,
+                        shared_subscription_available=2,
+                        receive_maximum=0,
+                    )
+                )
+            ).marked(
+                "properties.maximum_qos",
+                "properties.retain_available",
+                "properties.wildcard_subscription_available",
+                "properties.subscription_identifier_available",
+                "properties.shared_subscription_available",
+                "properties.receive_maximum",
+            ),
+        ),
+        conversation(
+            "Payload Format Indicator 2",
+            *opened(),
+            client(Publish(topic_name="a", properties=Properties(payload_format_indicator=2))).marked(
+                "properties.payload_format_indicator"
+            ),
+        ),
+        conversation(
+            "Payload Format Indicator 2 of the Will",
+            client(make_connect(will=Will("a", b"gone", properties=Properties(payload_format_indicator=2)))).marked(
+                "will.properties.payload_format_indicator"
+            ),
+        ),
+        conversation(
+            "Subscription Identifier 0",
+            *opened(),
+            client(Subscribe(1, Properties(subscription_identifier=0), [Subscription("a")])).marked(
+                "properties.subscription_identifier"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Any, at: Moment) -> Findings:
+        """Look at each value, of the packet and of its Will."""
+        if isinstance(packet, Connect):
+            will = None if packet.will is None else packet.will.properties
+            return self._block(packet.properties, "", "CONNECT") + self._block(will, "will.", "Will")
+        for number, value in packet.properties.items:
+            if (value == 0 and number in _NOT_ZERO) or (number in _FLAGS and value > 1):
+                return self._block(packet.properties, "", packet_name(packet))
+        return None
+
+    def _block(self, block: Properties | None, prefix: str, kind: str) -> list[Report]:
+        found: dict[str, Report] = {}
+        for number, value in () if block is None else block.items:
+            if number in _FLAGS and value > 1:
+                allowed = "0 or 1"
+            elif value == 0 and number in _NOT_ZERO:
+                allowed = _NOT_ZERO[number]
+            else:
+                continue
+            field = f"{prefix}properties.{property_name(number)}"
+            found[field] = self.report(field, f"{kind}: {property_name(number)} is {value}, allowed: {allowed}")
+        return list(found.values())

@@ -1,0 +1,72 @@
+"""PRP208."""
+
+from mqttscope.lint.examples import conversation, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack
+from mqttscope.mqtt.properties import Properties
+
+
+class ResponseInformationUnrequested(Rule):
+    """A server sends Response Information to a client that did not ask for it.
+
+    The property is the basis for Response Topics, and a client gets it only after it has set Request Response
+    Information to 1; one that has not need not know the property at all.
+
+    Instead, send it only when the CONNECT asked for it.
+    """
+
+    code = "PRP208"
+    severity = Severity.ERROR
+    reason_code = 0x82
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.1.2-28": ""}}
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+    when = "properties"
+    needs = Needs.OPENING
+
+    good = [
+        conversation(
+            "the client asked for it",
+            *opened(
+                connect=Properties(request_response_information=1), connack=Properties(response_information="rsp/c1")
+            ),
+        ),
+        conversation(
+            "the server need not send it",
+            *opened(connect=Properties(request_response_information=1)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "the client said nothing",
+            opened()[0],
+            server(Connack(properties=Properties(response_information="rsp/c1"))).marked(
+                "properties.response_information"
+            ),
+        ),
+        conversation(
+            "the client said no",
+            opened(connect=Properties(request_response_information=0))[0],
+            server(Connack(properties=Properties(response_information="rsp/c1"))).marked(
+                "properties.response_information"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: Moment) -> Findings:
+        """Look at what CONNECT asked for."""
+        connect = at.history.connect
+        told = None if packet.properties is None else packet.properties.response_information
+        if told is None or connect is None:
+            return None
+        if connect.properties is not None and connect.properties.request_response_information:
+            return None
+        return self.report(
+            "properties.response_information",
+            f"CONNACK carries Response Information {shown(told)} although CONNECT did not ask for it",
+        )

@@ -1,0 +1,73 @@
+"""PRP109."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.constants import reason_name
+from mqttscope.mqtt.packets import Connack, Disconnect
+from mqttscope.mqtt.properties import Properties
+
+_REDIRECTIONS = (0x9C, 0x9D)
+
+
+class ServerReferenceUnexpected(Rule):
+    """A Server Reference stands beside a reason code that sends nobody to another server.
+
+    The property names where to go for the reason codes 0x9C (Use another server) and 0x9D (Server moved).  With any
+    other one a client has no cause to look at it, so the hint is lost; from a client it means nothing at all.
+
+    Instead, refuse or disconnect with 0x9C or 0x9D when the client is to go elsewhere.
+    """
+
+    code = "PRP109"
+    severity = Severity.WARNING
+    versions = (V5,)
+    statements = {V5: {"V5-SERVER-REFERENCE-codes": ""}}
+    looks_at = (Connack, Disconnect)
+    when = "properties"
+
+    good = [
+        conversation(
+            "use another server",
+            opened()[0],
+            server(Connack(reason_code=0x9C, properties=Properties(server_reference="b2:1883"))),
+        ),
+        conversation(
+            "the server has moved", *opened(), server(Disconnect(0x9D, Properties(server_reference="b2:1883")))
+        ),
+        conversation("the code alone is enough", opened()[0], server(Connack(reason_code=0x9C))),
+    ]
+    bad = [
+        conversation(
+            "the server is busy",
+            opened()[0],
+            server(Connack(reason_code=0x89, properties=Properties(server_reference="b2:1883"))).marked(
+                "properties.server_reference"
+            ),
+        ),
+        conversation(
+            "the server shuts down",
+            *opened(),
+            server(Disconnect(0x8B, Properties(server_reference="b2:1883"))).marked("properties.server_reference"),
+        ),
+        conversation(
+            "the client knows a server",
+            *opened(),
+            client(Disconnect(0x00, Properties(server_reference="b2:1883"))).marked("properties.server_reference"),
+        ),
+    ]
+
+    def check(self, packet: Connack | Disconnect, at: Moment) -> Findings:
+        """Compare with the reason code."""
+        told = None if packet.properties is None else packet.properties.server_reference
+        code = packet.reason_code or 0
+        if told is None or (code in _REDIRECTIONS and not at.from_client):
+            return None
+        kind, name = packet_name(packet), reason_name(packet.packet_type, code, at.version)
+        why = "only a server has a use for it" if at.from_client else "only 0x9C and 0x9D use it"
+        return self.report(
+            "properties.server_reference",
+            f"{kind} with 0x{code:02X} ({name}) carries Server Reference {shown(told)}, {why}",
+        )

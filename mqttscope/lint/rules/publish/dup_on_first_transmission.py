@@ -1,0 +1,119 @@
+"""PUB208."""
+
+from mqttscope.lint.examples import client, conversation, crossing, lost, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.mqtt.packets import Puback, Publish
+
+
+class DupOnFirstTransmission(Rule):
+    """A PUBLISH has the DUP flag set although its message was never sent before.
+
+    DUP tells the receiver that it may have the message already.  Set without need it hides real repeats; servers that
+    copy it from the PUBLISH they received confuse every subscriber that looks at it.
+
+    Instead, set DUP only when the same PUBLISH is sent again with the same packet identifier.
+    """
+
+    code = "PUB208"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    statements = {
+        V5: {"MQTT-3.3.1-3": "server", "MQTT-4.3.2-2": "", "MQTT-4.3.3-2": ""},
+        V3_1_1: {"MQTT-3.3.1-3": "server"},
+    }
+    also = {V3_1_1: ("MQTT-4.3.2-1", "MQTT-4.3.3-1"), V3_1: ("V31-PUBLISH-dup-on-resend",)}
+    looks_at = Publish
+    when = "dup"
+    needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER
+
+    good = [
+        conversation(
+            "DUP 0 at first",
+            *opened(),
+            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(Puback(packet_identifier=1)),
+        ),
+        conversation(
+            "a session goes on",
+            *opened(clean_start=False, session_present=True),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+            server(Puback(packet_identifier=1)),
+        ),
+        conversation(
+            "sent again while the acknowledgement was under way",
+            *opened(V3_1_1),
+            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(Puback(packet_identifier=1)),
+            crossing(client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1))),
+            server(Puback(packet_identifier=1)),
+        ),
+        conversation(
+            "MQTT 3.1.1 sends again whatever the server remembers",
+            *opened(V3_1_1, clean_start=False, session_present=False),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+            server(Puback(packet_identifier=1)),
+        ),
+        conversation(
+            "the first transmission is not in the capture",
+            *opened(),
+            lost(client(Publish(qos=1, topic_name="a", packet_identifier=1))),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "the first message of a new session",
+            *opened(),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)).marked("dup"),
+        ),
+        conversation(
+            "after Session Present 0",
+            *opened(clean_start=False, session_present=False),
+            client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=1)).marked("dup"),
+        ),
+        conversation(
+            "passed on by the server, in MQTT 3.1.1",
+            *opened(V3_1_1),
+            server(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)).marked("dup"),
+        ),
+        conversation(
+            "another message on a free identifier",
+            *opened(V3_1),
+            client(Publish(qos=1, topic_name="a", packet_identifier=1, payload=b"1")),
+            server(Puback(packet_identifier=1)),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1, payload=b"2")).marked("dup"),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Look for the identifier among what the sender has sent on this connection."""
+        identifier = packet.packet_identifier
+        if not packet.qos or identifier is None or at.sender.running(identifier, "publish") is not None:
+            return None
+        ended = at.party.ended.get(identifier)
+        if ended is not None:
+            if at.party.repeats(packet, at.topic, ended.exchange):
+                return None
+        elif at.party.has_sent(identifier) or not _fresh(at):
+            return None
+        precise = ("MQTT-4.3.2-2" if packet.qos == 1 else "MQTT-4.3.3-2") if at.version is V5 else None
+        if precise is None and at.version is V3_1_1:
+            precise = "MQTT-4.3.2-1" if packet.qos == 1 else "MQTT-4.3.3-1"
+        cited = [] if at.from_client or at.version is V3_1 else ["MQTT-3.3.1-3"]
+        return self.report(
+            "dup",
+            f"PUBLISH {at.topic!r} with identifier {identifier} has DUP 1 the first time it is sent",
+            confidence=Confidence.LIKELY if at.version is V3_1 else Confidence.CERTAIN,
+            statements=(*cited, *([precise] if precise else [])),
+        )
+
+
+def _fresh(at: Moment) -> bool:
+    """Whether the sender has nothing from an earlier connection that it may send again."""
+    connection = at.connection
+    if connection.clean_start or not at.from_client:
+        return True
+    # 3.1.1 MQTT-4.4.0-1 has a client send again after CleanSession 0, whatever Session Present says.
+    return at.version is V5 and at.knew(at.history.connack_sent)

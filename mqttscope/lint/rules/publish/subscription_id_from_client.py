@@ -1,0 +1,63 @@
+"""PUB106."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+
+
+class SubscriptionIdFromClient(Rule):
+    """A client sends a Subscription Identifier in a PUBLISH.
+
+    The property tells a client which of its own subscriptions a message came for.  In the other direction it means
+    nothing; a server that passes it on makes subscribers call the wrong handlers.
+
+    Instead, leave it out of every PUBLISH to the server; drop it where a received message is published again.
+    """
+
+    code = "PUB106"
+    severity = Severity.ERROR
+    reason_code = 0x82
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.3.4-6": ""}}
+    looks_at = Publish
+    sender = Direction.CLIENT_TO_SERVER
+    when = "properties"
+
+    good = [
+        conversation("none", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
+        conversation(
+            "from the server it is right",
+            *opened(),
+            client(
+                Subscribe(
+                    packet_identifier=1,
+                    properties=Properties(subscription_identifier=7),
+                    subscriptions=[Subscription("a/b")],
+                )
+            ),
+            server(Suback(packet_identifier=1, reason_codes=[0])),
+            server(Publish(topic_name="a/b", properties=Properties(subscription_identifier=7))),
+        ),
+    ]
+    bad = [
+        conversation(
+            "from the client",
+            *opened(),
+            client(Publish(topic_name="a/b", properties=Properties(subscription_identifier=7))).marked(
+                "properties.subscription_identifier"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """The property must not be there."""
+        identifier = packet.properties.first(0x0B) if packet.properties is not None else None
+        if identifier is None:
+            return None
+        told = f"PUBLISH {at.topic!r} from the client has Subscription Identifier {identifier}"
+        return self.report("properties.subscription_identifier", told)

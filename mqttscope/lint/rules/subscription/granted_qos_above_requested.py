@@ -1,0 +1,72 @@
+"""SUB211."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Related, Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+
+
+class GrantedQosAboveRequested(Rule):
+    """A SUBACK grants a higher QoS than the SUBSCRIBE asked for.
+
+    The client said what it takes at most; a server may grant less, never more.  A client that asked for QoS 0 may not
+    be able to acknowledge what comes now.
+
+    Instead, grant the requested QoS or a lower one.
+    """
+
+    code = "SUB211"
+    severity = Severity.ERROR
+    also = {V5: ("MQTT-3.8.4-7", "MQTT-3.9.3-1"), V3_1_1: ("MQTT-3.8.4-5", "MQTT-3.9.3-1")}
+    looks_at = Suback
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.WHOLE_RECEIVER
+
+    good = [
+        conversation(
+            "as much, less, and refused",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("b", 2), Subscription("c", 0)])),
+            server(Suback(10, reason_codes=[1, 0, 0x87])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "QoS 1 for a request of QoS 0",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a", 0)])),
+            server(Suback(10, reason_codes=[1])).marked("reason_codes[0]"),
+        ),
+        conversation(
+            "the second of two in 3.1.1",
+            *opened(V3_1_1),
+            client(Subscribe(10, subscriptions=[Subscription("a", 2), Subscription("b", 1)])),
+            server(Suback(10, reason_codes=[2, 2])).marked("reason_codes[1]"),
+        ),
+        conversation(
+            "in 3.1",
+            *opened(V3_1),
+            client(Subscribe(10, subscriptions=[Subscription("a", 0)])),
+            server(Suback(10, reason_codes=[2])).marked("reason_codes[0]"),
+        ),
+    ]
+
+    def check(self, packet: Suback, at: Moment) -> Iterator[Report]:
+        """Compare position by position."""
+        request = at.history.subscriptions.request_for(packet.packet_identifier, "subscribe")
+        codes = packet.reason_codes or ()
+        if request is None or request.answers or len(request.maximum_qos) != len(codes):
+            return
+        for index, (asked, code) in enumerate(zip(request.maximum_qos, codes, strict=True)):
+            if asked < code <= 2:
+                yield self.report(
+                    f"reason_codes[{index}]",
+                    f"SUBACK with packet identifier {packet.packet_identifier} grants QoS {code} for "
+                    f"{request.topic_filters[index]!r}, requested was QoS {asked}",
+                    related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+                )

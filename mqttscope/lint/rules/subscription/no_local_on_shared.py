@@ -1,0 +1,64 @@
+"""SUB106."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Rule
+from mqttscope.lint.rules.subscription import options_span
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+
+
+class NoLocalOnShared(Rule):
+    """A SUBSCRIBE asks for No Local on a Shared Subscription.
+
+    Messages of a Shared Subscription go to one member of the group, whoever published them; a member that must not get
+    its own would take them away from all others.  The specification makes it a protocol error.
+
+    Instead, leave No Local out for filters that begin with ``$share/``.
+    """
+
+    code = "SUB106"
+    severity = Severity.ERROR
+    reason_code = 0x82
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.8.3-4": ""}}
+    looks_at = Subscribe
+    sender = Direction.CLIENT_TO_SERVER
+
+    good = [
+        conversation(
+            "each alone",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 1), Subscription("a", 1, no_local=True)])),
+            server(Suback(10, reason_codes=[1, 1])),
+        ),
+        conversation(
+            "a filter that only looks like one",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("$shared/g/a", 1, no_local=True)])),
+            server(Suback(10, reason_codes=[1])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "No Local and $share",
+            *opened(),
+            client(hexadecimal("82 10 00 0a 00 00 0a 24 73 68 61 72 65 2f 67 2f 61 05")).marked(
+                "subscriptions[0].no_local"
+            ),
+        )
+    ]
+
+    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
+        """Bit 2 of the options of each shared filter."""
+        for index, row in enumerate(packet.subscriptions or ()):
+            if row.no_local and row.topic_filter.startswith("$share/"):
+                yield self.report(
+                    f"subscriptions[{index}].no_local",
+                    f"SUBSCRIBE {row.topic_filter!r} has No Local although it is shared",
+                    span=options_span(packet, index, at.version),
+                )

@@ -1,0 +1,88 @@
+"""SUB212."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+
+_TWO = Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("b", 1)])
+_NONE_LEFT = Unsubscribe(11, topic_filters=["a", "b"])
+_RESENT = Subscribe(10, subscriptions=[Subscription("a", 1)], header_flags=0xA)
+
+
+class RequestAnsweredTwice(Rule):
+    """A server answers one SUBSCRIBE or UNSUBSCRIBE more than once.
+
+    However many Topic Filters a request has, one SUBACK or UNSUBACK answers all of them.  Another one for the same
+    packet identifier may be taken for the answer to a later request.
+
+    Instead, collect the results of all Topic Filters and answer once.
+    """
+
+    code = "SUB212"
+    severity = Severity.ERROR
+    statements = {
+        V5: {"MQTT-3.8.4-5": "suback", "MQTT-3.10.4-6": "unsuback"},
+        V3_1_1: {"MQTT-3.8.4-4": "suback", "MQTT-3.10.4-6": "unsuback"},
+    }
+    looks_at = (Suback, Unsuback)
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.WHOLE_RECEIVER
+
+    good = [
+        conversation("one answer for both filters", *opened(), client(_TWO), server(Suback(10, reason_codes=[1, 1]))),
+        conversation(
+            "the identifier is used again",
+            *opened(),
+            client(_TWO),
+            server(Suback(10, reason_codes=[1, 1])),
+            client(_TWO),
+            server(Suback(10, reason_codes=[1, 1])),
+        ),
+        conversation(
+            "a SUBSCRIBE sent again in 3.1, and an answer to each",
+            *opened(V3_1),
+            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+            client(_RESENT),
+            server(Suback(10, reason_codes=[1])),
+            server(Suback(10, reason_codes=[1])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a SUBACK for each filter",
+            *opened(),
+            client(_TWO),
+            server(Suback(10, reason_codes=[1])),
+            server(Suback(10, reason_codes=[1])).marked(""),
+        ),
+        conversation(
+            "the same in 3.1.1",
+            *opened(V3_1_1),
+            client(_TWO),
+            server(Suback(10, reason_codes=[1, 1])),
+            server(Suback(10, reason_codes=[1, 1])).marked(""),
+        ),
+        conversation(
+            "an UNSUBACK for each filter",
+            *opened(V3_1),
+            client(_NONE_LEFT),
+            server(Unsuback(11), Unsuback(11)).marked(""),
+        ),
+    ]
+
+    def check(self, packet: Suback | Unsuback, at: Moment) -> Findings:
+        """The state knows which requests have their answer."""
+        kind = "subscribe" if isinstance(packet, Suback) else "unsubscribe"
+        request = at.history.subscriptions.request_for(packet.packet_identifier, kind)
+        if request is None or not request.answers:
+            return None
+        return self.report(
+            "",
+            f"{kind.upper()} with packet identifier {packet.packet_identifier} and {len(request.topic_filters)} topic "
+            f"filters gets {packet_name(packet)} number {request.answers + 1}",
+            related=(Related(f"the {kind.upper()}", request.packet, request.frame, request.timestamp_ns),),
+        )

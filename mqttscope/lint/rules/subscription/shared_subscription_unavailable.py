@@ -1,0 +1,76 @@
+"""SUB215."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+
+
+class SharedSubscriptionUnavailable(Rule):
+    """A client asks for a Shared Subscription although the server announced that it has none.
+
+    CONNACK said Shared Subscription Available 0, so the server answers with 0x9E (Shared Subscriptions not supported)
+    and may close the connection.  A client that subscribes before the CONNACK has reached it only guesses, so then the
+    finding is likely at best.
+
+    Instead, wait for the CONNACK, and subscribe without ``$share/``.
+    """
+
+    code = "SUB215"
+    severity = Severity.ERROR
+    reason_code = 0x9E
+    versions = (V5,)
+    statements = {V5: {"V5-SUBSCRIBE-shared-unavailable": ""}}
+    looks_at = Subscribe
+    sender = Direction.CLIENT_TO_SERVER
+    needs = Needs.OPENING
+
+    good = [
+        conversation(
+            "an ordinary subscription",
+            *opened(connack=Properties(shared_subscription_available=0)),
+            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+            server(Suback(10, reason_codes=[1])),
+        ),
+        conversation(
+            "absent means available",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 1)])),
+            server(Suback(10, reason_codes=[1])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a share where the server has none",
+            *opened(connack=Properties(shared_subscription_available=0)),
+            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 1)])).marked(
+                "subscriptions[0].topic_filter"
+            ),
+        ),
+        conversation(
+            "sent before the CONNACK had arrived",
+            *opened(connack=Properties(shared_subscription_available=0)),
+            crossing(client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 1)]))).marked(
+                "subscriptions[0].topic_filter"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
+        """Compare with what CONNACK announced."""
+        if at.connection.shared_subscription_available:
+            return
+        sure = None if at.knew(at.history.connack_sent) else Confidence.LIKELY
+        for index, row in enumerate(packet.subscriptions or ()):
+            if row.topic_filter.startswith("$share/"):
+                yield self.report(
+                    f"subscriptions[{index}].topic_filter",
+                    f"SUBSCRIBE {row.topic_filter!r}: the server announced Shared Subscription Available 0",
+                    confidence=sure,
+                )

@@ -1,0 +1,137 @@
+"""SUB218."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+
+MAX_TOLD = 256
+"""SUBSCRIBE packets that are remembered as suspect."""
+
+
+@dataclass(slots=True)
+class Told:
+    """SUBSCRIBE packets whose answer was reported."""
+
+    packets: dict[int, bool] = field(default_factory=dict)
+
+
+class SubackOrderSuspect(Rule):
+    """The codes of a SUBACK fit the Topic Filters of the SUBSCRIBE only in another order.
+
+    Codes belong to filters by position.  A server that collects them in a map or answers as its workers finish mixes
+    them up; it shows when a code grants more than was asked for at its place, or when messages come with a QoS that
+    only another place was granted.
+
+    Instead, keep the order of the SUBSCRIBE.
+    """
+
+    code = "SUB218"
+    severity = Severity.ERROR
+    confidence = Confidence.HEURISTIC
+    statements = {V5: {"MQTT-3.9.3-1": ""}, V3_1_1: {"MQTT-3.9.3-1": ""}}
+    also = {V3_1: ("V31-SUBACK-answer",)}
+    looks_at = (Suback, Publish)
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.WHOLE_RECEIVER
+    Memory = Told
+
+    good = [
+        conversation(
+            "in the order of the filters",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a", 0), Subscription("b", 2)])),
+            server(Suback(10, reason_codes=[0, 2])),
+        ),
+        conversation(
+            "both granted lower",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a", 2), Subscription("b", 2)])),
+            server(Suback(10, reason_codes=[0, 1])),
+            server(Publish(qos=1, topic_name="b", packet_identifier=1)),
+            client(Puback(1)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "granted above the request, and it fits the other way round",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a", 0), Subscription("b", 2)])),
+            server(Suback(10, reason_codes=[2, 0])).marked("reason_codes"),
+        ),
+        conversation(
+            "a message with the QoS that another filter was granted",
+            *opened(V3_1_1),
+            client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("b", 1)])),
+            server(Suback(10, reason_codes=[0, 1])),
+            server(Publish(qos=1, topic_name="a", packet_identifier=1)).marked("qos"),
+            client(Puback(1)),
+            server(Publish(qos=1, topic_name="a", packet_identifier=2)),
+            client(Puback(2)),
+        ),
+        conversation(
+            "in 3.1",
+            *opened(V3_1),
+            client(Subscribe(10, subscriptions=[Subscription("a", 2), Subscription("b", 1)])),
+            server(Suback(10, reason_codes=[1, 2])).marked("reason_codes"),
+        ),
+    ]
+
+    def check(self, packet: Suback | Publish, at: Moment) -> Findings:
+        """Sort both; for messages look at the grants beside the one that is too low."""
+        if packet.packet_type == 3:
+            return self._delivered(packet, at) if packet.qos else None  # type: ignore[arg-type, union-attr]
+        assert isinstance(packet, Suback)
+        request = at.history.subscriptions.request_for(packet.packet_identifier, "subscribe")
+        codes = packet.reason_codes or ()
+        if request is None or request.answers or len(codes) != len(request.maximum_qos):
+            return None
+        if _fits(request.maximum_qos, codes) or not _fits(sorted(request.maximum_qos), _sorted(codes)):
+            return None
+        return self.report(
+            "reason_codes",
+            f"codes {list(codes)} of SUBACK with packet identifier {packet.packet_identifier} fit the requested QoS "
+            f"{list(request.maximum_qos)} only in another order",
+            related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+        )
+
+    def _delivered(self, packet: Publish, at: Moment) -> Findings:
+        table = at.history.subscriptions
+        if at.topic is None or packet.dup:
+            return None
+        found = table.match(at.topic)
+        if packet.qos <= found.highest_qos or len(found.subscriptions) != 1:
+            return None
+        one = found.subscriptions[0]
+        request = table.requests.get(one.packet_identifier)
+        if one.granted is None or one.maximum_qos < packet.qos or request is None or request.packet != one.packet:
+            return None
+        swaps = any(
+            code <= 2 and packet.qos <= code and request.maximum_qos[index] >= one.granted
+            for index, code in enumerate(request.codes)
+        )
+        told = at.memory(self).packets
+        if not swaps or one.packet in told or len(told) >= MAX_TOLD:
+            return None
+        told[one.packet] = True
+        return self.report(
+            "qos",
+            f"PUBLISH {at.topic!r} has QoS {packet.qos}, granted was {one.granted}; codes {list(request.codes)} of the "
+            "SUBACK fit only in another order",
+            related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+        )
+
+
+def _fits(asked: Sequence[int], codes: Sequence[int]) -> bool:
+    return all(code > 2 or code <= qos for qos, code in zip(asked, codes, strict=True))
+
+
+def _sorted(codes: Sequence[int]) -> list[int]:
+    """By the QoS they grant, failures first: those fit everywhere."""
+    return sorted(codes, key=lambda code: -1 if code > 2 else code)

@@ -1,0 +1,75 @@
+"""SUB214."""
+
+from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+
+
+class SubscriptionIdUnavailable(Rule):
+    """A SUBSCRIBE carries a Subscription Identifier although the server announced that it has none.
+
+    CONNACK said Subscription Identifiers Available 0, so the server closes the connection with 0xA1 (Subscription
+    Identifiers not supported).  A client that subscribes before the CONNACK has reached it only guesses, so then the
+    finding is likely at best.
+
+    Instead, wait for the CONNACK, and find the handler of a message by its topic.
+    """
+
+    code = "SUB214"
+    severity = Severity.ERROR
+    reason_code = 0xA1
+    versions = (V5,)
+    statements = {V5: {"V5-SUBSCRIBE-id-unavailable": ""}}
+    looks_at = Subscribe
+    sender = Direction.CLIENT_TO_SERVER
+    needs = Needs.OPENING
+
+    good = [
+        conversation(
+            "no identifier",
+            *opened(connack=Properties(subscription_identifier_available=0)),
+            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+            server(Suback(10, reason_codes=[1])),
+        ),
+        conversation(
+            "absent means available",
+            *opened(),
+            client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)])),
+            server(Suback(10, reason_codes=[1])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "an identifier where the server has none",
+            *opened(connack=Properties(subscription_identifier_available=0)),
+            client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)])).marked(
+                "properties.subscription_identifier"
+            ),
+        ),
+        conversation(
+            "sent before the CONNACK had arrived",
+            *opened(connack=Properties(subscription_identifier_available=0)),
+            crossing(client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)]))).marked(
+                "properties.subscription_identifier"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Subscribe, at: Moment) -> Findings:
+        """Compare with what CONNACK announced."""
+        if at.connection.subscription_identifier_available or packet.properties is None:
+            return None
+        identifier = packet.properties.first(0x0B)
+        if identifier is None:
+            return None
+        return self.report(
+            "properties.subscription_identifier",
+            f"SUBSCRIBE has Subscription Identifier {identifier}: the server announced Subscription Identifiers "
+            "Available 0",
+            confidence=None if at.knew(at.history.connack_sent) else Confidence.LIKELY,
+        )

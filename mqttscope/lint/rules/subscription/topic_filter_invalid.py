@@ -1,0 +1,98 @@
+"""SUB107."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.topics import parse_shared, topic_filter_problem
+
+_WHY = {
+    "hash_not_alone": "'#' must be alone in its level",
+    "hash_not_last": "'#' must be the last level",
+    "plus_not_alone": "'+' must be alone in its level",
+}
+_HASH = {V5: "MQTT-4.7.1-1", V3_1_1: "MQTT-4.7.1-2", V3_1: "V31-FILTER-wildcards"}
+_PLUS = {V5: "MQTT-4.7.1-2", V3_1_1: "MQTT-4.7.1-3", V3_1: "V31-FILTER-wildcards"}
+
+
+class TopicFilterInvalid(Rule):
+    """A Topic Filter has a wildcard where none may stand.
+
+    ``#`` stands for the rest of a topic, so it has to be the last level and alone in it; ``+`` stands for one whole
+    level.  Servers answer with a failure code or close the connection, and which of them is not the same everywhere.
+
+    Instead, put wildcards in levels of their own: ``a/b/#``, ``a/+/c``.
+    """
+
+    code = "SUB107"
+    severity = Severity.ERROR
+    statements = {
+        V5: {"MQTT-4.7.1-1": "", "MQTT-4.7.1-2": ""},
+        V3_1_1: {"MQTT-4.7.1-2": "", "MQTT-4.7.1-3": ""},
+        V3_1: {"V31-FILTER-wildcards": ""},
+    }
+    looks_at = (Subscribe, Unsubscribe)
+    sender = Direction.CLIENT_TO_SERVER
+
+    good = [
+        conversation(
+            "wildcards in levels of their own",
+            *opened(),
+            client(
+                Subscribe(
+                    10,
+                    subscriptions=[Subscription(one, 1) for one in ("#", "+", "a/b/#", "/+", "+/+/c", "$share/g/+/#")],
+                )
+            ),
+            server(Suback(10, reason_codes=[1] * 6)),
+            client(Unsubscribe(11, topic_filters=["a/b/#"])),
+            server(Unsuback(11, reason_codes=[0])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "'#' behind other characters",
+            *opened(),
+            client(hexadecimal("82 0a 00 0a 00 00 04 61 2f 62 23 01")).marked("subscriptions[0].topic_filter"),
+        ),
+        conversation(
+            "'#' before other levels, '+' beside characters",
+            *opened(V3_1_1),
+            client(Subscribe(10, subscriptions=[Subscription("a/#/b"), Subscription("a/b+")])).marked(
+                "subscriptions[0].topic_filter", "subscriptions[1].topic_filter"
+            ),
+        ),
+        conversation(
+            "in UNSUBSCRIBE and 3.1",
+            *opened(V3_1),
+            client(Unsubscribe(10, topic_filters=["ok", "a+"])).marked("topic_filters[1]"),
+        ),
+        conversation(
+            "in the filter of a share",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("$share/g/a#")])).marked("subscriptions[0].topic_filter"),
+        ),
+    ]
+
+    def check(self, packet: Subscribe | Unsubscribe, at: Moment) -> Iterator[Report]:
+        """Each filter, without ``$share/name/`` in 5.0."""
+        if isinstance(packet, Subscribe):
+            rows = [
+                (f"subscriptions[{index}].topic_filter", row.topic_filter)
+                for index, row in enumerate(packet.subscriptions or ())
+            ]
+        else:
+            rows = [(f"topic_filters[{index}]", name) for index, name in enumerate(packet.topic_filters or ())]
+        for field, name in rows:
+            share = parse_shared(name) if at.version is V5 else None
+            why = topic_filter_problem(name if share is None else share[1], shared=False)
+            if why not in _WHY or (share is None and at.version is V5 and name.startswith("$share/")):
+                continue
+            kind = "SUBSCRIBE" if isinstance(packet, Subscribe) else "UNSUBSCRIBE"
+            statement = (_PLUS if why == "plus_not_alone" else _HASH)[at.version]
+            yield self.report(field, f"{kind} with topic filter {name!r}: {_WHY[why]}", statements=(statement,))

@@ -1,0 +1,140 @@
+"""SUB217."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.session.subscriptions import Request, Subscriptions
+
+_SUBSCRIBED = (
+    client(Subscribe(10, subscriptions=[Subscription("a/+", 1), Subscription("b", 1)])),
+    server(Suback(10, reason_codes=[1, 0x87])),
+)
+
+
+class UnsubackCodeContradiction(Rule):
+    """An UNSUBACK says about a subscription what the packets before it contradict.
+
+    Reason code 0x11 means that there was no such subscription, 0x00 that it was deleted.  The wrong one makes a client
+    believe in subscriptions that do not exist, or hides that its filter was not the one it had subscribed with.
+
+    Instead, answer 0x00 for filters that were subscribed, compared character by character, and 0x11 for all others.
+    """
+
+    code = "SUB217"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.10.4-1": "", "MQTT-3.11.3-1": ""}}
+    looks_at = Unsuback
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE
+
+    good = [
+        conversation(
+            "deleted, and never there",
+            *opened(),
+            *_SUBSCRIBED,
+            client(Unsubscribe(11, topic_filters=["a/+", "c", "b"])),
+            server(Unsuback(11, reason_codes=[0, 0x11, 0x11])),
+        ),
+        conversation(
+            "twice at once",
+            *opened(),
+            *_SUBSCRIBED,
+            client(Unsubscribe(11, topic_filters=["a/+"]), Unsubscribe(12, topic_filters=["a/+"])),
+            server(Unsuback(11, reason_codes=[0]), Unsuback(12, reason_codes=[0x11])),
+        ),
+        conversation(
+            "subscribed again before the answer",
+            *opened(),
+            *_SUBSCRIBED,
+            client(
+                Unsubscribe(11, topic_filters=["a/+"]),
+                Subscribe(12, subscriptions=[Subscription("a/+", 1)]),
+            ),
+            server(Unsuback(11, reason_codes=[0]), Suback(12, reason_codes=[1])),
+        ),
+        conversation(
+            "a session from before may hold any subscription",
+            *opened(clean_start=False, session_present=True),
+            client(Unsubscribe(11, topic_filters=["c"])),
+            server(Unsuback(11, reason_codes=[0])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "0x11 for a subscription that exists",
+            *opened(),
+            *_SUBSCRIBED,
+            client(Unsubscribe(11, topic_filters=["a/+"])),
+            server(Unsuback(11, reason_codes=[0x11])).marked("reason_codes[0]"),
+        ),
+        conversation(
+            "0x00 for one that was never asked for, and for one that was refused",
+            *opened(),
+            *_SUBSCRIBED,
+            client(Unsubscribe(11, topic_filters=["c", "b"])),
+            server(Unsuback(11, reason_codes=[0, 0])).marked("reason_codes[0]", "reason_codes[1]"),
+        ),
+        conversation(
+            "0x00 for one that was ended before",
+            *opened(),
+            *_SUBSCRIBED,
+            client(Unsubscribe(11, topic_filters=["a/+"])),
+            server(Unsuback(11, reason_codes=[0])),
+            client(Unsubscribe(12, topic_filters=["a/+"])),
+            server(Unsuback(12, reason_codes=[0])).marked("reason_codes[0]"),
+        ),
+    ]
+
+    def check(self, packet: Unsuback, at: Moment) -> Iterator[Report]:
+        """Look up each filter as it stood when the UNSUBSCRIBE was sent."""
+        table = at.history.subscriptions
+        request = table.request_for(packet.packet_identifier, "unsubscribe")
+        codes = packet.reason_codes or ()
+        if request is None or request.answers or len(codes) != len(request.topic_filters) or not table.complete:
+            return
+        for index, code in enumerate(codes):
+            name = request.topic_filters[index]
+            if name in request.topic_filters[:index]:
+                continue
+            what = ""
+            if code == 0x11:
+                what = _exists(table, request, name, request.existing[index])
+            elif code == 0:
+                what = _is_missing(table, name, request.existing[index])
+            if what:
+                meaning = "0x11 (No subscription existed)" if code else "0x00 (Success)"
+                yield self.report(
+                    f"reason_codes[{index}]",
+                    f"UNSUBACK with packet identifier {packet.packet_identifier} has {meaning} for {name!r}, but the "
+                    f"subscription {what}",
+                    related=(Related("the UNSUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+                )
+
+
+def _exists(table: Subscriptions, request: Request, name: str, number: int) -> str:
+    one = table.named(name, number)
+    if one is None or one.ended_ns is not None or one.doubtful or one.granted is None or one.granted >= 0x80:
+        return ""
+    if one.ending_ns is not None and one.ending_ns < request.timestamp_ns:
+        return ""  # an earlier UNSUBSCRIBE may have ended it
+    return f"was granted with QoS {one.granted}"
+
+
+def _is_missing(table: Subscriptions, name: str, number: int) -> str:
+    refused = table.refused.get(name, -1)
+    if number < 0:
+        if name in table.ended:
+            return "had been ended before"
+        return "was never granted" if refused < 0 else "was refused"
+    one = table.named(name, number)
+    if one is not None and one.ended_ns is not None:
+        return "had been ended before"
+    return "was refused" if refused == number else ""

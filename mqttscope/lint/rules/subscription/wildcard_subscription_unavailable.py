@@ -1,0 +1,84 @@
+"""SUB213."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.topics import parse_shared
+
+
+class WildcardSubscriptionUnavailable(Rule):
+    """A client subscribes with a wildcard although the server announced that it has none.
+
+    CONNACK said Wildcard Subscription Available 0, so the server answers with 0xA2 (Wildcard Subscriptions not
+    supported) and may close the connection.  A client that subscribes before the CONNACK has reached it only guesses,
+    so then the finding is likely at best.
+
+    Instead, wait for the CONNACK, and subscribe to each topic by its name.
+    """
+
+    code = "SUB213"
+    severity = Severity.ERROR
+    reason_code = 0xA2
+    versions = (V5,)
+    statements = {V5: {"V5-SUBSCRIBE-wildcard-unavailable": ""}}
+    looks_at = Subscribe
+    sender = Direction.CLIENT_TO_SERVER
+    needs = Needs.OPENING
+
+    good = [
+        conversation(
+            "no wildcard",
+            *opened(connack=Properties(wildcard_subscription_available=0)),
+            client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
+            server(Suback(10, reason_codes=[1])),
+        ),
+        conversation(
+            "absent means available",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a/#", 1)])),
+            server(Suback(10, reason_codes=[1])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a wildcard where the server has none",
+            *opened(connack=Properties(wildcard_subscription_available=0)),
+            client(Subscribe(10, subscriptions=[Subscription("a/#", 1)])).marked("subscriptions[0].topic_filter"),
+        ),
+        conversation(
+            "in the filter of a share",
+            *opened(connack=Properties(wildcard_subscription_available=0)),
+            client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("$share/g/+", 1)])).marked(
+                "subscriptions[1].topic_filter"
+            ),
+        ),
+        conversation(
+            "sent before the CONNACK had arrived",
+            *opened(connack=Properties(wildcard_subscription_available=0)),
+            crossing(client(Subscribe(10, subscriptions=[Subscription("a/#", 1)]))).marked(
+                "subscriptions[0].topic_filter"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
+        """Compare with what CONNACK announced."""
+        if at.connection.wildcard_subscription_available:
+            return
+        sure = None if at.knew(at.history.connack_sent) else Confidence.LIKELY
+        for index, row in enumerate(packet.subscriptions or ()):
+            share = parse_shared(row.topic_filter)
+            name = row.topic_filter if share is None else share[1]
+            if "+" in name or "#" in name:
+                yield self.report(
+                    f"subscriptions[{index}].topic_filter",
+                    f"SUBSCRIBE {row.topic_filter!r}: the server announced Wildcard Subscription Available 0",
+                    confidence=sure,
+                )

@@ -1,0 +1,78 @@
+"""WSK201."""
+
+from collections.abc import Iterable
+
+from mqttscope.lint.examples import client, closes, conversation, server
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, V5, Rule
+from mqttscope.lint.websocket_examples import framed, silent_frame, web_opened
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Pingreq, Pingresp
+from mqttscope.net.websocket_frames import PING, PONG, TEXT
+from mqttscope.session.connection import Connection
+
+
+class WebsocketNonBinaryFrame(Rule):
+    """A WebSocket message of type text carries MQTT, which belongs into binary ones.
+
+    Receivers check that text messages are UTF-8, and MQTT is not: the connection breaks at the first packet that
+    happens to be no text, and a strict receiver closes it at once.  Ping, pong and close frames do not count.
+
+    Instead, send MQTT in binary messages (opcode 2).
+    """
+
+    code = "WSK201"
+    severity = Severity.ERROR
+    statements = {V5: {"MQTT-6.0.0-1": ""}, V3_1_1: {"MQTT-6.0.0-1": ""}}
+
+    good = [
+        conversation(
+            "binary frames",
+            *web_opened(),
+            client(framed(Pingreq())),
+            server(framed(Pingresp(), masked=False)),
+            closes("client"),
+        ),
+        conversation(
+            "pings of the WebSocket itself",
+            *web_opened(V3_1_1),
+            silent_frame("client", b"hi", opcode=PING),
+            silent_frame("server", b"hi", opcode=PONG),
+            closes("client"),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a PINGREQ in a text frame",
+            *web_opened(),
+            client(framed(Pingreq(), opcode=TEXT)),
+            server(framed(Pingresp(), masked=False)),
+            closes("client").marked(""),
+        ),
+        conversation(
+            "text frames of both sides, in MQTT 3.1.1",
+            *web_opened(V3_1_1),
+            client(framed(Pingreq(), opcode=TEXT)),
+            server(framed(Pingresp(), masked=False, opcode=TEXT)),
+            client(framed(Pingreq(), opcode=TEXT)),
+            server(framed(Pingresp(), masked=False, opcode=TEXT)),
+            closes("client").marked("", ""),
+        ),
+    ]
+
+    def check_close(self, connection: Connection, at: Moment) -> Iterable[Report]:
+        """What was wrong with the frames is known at the end; each side is blamed once."""
+        problems = connection.details.get("problems")
+        if connection.transport != "websocket" or not isinstance(problems, list):
+            return
+        texts = [one for one in problems if one["reason"] == "text_frame"]
+        for from_client in (True, False):
+            frames = [one["frame"] for one in texts if one["from_client"] is from_client]
+            if frames:
+                more = f", one of {len(frames)}" if len(frames) > 1 else ""
+                yield self.report(
+                    "",
+                    f"WebSocket text message carries MQTT data, only binary ones may (frame {frames[0]}{more})",
+                    sender=Direction.CLIENT_TO_SERVER if from_client else Direction.SERVER_TO_CLIENT,
+                )

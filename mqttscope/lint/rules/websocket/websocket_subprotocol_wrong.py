@@ -1,0 +1,95 @@
+"""WSK203."""
+
+from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.websocket_examples import framed, upgraded, web_opened
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.net.http_head import OLD_SUBPROTOCOL, SUBPROTOCOL
+from mqttscope.session.connection import Connection
+
+
+class WebsocketSubprotocolWrong(Rule):
+    """A server answers a WebSocket upgrade with another subprotocol than 'mqtt', or with none.
+
+    Browsers close a connection whose server does not confirm what they offered, and clients of MQTT check the name.  A
+    client that did not offer 'mqtt' leaves the server no right answer but to refuse, so then it is a warning; the old
+    name 'mqttv3.1' on a connection of MQTT 3.1 is information.
+
+    Instead, answer with 'mqtt' when it is among the offers, and refuse the upgrade when it is not.
+    """
+
+    code = "WSK203"
+    severity = Severity.ERROR
+    statements = {V5: {"MQTT-6.0.0-4": ""}, V3_1_1: {"MQTT-6.0.0-4": ""}}
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+
+    good = [
+        conversation("mqtt is selected", *web_opened()),
+        conversation(
+            "mqtt is selected from several",
+            *upgraded("mqttv3.1, mqtt"),
+            client(framed(make_connect())),
+            server(framed(Connack(), masked=False)),
+        ),
+        conversation("without WebSocket", *opened()),
+    ]
+    bad = [
+        conversation("nothing is selected", *upgraded("mqtt", None), client(framed(make_connect())).marked("")),
+        conversation(
+            "the old name is selected",
+            *upgraded("mqtt, mqttv3.1", "mqttv3.1"),
+            client(framed(make_connect(V3_1_1), version=V3_1_1)).marked(""),
+            version=V3_1_1,
+        ),
+        conversation(
+            "the client closes because of it",
+            *upgraded("mqtt", None),
+            closes("client").marked(""),
+        ),
+        conversation(
+            "nothing fits and the server does not refuse: a warning",
+            *upgraded(None, None),
+            client(framed(make_connect())).marked(""),
+        ),
+        conversation(
+            "the old name in MQTT 3.1: information",
+            *upgraded("mqttv3.1", "mqttv3.1"),
+            client(framed(make_connect(V3_1), version=V3_1)).marked(""),
+            version=V3_1,
+        ),
+    ]
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """The first CONNECT says which version is spoken."""
+        return self._judge(at.connection, at, None) if at.history.connect_sent is None else None
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """The client may have closed because of it."""
+        return self._judge(connection, at, Confidence.LIKELY) if at.history.connect_sent is None else None
+
+    def _judge(self, connection: Connection, at: Moment, confidence: Confidence | None) -> Findings:
+        details = connection.details
+        if connection.transport != "websocket" or "subprotocol" not in details or _unseen(connection):
+            return None
+        selected, offered = details["subprotocol"], details.get("subprotocols_offered")
+        if selected == SUBPROTOCOL:
+            return None
+        severity = None
+        told = "no subprotocol" if selected is None else f"subprotocol {selected!r}"
+        told = f"the WebSocket upgrade was answered with {told}, must be 'mqtt'"
+        if at.version == V3_1 and selected == OLD_SUBPROTOCOL:
+            severity = Severity.INFO
+        elif isinstance(offered, list) and SUBPROTOCOL not in offered:
+            severity = Severity.WARNING
+            told += "; since the client did not offer it, the upgrade should have been refused"
+        return self.report("", told, severity=severity, confidence=confidence, sender=Direction.SERVER_TO_CLIENT)
+
+
+def _unseen(connection: Connection) -> bool:
+    """Whether the capture lacks the response."""
+    problems = connection.details.get("problems")
+    return isinstance(problems, list) and any(one["reason"] == "response_not_seen" for one in problems)

@@ -1,0 +1,77 @@
+"""WIL101."""
+
+from mqttscope.events import MalformedEvent
+from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction, MalformedReason, ProtocolVersion
+from mqttscope.mqtt.declare import FaultReport
+from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt.parts import Will
+
+_QOS, _RETAIN = 0x18, 0x20
+_FORBIDDEN: dict[ProtocolVersion, tuple[tuple[int, str], ...]] = {
+    V5: ((_QOS, "MQTT-3.1.2-11"), (_RETAIN, "MQTT-3.1.2-13")),
+    V3_1_1: ((_QOS | _RETAIN, "MQTT-3.1.2-11"), (_QOS, "MQTT-3.1.2-13"), (_RETAIN, "MQTT-3.1.2-15")),
+    V3_1: (),
+}
+"""Statements about the bits while there is no will."""
+
+
+class WillFlagsWithoutWill(Rule):
+    """A CONNECT without a will sets Will QoS or Will Retain.
+
+    The bits say how a will is published; without one they are reserved, and servers close the connection.  MQTT 3.1
+    does not speak of the case, so there it is worth a note only.
+
+    Instead, leave Will QoS and Will Retain 0 when the Will Flag is 0.
+    """
+
+    code = "WIL101"
+    severity = Severity.ERROR
+    reason_code = 0x81
+    statements = {
+        V5: {"MQTT-3.1.2-11": "connect", "MQTT-3.1.2-13": "connect"},
+        V3_1_1: {"MQTT-3.1.2-11": "connect", "MQTT-3.1.2-13": "connect", "MQTT-3.1.2-15": "connect"},
+    }
+    malformed = (MalformedReason.WILL_FLAGS_WITHOUT_WILL,)
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+
+    good = [
+        conversation("no will", *opened()),
+        conversation("a will with everything", *opened(will=Will("w", b"x", will_qos=1, will_retain=True))),
+        conversation("no will in 3.1", *opened(V3_1)),
+    ]
+    bad = [
+        conversation(
+            "QoS and Retain",
+            client(hexadecimal("10 0f 00 04 4d 51 54 54 05 2a 00 3c 00 00 02 63 31")).marked("connect_flags"),
+        ),
+        conversation("QoS alone in 3.1.1", client(make_connect(V3_1_1, connect_flags=0x0A)).marked("connect_flags")),
+        conversation("Retain alone in 3.1.1", client(make_connect(V3_1_1, connect_flags=0x22)).marked("connect_flags")),
+        conversation("a note in 3.1", client(make_connect(V3_1, connect_flags=0x22)).marked("connect_flags")),
+    ]
+
+    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+        """Say which bits."""
+        packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
+        return self._about((packet.connect_flags or 0) if isinstance(packet, Connect) else 0, at, Severity.ERROR)
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """In 3.1 no fault of the packet, and only a note."""
+        flags = packet.connect_flags or 0
+        if at.version is not V3_1 or flags & 4 or not flags & (_QOS | _RETAIN):
+            return None
+        return self._about(flags, at, Severity.INFO)
+
+    def _about(self, flags: int, at: Moment, severity: Severity) -> Report:
+        bits = [f"Will QoS is {flags >> 3 & 3}"] if flags & _QOS else []
+        bits += ["Will Retain is 1"] if flags & _RETAIN else []
+        return self.report(
+            "connect_flags",
+            f"CONNECT: Will Flag is 0 but {' and '.join(bits) or 'bits of the will are set'}",
+            severity=severity,
+            statements=tuple(identifier for mask, identifier in _FORBIDDEN[at.version] if flags & mask),
+        )

@@ -1,0 +1,85 @@
+"""WIL103."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt.parts import Will
+from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.topics import topic_name_problem
+
+_WORDS = {
+    "empty": "is empty",
+    "too_long": "is longer than 65535 bytes",
+    "null_character": "contains U+0000",
+    "wildcard": "contains a wildcard",
+}
+
+
+class WillTopicInvalid(Rule):
+    """The Will Topic or the will's Response Topic is no Topic Name.
+
+    Messages are published to names; a name is not empty and holds neither wildcards nor U+0000.  Servers refuse the
+    CONNECT, or accept it and can never publish the will.
+
+    Instead, use a Topic Name without plus sign and number sign for the will.
+    """
+
+    code = "WIL103"
+    severity = Severity.ERROR
+    also = {
+        V5: ("MQTT-3.1.3-11", "MQTT-4.7.0-1", "MQTT-4.7.3-1"),
+        V3_1_1: ("MQTT-3.1.3-10", "MQTT-4.7.1-1", "MQTT-4.7.3-1"),
+    }
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+
+    good = [
+        conversation("a name", *opened(will=Will("a/b", b"x"))),
+        conversation("a name that begins with a dollar sign", *opened(V3_1_1, will=Will("$dead/c1", b"x"))),
+        conversation("an empty payload", *opened(will=Will("a/b", b"", properties=Properties(response_topic="r")))),
+    ]
+    bad = [
+        conversation(
+            "number sign",
+            client(hexadecimal("10 18 00 04 4d 51 54 54 05 06 00 3c 00 00 02 63 31 00 00 03 61 2f 23 00 01 78")).marked(
+                "will.will_topic"
+            ),
+        ),
+        conversation("plus sign in 3.1", client(make_connect(V3_1, will=Will("+/b", b"x"))).marked("will.will_topic")),
+        conversation("empty", client(make_connect(V3_1_1, will=Will("", b"x"))).marked("will.will_topic")),
+        conversation("U+0000", client(make_connect(V3_1_1, will=Will("a\0", b"x"))).marked("will.will_topic")),
+        conversation(
+            "Response Topic",
+            client(make_connect(will=Will("a", b"x", properties=Properties(response_topic="r/+")))).marked(
+                "will.properties.response_topic"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """Both topics of the will."""
+        if packet.will is None:
+            return None
+        return (
+            self.report(field, f"CONNECT: {name} {topic!r} {why}")
+            for field, name, topic, why in will_topic_faults(packet)
+        )
+
+
+def will_topic_faults(packet: Connect) -> Iterator[tuple[str, str, str, str]]:
+    """Field, its name, its topic and what is wrong with it, for the topics of a will."""
+    will = packet.will
+    if will is None:
+        return
+    topics = [("will.will_topic", "Will Topic", will.will_topic)]
+    if will.properties is not None:
+        topics += [("will.properties.response_topic", "Response Topic", one) for one in will.properties.all(0x08)]
+    for field, name, topic in topics:
+        problem = None if topic is None else topic_name_problem(topic)
+        if problem is not None:
+            yield field, name, topic, _WORDS[problem]

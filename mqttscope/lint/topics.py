@@ -1,0 +1,120 @@
+"""Topics as rules of practice look at them: where a packet names them, which filters overlap, which are near misses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt.topics import parse_shared
+
+MAX_SEEN = 1_000
+"""Texts that a rule remembers of a connection; the oldest is forgotten first."""
+NAMING = (Connect, Publish, Subscribe, Unsubscribe)
+"""Packets that name topics."""
+EVERYTHING = ("+", "#")
+
+
+@dataclass(slots=True)
+class Seen:
+    """Texts that a rule has reported on a connection, so that each is reported once."""
+
+    texts: dict[str, bool] = field(default_factory=dict)
+
+    def first(self, text: str) -> bool:
+        """Whether the text was not seen before; from now on it is."""
+        if text in self.texts:
+            return False
+        self.texts[text] = True
+        if len(self.texts) > MAX_SEEN:
+            del self.texts[next(iter(self.texts))]
+        return True
+
+
+@dataclass(slots=True)
+class Named:
+    """A Topic Name or a Topic Filter in a packet."""
+
+    field: str
+    text: str
+    is_filter: bool = False
+
+
+def named_topics(packet: ControlPacket) -> Iterator[Named]:
+    """Every topic and filter that a packet spells out; an empty Topic Name beside a Topic Alias names none."""
+    if isinstance(packet, Publish):
+        if packet.topic_name:
+            yield Named("topic_name", packet.topic_name)
+        response = None if packet.properties is None else packet.properties.first(0x08)
+        if response:
+            yield Named("properties.response_topic", response)
+    elif isinstance(packet, Subscribe):
+        for index, row in enumerate(packet.subscriptions or ()):
+            yield Named(f"subscriptions[{index}].topic_filter", row.topic_filter, is_filter=True)
+    elif isinstance(packet, Unsubscribe):
+        for index, text in enumerate(packet.topic_filters or ()):
+            yield Named(f"topic_filters[{index}]", text, is_filter=True)
+    elif isinstance(packet, Connect) and packet.will is not None:
+        will = packet.will
+        if will.will_topic:
+            yield Named("will.will_topic", will.will_topic)
+        response = None if will.properties is None else will.properties.first(0x08)
+        if response:
+            yield Named("will.properties.response_topic", response)
+
+
+def plain(topic_filter: str) -> str:
+    """A Topic Filter without ``$share/ShareName/``."""
+    shared = parse_shared(topic_filter)
+    return topic_filter if shared is None else shared[1]
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether a topic exists that both Topic Filters match.  Both are taken as valid, without ``$share/ShareName/``."""
+    first, second = one.split("/"), other.split("/")
+    for wild, named in ((first[0], second[0]), (second[0], first[0])):
+        if wild in EVERYTHING and named[:1] == "$":
+            return False  # 5.0 MQTT-4.7.2-1
+    for index in range(max(len(first), len(second))):
+        left = first[index] if index < len(first) else None
+        right = second[index] if index < len(second) else None
+        if "#" in (left, right):
+            # `#` takes the level above it as well, but no topic is empty.
+            return index != 1 or None not in (left, right) or "" not in (first[0], second[0])
+        if left is None or right is None:
+            return False
+        if left != right and "+" not in (left, right):
+            return False
+    return True
+
+
+def fold(topic: str) -> str:
+    """What near misses have in common: without upper case, slashes at the ends and spaces at the ends of levels."""
+    levels = [level.strip() for level in topic.casefold().split("/")]
+    return "/".join(levels).strip("/")
+
+
+def difference(one: str, other: str) -> str:
+    """In which of these two spellings of one `fold` differ: ``upper and lower case``, ``a leading '/'``, ``spaces``."""
+    told = []
+    bare = [text.replace(" ", "") for text in (one, other)]
+    if bare[0].startswith("/") != bare[1].startswith("/"):
+        told.append("a leading '/'")
+    if bare[0].endswith("/") != bare[1].endswith("/"):
+        told.append("a trailing '/'")
+    if _spaces(one) != _spaces(other):
+        told.append("spaces")
+    if _letters(one) != _letters(other):
+        told.append("upper and lower case")
+    return " and ".join(told) or "slashes at its ends"
+
+
+def _spaces(topic: str) -> list[tuple[int, int]]:
+    """How many spaces stand before and behind each level that is not empty."""
+    levels = [level for level in topic.split("/") if level.strip()]
+    return [(len(level) - len(level.lstrip()), len(level) - len(level.rstrip())) for level in levels]
+
+
+def _letters(topic: str) -> list[str]:
+    return [level.strip() for level in topic.split("/") if level.strip()]

@@ -1,0 +1,105 @@
+"""What the formats of findings share: their interface, what they are told at the end, and the words for a place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mqttscope.lint.baseline import Entry
+from mqttscope.lint.engine import InternalError
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.quality import Quality
+from mqttscope.lint.rule import Rule
+from mqttscope.lint.suppress import Suppression
+from mqttscope.mqtt.constants import Direction
+from mqttscope.report.page import plural
+from mqttscope.report.style import Painter
+
+ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+"""Worst first."""
+MAX_NAME = 120
+"""Columns of a Client Identifier where nothing else limits it."""
+MAX_MESSAGE = 1_000
+"""Columns of a message: topics in it may be 64 KiB long."""
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a run as a whole has to say; given to every reporter when it is closed."""
+
+    rules: list[Rule] = field(default_factory=list)
+    """Those that ran."""
+    captures: list[str] = field(default_factory=list)
+    """As the user named them."""
+    counts: Counter[Severity] = field(default_factory=Counter)
+    """Findings that count."""
+    suppressed: Counter[str] = field(default_factory=Counter)
+    """Those that do not, by the kind of their suppression."""
+    withheld: Counter[str] = field(default_factory=Counter)
+    """Findings that the captures are not good enough for, by rule."""
+    quality: Quality = field(default_factory=Quality)
+    internal_errors: list[InternalError] = field(default_factory=list)
+    fixed: list[Entry] = field(default_factory=list)
+    """Entries of the baseline that are not seen any more."""
+    profile: str | None = None
+    truncated: bool = False
+    """Whether a capture could not be read to its end."""
+    fail_on: Severity = Severity.ERROR
+    fail_confidence: Confidence = Confidence.CERTAIN
+
+    @property
+    def failed(self) -> bool:
+        """Whether something went wrong with the run itself."""
+        return self.truncated or bool(self.internal_errors)
+
+    def breaks(self, severity: Severity, confidence: Confidence) -> bool:
+        """Whether a finding with these makes the run fail."""
+        return severity.rank >= self.fail_on.rank and confidence.rank >= self.fail_confidence.rank
+
+
+class FindingReporter(Protocol):
+    """Turns findings into output."""
+
+    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+        """Take one finding; a suppressed one does not count."""
+
+    def close(self, summary: Summary) -> None:
+        """Write what is left at the end."""
+
+
+def flow(finding: Finding, painter: Painter) -> str:
+    """``10.0.0.4:51234 → 10.0.0.2:1883 (dev1)``: the client first, the arrow away from the one to blame."""
+    arrow = f" {painter.dash} "
+    if finding.direction is not None:
+        to_server = finding.direction == Direction.CLIENT_TO_SERVER
+        arrow = f" {painter.to_server if to_server else painter.to_client} "
+    told = painter.safe(finding.client) + arrow + painter.safe(finding.server)
+    name = finding.client_identifier
+    return told if not name else f"{told} ({painter.name(name, MAX_NAME)})"
+
+
+def place(finding: Finding, painter: Painter) -> str:
+    """``capture.pcap: frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)``."""
+    return f"{painter.safe(finding.capture)}: frame {finding.frame}, {flow(finding, painter)}"
+
+
+def message(finding: Finding, painter: Painter) -> str:
+    """What is wrong, safe to show."""
+    return painter.name(finding.message, MAX_MESSAGE)
+
+
+def cited(finding: Finding) -> str:
+    """``3.1.1 MQTT-3.1.2-22``: the statements with their version, which is said once."""
+    by_version: dict[str, list[str]] = {}
+    for one in finding.statements:
+        version, _, identifier = one.partition(" ")
+        by_version.setdefault(version, []).append(identifier)
+    return ", ".join(f"{version} {', '.join(found)}" for version, found in by_version.items())
+
+
+def counted(counts: Counter[Severity]) -> str:
+    """``2 errors, 1 warning``, or ``no findings``."""
+    nouns = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+    told = [plural(counts[severity], noun) for severity, noun in nouns.items() if counts[severity]]
+    return ", ".join(told) or "no findings"

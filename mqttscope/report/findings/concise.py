@@ -1,0 +1,45 @@
+"""One line per finding, for logs and editors: where, which rule, what, which statements.
+
+    capture.pcap: frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1): CON105 Password without User Name [3.1.1 ...]
+
+A finding that the bytes do not prove says so behind the message: ``(likely)``.  Nothing is cut; in a terminal that is
+too narrow the line goes on indented.
+"""
+
+from __future__ import annotations
+
+from mqttscope.lint.finding import Confidence, Finding
+from mqttscope.lint.suppress import Suppression
+from mqttscope.report.base import Sink, View
+from mqttscope.report.findings.base import Summary, cited, message, place
+from mqttscope.report.findings.ending import MAX_LINES, STYLES, lines
+from mqttscope.report.style import Painter, Wrapped, encoded
+
+
+class Concise:
+    """Writes a line for every finding that counts."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.painter = Painter(view)
+
+    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+        """Write one finding."""
+        if suppressed is None:
+            self.sink.write(encoded(self.lines(finding)))
+
+    def lines(self, finding: Finding) -> list[str]:
+        """The line of a finding."""
+        text = Wrapped(self.painter.line(), most=MAX_LINES)
+        text.add(f"{place(finding, self.painter)}: ", "dim")
+        text.add(finding.rule, STYLES[finding.severity])
+        text.add(f" {message(finding, self.painter)}")
+        if finding.confidence is not Confidence.CERTAIN:
+            text.add(f" ({finding.confidence})", "note")
+        if finding.statements:
+            text.add(f" [{cited(finding)}]", "dim")
+        return text.texts()
+
+    def close(self, summary: Summary) -> None:
+        """Write the end."""
+        self.sink.write(encoded(lines(summary, self.painter)))

@@ -1,0 +1,60 @@
+"""Workflow commands of GitHub Actions: findings become annotations, without any upload.
+
+``error``, ``warning`` and ``notice`` stand for error, warning and info.  The line of an annotation is the number of
+the frame.  GitHub shows ten annotations of each kind per step; all of them are in the log.
+"""
+
+from __future__ import annotations
+
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.suppress import Suppression
+from mqttscope.report.base import Sink, View
+from mqttscope.report.escape import escape
+from mqttscope.report.findings.base import Summary, cited, flow, message
+from mqttscope.report.findings.ending import sentences
+from mqttscope.report.style import Painter
+
+COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+class GitHub:
+    """Writes a command for every finding that counts."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.painter = Painter(View(width=0))
+
+    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+        """Write one finding."""
+        if suppressed is not None:
+            return
+        sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"
+        statements = f" [{cited(finding)}]" if finding.statements else ""
+        told = (
+            f"{message(finding, self.painter)}{sure}{statements}\nframe {finding.frame}, {flow(finding, self.painter)}"
+        )
+        named = {
+            "file": escape(finding.capture.removeprefix("./")),
+            "line": str(max(1, finding.frame)),
+            "title": f"{finding.rule} {finding.slug}",
+        }
+        self._write(COMMANDS[finding.severity], named, told)
+
+    def close(self, summary: Summary) -> None:
+        """Write what the run as a whole has to say, as one notice, an error where it failed."""
+        told = "\n".join(escape(one) for one, _ in sentences(summary))
+        self._write("error" if summary.failed else "notice", {"title": "mqttscope"}, told)
+
+    def _write(self, command: str, named: dict[str, str], told: str) -> None:
+        values = ",".join(f"{name}={property_value(value)}" for name, value in named.items())
+        self.sink.write(f"::{command} {values}::{data(told)}\n".encode("utf-8", "replace"))
+
+
+def data(told: str) -> str:
+    """The message of a command; line ends are made of it again."""
+    return told.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def property_value(told: str) -> str:
+    """The value of a property of a command."""
+    return data(told).replace(":", "%3A").replace(",", "%2C")

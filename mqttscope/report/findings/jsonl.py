@@ -1,0 +1,24 @@
+"""JSON Lines: one finding that counts per line, as soon as it is found, and nothing else."""
+
+from __future__ import annotations
+
+from mqttscope.lint.finding import Finding
+from mqttscope.lint.suppress import Suppression
+from mqttscope.report.base import Sink, View
+from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.plain import finding_view, line
+
+
+class JsonLines:
+    """Writes findings as lines."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+
+    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+        """Write one finding."""
+        if suppressed is None:
+            self.sink.write(line(finding_view(finding)) + b"\n")
+
+    def close(self, summary: Summary) -> None:
+        """Nothing is held back."""

@@ -1,0 +1,188 @@
+"""JUnit XML, for the test reports of CI servers: a suite per capture, a case per rule that ran.
+
+A case fails when a finding of its rule makes the run fail (``--fail-on``, ``--fail-confidence``), so that a dashboard
+is red when the exit code is 1; other findings are the output of a case that passes.  There is one ``failure`` element
+with all findings, since some servers read no more than the first.  A suite ``mqttscope`` holds what went wrong with
+the run itself: a capture cut short, a rule that failed; rules whose findings were withheld are skipped there.
+
+Characters that XML 1.0 cannot hold, control characters and lone surrogates are written as escapes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from xml.sax.saxutils import escape as escape_xml
+from xml.sax.saxutils import quoteattr
+
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.suppress import Suppression
+from mqttscope.report.base import Sink, View
+from mqttscope.report.escape import escape
+from mqttscope.report.findings.base import Summary, cited, flow, message
+from mqttscope.report.page import plural
+from mqttscope.report.style import Painter
+
+MAX_TOLD = 100
+"""Findings of one case that are told with place and words; further ones are counted."""
+RUN = "mqttscope"
+
+_Kind = tuple[Severity, Confidence]
+
+
+@dataclass(slots=True)
+class _Case:
+    """Findings of one rule in one capture."""
+
+    told: dict[_Kind, list[str]] = field(default_factory=lambda: defaultdict(list))
+    counts: dict[_Kind, int] = field(default_factory=lambda: defaultdict(int))
+    kept: int = 0
+
+
+@dataclass(slots=True)
+class _Suite:
+    name: str
+    cases: list[str] = field(default_factory=list)
+    failures: int = 0
+    errors: int = 0
+    skipped: int = 0
+
+
+class JUnit:
+    """Gathers findings and writes the document at the end."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.painter = Painter(View(width=0))
+        self.found: dict[str, dict[str, _Case]] = {}
+
+    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+        """Keep the words of one finding."""
+        cases = self.found.setdefault(finding.capture, {})
+        if suppressed is not None:
+            return
+        case = cases.setdefault(finding.rule, _Case())
+        kind = finding.severity, finding.confidence
+        case.counts[kind] += 1
+        if case.kept < MAX_TOLD:
+            case.kept += 1
+            statements = f" [{cited(finding)}]" if finding.statements else ""
+            where = f"frame {finding.frame}, {flow(finding, self.painter)}"
+            case.told[kind].append(
+                f"{where}: {finding.severity} ({finding.confidence}): {message(finding, self.painter)}{statements}"
+            )
+
+    def close(self, summary: Summary) -> None:
+        """Write the document."""
+        rules = {rule.code: rule.slug for rule in summary.rules}
+        for capture in summary.captures:
+            if not any(_covers(capture, known) for known in self.found):
+                self.found[capture] = {}
+        suites = [self._suite(capture, cases, rules, summary) for capture, cases in self.found.items()]
+        suites.append(_run(summary))
+        totals = _attributes(
+            tests=sum(len(one.cases) for one in suites),
+            failures=sum(one.failures for one in suites),
+            errors=sum(one.errors for one in suites),
+            skipped=sum(one.skipped for one in suites),
+        )
+        self.sink.write(f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="mqttscope"{totals}>\n'.encode())
+        for one in suites:
+            counts = _attributes(tests=len(one.cases), failures=one.failures, errors=one.errors, skipped=one.skipped)
+            head = f"  <testsuite name={attribute(one.name)}{counts}>\n"
+            self.sink.write((head + "".join(one.cases) + "  </testsuite>\n").encode())
+        self.sink.write(b"</testsuites>\n")
+
+    def _suite(self, capture: str, cases: dict[str, _Case], rules: dict[str, str], summary: Summary) -> _Suite:
+        suite = _Suite(capture)
+        for code in sorted({*rules, *cases}):
+            case = cases.get(code)
+            body = ""
+            if case is not None:
+                failing = {kind for kind in case.counts if summary.breaks(*kind)}
+                body = _body(case, failing)
+                suite.failures += bool(failing)
+            suite.cases.append(_case(capture, f"{code} {rules.get(code, '')}".rstrip(), body))
+        return suite
+
+
+def _covers(given: str, capture: str) -> bool:
+    """Whether a capture is the one, or one of those, that the user named."""
+    return capture == given or capture.startswith(given.rstrip("/") + "/") or fnmatch(capture, given)
+
+
+def _body(case: _Case, failing: set[_Kind]) -> str:
+    """The failure of a case, and as output what does not make the run fail."""
+    body = ""
+    for failed in (True, False):
+        kinds = [kind for kind in case.counts if (kind in failing) is failed]
+        if not kinds:
+            continue
+        told = [one for kind in kinds for one in case.told[kind]]
+        left = sum(case.counts[kind] for kind in kinds) - len(told)
+        text = "\n".join([*told, f"{left:,} more"] if left else told)
+        if not failed:
+            body += f"      <system-out>{content(text)}</system-out>\n"
+            continue
+        count = plural(sum(case.counts[kind] for kind in kinds), "finding")
+        first = told[0] if told else ""
+        worst = max((kind[0] for kind in kinds), key=lambda one: one.rank)
+        body += (
+            f"      <failure message={attribute(f'{count}; {first}')} type={attribute(worst)}>"
+            f"{content(text)}</failure>\n"
+        )
+    return body
+
+
+def _run(summary: Summary) -> _Suite:
+    """What became of the run itself."""
+    suite = _Suite(RUN)
+    broken = ", ".join(summary.quality.errors) if summary.truncated else ""
+    body = ""
+    if summary.truncated:
+        suite.errors += 1
+        body = _element("error", f"a capture could not be read to its end: {broken}", "capture")
+    suite.cases.append(_case(RUN, "captures were read to their end", body))
+    body = ""
+    if summary.internal_errors:
+        suite.errors += 1
+        told = "\n".join(
+            f"{one.rule}: {one.capture}, frame {one.frame}: {one.error}" for one in summary.internal_errors
+        )
+        body = _element("error", told, "internal")
+    suite.cases.append(_case(RUN, "rules ran to their end", body))
+    for code, number in sorted(summary.withheld.items()):
+        suite.skipped += 1
+        told = f"{plural(number, 'finding')} withheld: the captures have too little for it"
+        suite.cases.append(_case(RUN, f"{code} had all that it needs", _element("skipped", told, "")))
+    return suite
+
+
+def _case(owner: str, name: str, body: str) -> str:
+    head = f"    <testcase classname={attribute(owner)} name={attribute(name)}"
+    return f"{head}>\n{body}    </testcase>\n" if body else f"{head}/>\n"
+
+
+def _element(tag: str, told: str, kind: str) -> str:
+    of_type = f" type={attribute(kind)}" if kind else ""
+    return f"      <{tag} message={attribute(told)}{of_type}/>\n"
+
+
+def _attributes(**numbers: int) -> str:
+    return "".join(f' {name}="{number}"' for name, number in numbers.items())
+
+
+def attribute(told: str) -> str:
+    """The value of an attribute, in quotation marks."""
+    return quoteattr(_legal(told))
+
+
+def content(told: str) -> str:
+    """The content of an element."""
+    return escape_xml("\n".join(map(_legal, told.split("\n"))))
+
+
+def _legal(told: str) -> str:
+    """Text that XML can hold: U+FFFE and U+FFFF are not printable either."""
+    return escape(told)

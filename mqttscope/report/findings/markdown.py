@@ -1,0 +1,126 @@
+"""Markdown for job summaries and comments on changes: a table of rules, then the first findings of each.
+
+Nothing captured has a meaning in it: marks, HTML, mentions and references to issues are escaped.  The text stays below
+`MAX_BYTES`, since a comment on GitHub holds 65,536 characters; what is left out is counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.statements import all_statements
+from mqttscope.lint.suppress import Suppression
+from mqttscope.report.base import Sink, View
+from mqttscope.report.explain import markdown
+from mqttscope.report.findings.base import Summary, cited, counted, flow, message
+from mqttscope.report.findings.ending import sentences
+from mqttscope.report.page import plural
+from mqttscope.report.style import Painter
+
+MAX_SHOWN = 10
+"""Findings of a rule that are shown; further ones are counted."""
+MAX_STATEMENTS = 5
+"""Statements of a rule that are shown."""
+MAX_BYTES = 60_000
+SIGNS = {Severity.ERROR: "🔴 error", Severity.WARNING: "🟡 warning", Severity.INFO: "🔵 info"}
+
+_MARKS = re.compile(r"[\\`*_\[\]<>#!|~&@$]|^[-+]|:(?=//|[\w+-]+:)|(?<=www)\.")
+"""What means something to Markdown, to HTML, or to the sites that show it: ``@name``, ``#12``, ``:smile:``, links."""
+
+
+@dataclass(slots=True)
+class _Rule:
+    """What was found by one rule."""
+
+    severity: Severity
+    slug: str
+    count: int = 0
+    suppressed: int = 0
+    clients: set[str] = field(default_factory=set)
+    shown: list[str] = field(default_factory=list)
+    statements: dict[str, None] = field(default_factory=dict)
+
+
+class Markdown:
+    """Gathers findings and writes the page at the end."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.painter = Painter(View(width=0))
+        self.found: dict[str, _Rule] = {}
+        self._captures: Counter[str] = Counter()
+
+    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+        """Keep one finding."""
+        row = self.found.get(finding.rule)
+        if row is None:
+            row = self.found[finding.rule] = _Rule(finding.severity, finding.slug)
+        if suppressed is not None:
+            row.suppressed += 1
+            return
+        self._captures[finding.capture] += 1
+        row.count += 1
+        row.severity = max(row.severity, finding.severity, key=lambda one: one.rank)
+        if len(row.clients) < 100_000:
+            row.clients.add(finding.client_identifier or finding.client)
+        if len(row.shown) < MAX_SHOWN:
+            row.shown.append(self._item(finding))
+            row.statements.update(dict.fromkeys(finding.statements))
+
+    def _item(self, finding: Finding) -> str:
+        sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"
+        statements = f" \\[{safe(cited(finding))}\\]" if finding.statements else ""
+        capture = safe(self.painter.safe(finding.capture))
+        where = f"{capture}, frame {finding.frame}, {safe(flow(finding, self.painter))}"
+        return f"* {safe(message(finding, self.painter))}{sure}{statements}<br>{where}\n"
+
+    def close(self, summary: Summary) -> None:
+        """Write the page."""
+        order = sorted(self.found, key=lambda code: (-self.found[code].severity.rank, -self.found[code].count, code))
+        out = [f"### mqttscope: {counted(summary.counts)}\n\n"]
+        if order:
+            out.append("| rule | severity | findings | clients | suppressed |\n|---|---|---:|---:|---:|\n")
+        for code in order:
+            row = self.found[code]
+            numbers = f"{row.count:,} | {len(row.clients) or ''} | {row.suppressed or ''}"
+            out.append(f"| {code} {row.slug} | {SIGNS[row.severity]} | {numbers} |\n")
+        told = [f"* {safe(self.painter.safe(one))}\n" for one, _ in sentences(summary)]
+        out += ["\n" if order else "", *told, "\n"]
+        room = MAX_BYTES - sum(len(part.encode()) for part in out)
+        left = 0
+        for code in order:
+            if not self.found[code].count:
+                continue
+            part = self._details(code, self.found[code])
+            room -= len(part.encode())
+            if room < 0:
+                left += 1
+            else:
+                out.append(part)
+        if left:
+            out.append(f"Details of {plural(left, 'rule')} are left out.\n")
+        self.sink.write("".join(out).rstrip("\n").encode() + b"\n")
+
+    def _details(self, code: str, row: _Rule) -> str:
+        rule = all_rules().get(code)
+        what = markdown(rule.paragraphs()[0]) if rule is not None else row.slug
+        parts = [f"<details><summary><b>{code}</b> {row.slug} ({row.count:,})</summary>\n\n{what}\n\n", *row.shown]
+        if row.count > len(row.shown):
+            parts.append(f"* {row.count - len(row.shown):,} more\n")
+        parts.append("\n")
+        for key in list(row.statements)[:MAX_STATEMENTS]:
+            known = all_statements().get(key)
+            if known is not None:
+                parts.append(f"> **{key}** (section {known.section}): {markdown(known.summary)}\n\n")
+        if rule is not None:
+            parts.append(f"{markdown(rule.paragraphs()[-1])}\n\n")
+        return "".join([*parts, "</details>\n\n"])
+
+
+def safe(told: str) -> str:
+    """Text without any meaning in Markdown: every mark is a character reference."""
+    return _MARKS.sub(lambda found: f"&#{ord(found[0])};", told)

@@ -1,0 +1,122 @@
+"""The packet that a finding points at, as `inspect` shows it: one line, and the bytes with carets under them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mqttscope.events import MalformedEvent, PacketEvent
+from mqttscope.lint.finding import Finding
+from mqttscope.mqtt.codec import NEED_MORE, decode, packet_end
+from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
+from mqttscope.mqtt.view import secret_ranges
+from mqttscope.mqtt.wire import write_variable_byte_integer
+from mqttscope.report.base import View, may_hold_password
+from mqttscope.report.hexdump import Hexdump, Mark
+from mqttscope.report.style import Painter
+from mqttscope.report.summary import Summary
+from mqttscope.report.text import TextLines
+from mqttscope.session.connection import Connection
+
+INDENT = 2
+"""Columns in front of the line of a packet, as in front of its bytes."""
+HEAD_BYTES = 32
+"""What is always shown of a packet."""
+MARKED_BYTES = 64
+"""What is shown of a long field that is to blame."""
+AROUND_BYTES = 16
+LEAST_SKIP = 48
+"""Fewer bytes than these are not worth leaving out."""
+
+
+class _Nowhere:
+    """A sink for a reporter that only makes lines."""
+
+    def write(self, data: bytes, /) -> object:
+        """Drop the bytes."""
+        return len(data)
+
+
+class PacketView:
+    """Shows packets of findings.  Of their connections no more is known than the findings say."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.painter = Painter(view)
+        narrower = replace(view, width=max(1, view.width - INDENT) if view.width > 0 else 0)
+        self.text = TextLines(_Nowhere(), narrower)
+        self.text.summary = Summary(narrower, self.text.painter, alone=True)
+
+    def event(self, finding: Finding) -> PacketEvent | MalformedEvent | None:
+        """The event of the packet; ``None`` for a finding that is about no packet."""
+        if not finding.raw or finding.packet is None:
+            return None
+        version = ProtocolVersion.from_text(finding.version)
+        direction = Direction(finding.sender or finding.direction or Direction.CLIENT_TO_SERVER)
+        connection = Connection(
+            finding.connection, finding.client, finding.server, finding.capture, finding.frame, finding.timestamp_ns,
+            handshake_seen=True, version=version, version_known=True, client_identifier=finding.client_identifier,
+        )  # fmt: skip
+        if finding.client_identifier is not None:
+            connection.connect_packet = 0  # its CONNECT was read
+        place = connection, direction, finding.packet, finding.frame, finding.timestamp_ns, finding.capture
+        found = _decoded(finding.raw, finding.missing, version)
+        if isinstance(found, Malformed):
+            return MalformedEvent(*place, found, finding.topic)
+        return PacketEvent(*place, found, finding.topic)
+
+    def lines(self, event: PacketEvent | MalformedEvent) -> list[str]:
+        """The line of a packet; more than one for a malformed packet in a narrow terminal."""
+        self.text.heads.forget(event.connection)
+        if isinstance(event, PacketEvent):
+            made = [str(self.text.packet(event)).rstrip(" ")]
+        else:
+            made = self.text.other(event)
+        return [" " * INDENT + one for one in made]
+
+    def dump(self, finding: Finding, event: PacketEvent | MalformedEvent) -> list[str]:
+        """The bytes of a packet: its beginning, and what is to blame with carets under it."""
+        raw = finding.raw
+        version = event.packet.version if _is_connect(event) else event.connection.version  # type: ignore[union-attr]
+        hidden = [] if self.view.show_secrets else secret_ranges(raw, version)
+        if isinstance(event, MalformedEvent) and not self.view.show_secrets and may_hold_password(event):
+            hidden = [(0, len(raw))]
+        marks: list[Mark] = []
+        spans: list[Span] = []
+        shown = [(0, HEAD_BYTES)]
+        if finding.offset is not None and finding.field:
+            start, end = finding.offset, min(finding.offset + (finding.length or 0), len(raw))
+            cut = min(end, start + MARKED_BYTES)
+            marks = [Mark(start, cut, self.painter.safe(finding.field))]
+            spans = [Span(finding.field, start, end)] if self.painter.colour else []
+            shown.append((start - AROUND_BYTES, cut + AROUND_BYTES))
+        return list(Hexdump(raw, spans, self.painter, marks=marks, hidden=hidden, skip=_skips(shown, len(raw))).lines())
+
+
+def _is_connect(event: PacketEvent | MalformedEvent) -> bool:
+    return isinstance(event, PacketEvent) and event.packet.packet_type == PacketType.CONNECT
+
+
+def _skips(shown: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """What lies between the parts that are shown, in whole rows of 16 bytes."""
+    skips = []
+    at = 0
+    for start, end in [*shown, (length + LEAST_SKIP, length + LEAST_SKIP)]:
+        first, stop = -(-at // 16) * 16, max(0, start) // 16 * 16
+        if stop - first >= LEAST_SKIP and first < length:
+            skips.append((first, stop))
+        at = max(at, end)
+    return skips
+
+
+def _decoded(raw: bytes, missing: int, version: ProtocolVersion) -> ControlPacket | Malformed:
+    """The packet as it was when it was found; a PUBLISH may lack bytes of its payload."""
+    if missing and raw[0] >> 4 == PacketType.PUBLISH:
+        body, _ = packet_end(raw, 0, len(raw))
+        if body > NEED_MORE:
+            whole = raw[:1] + write_variable_byte_integer(len(raw) - body) + raw[body:]
+            found = decode(whole, version)
+            if isinstance(found, ControlPacket):
+                found.raw, found.missing = raw, missing
+                return found
+    return decode(raw, version)

@@ -1,0 +1,78 @@
+"""The JSON form of a finding and of a run, schema 1; the keys are those of `lint.finding.Finding`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from mqttscope.lint.finding import Finding
+from mqttscope.mqtt.view import text
+from mqttscope.report.findings.base import ORDER, Summary
+from mqttscope.report.jsonl import SCHEMA, dumps, harmless
+
+KEYS = tuple(one.name for one in dataclasses.fields(Finding))
+KEYS = KEYS[: KEYS.index("fingerprint") + 1]
+"""The keys that every finding has, in their order, behind ``schema``."""
+_CAPTURED = ("capture", "client_identifier")
+
+
+def finding_view(finding: Finding) -> dict[str, Any]:
+    """A finding by key; ``topic`` and ``related`` are there only where there is one.
+
+    Captured names that are not UTF-8 have the form of `mqtt.view.text`; in the message their bytes are escapes.
+    """
+    shown: dict[str, Any] = {"schema": SCHEMA}
+    shown |= {name: getattr(finding, name) for name in KEYS}
+    for name in _CAPTURED:
+        shown[name] = None if shown[name] is None else text(shown[name])
+    shown["message"] = utf8(finding.message)
+    if finding.topic is not None:
+        shown["topic"] = text(finding.topic)
+    if finding.related:
+        shown["related"] = [
+            {
+                "message": utf8(one.message),
+                "packet": one.packet,
+                "frame": one.frame,
+                "timestamp_ns": one.timestamp_ns,
+            }
+            for one in finding.related
+        ]
+    return shown
+
+
+def utf8(told: str) -> str:
+    r"""Text that can be encoded: bytes of the capture that are not UTF-8 as ``\xff``."""
+    if told.isascii():
+        return told
+    raw = told.encode("utf-8", "surrogateescape" if _escaped_bytes_only(told) else "surrogatepass")
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _escaped_bytes_only(told: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" and not "\udc80" <= char <= "\udcff" for char in told)
+
+
+def summary_view(summary: Summary) -> dict[str, Any]:
+    """A run by key."""
+    return {
+        "findings": {str(severity): summary.counts[severity] for severity in ORDER},
+        "suppressed": dict(sorted(summary.suppressed.items())),
+        "withheld": dict(sorted(summary.withheld.items())),
+        "captures": [text(one) for one in summary.captures],
+        "rules": [rule.code for rule in summary.rules],
+        "profile": summary.profile,
+        "truncated": summary.truncated,
+        "quality": summary.quality.as_json(),
+        "fixed": [{name: text(value) for name, value in one.as_json().items()} for one in summary.fixed],
+        "internal_errors": [
+            {"rule": one.rule, "capture": text(one.capture), "frame": one.frame, "error": utf8(one.error)}
+            for one in summary.internal_errors
+        ],
+    }
+
+
+def line(shown: dict[str, Any]) -> bytes:
+    """A JSON object on one line, without the line end and without anything that a terminal obeys."""
+    made = dumps(shown)
+    return made if made.isascii() and b"\x7f" not in made else harmless(made + b"\n")[:-1]

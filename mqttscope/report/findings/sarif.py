@@ -1,0 +1,218 @@
+"""SARIF 2.1.0, for code scanning and its viewers; written while findings come.
+
+What has no counterpart in SARIF, and what became of it:
+
+==================  ===============================================================================================
+capture             the artifact of a location, its path as a relative URI
+frame               ``region.startLine``: GitHub shows nothing without a line, and the number of the frame is what
+                    Wireshark, tshark and ``inspect`` count in a capture
+byte range          ``physicalLocation.address``, relative to the packet; ``region.byteOffset`` would be that in the
+                    file, where the bytes of one packet may lie apart.  Also ``offset`` and ``length`` in properties
+connection, packet  logical locations of the kinds ``connection`` and ``packet``
+severity            ``level``: error is ``error``, warning is ``warning``, info is ``note``
+confidence          ``precision`` of the rule, ``confidence`` in properties of the result
+fingerprint         ``partialFingerprints``: under our name, and under that which GitHub reads
+==================  ===============================================================================================
+
+All rules are in the driver, in the order of their codes, so that a result can name its index before the run is over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from urllib.parse import quote
+
+from mqttscope import __version__
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.rule import Rule
+from mqttscope.lint.suppress import Suppression
+from mqttscope.report.base import Clock, Sink, View
+from mqttscope.report.escape import escape
+from mqttscope.report.explain import help_markdown, help_text, is_on, versions
+from mqttscope.report.findings.base import Summary, cited, message
+from mqttscope.report.findings.plain import finding_view, line, summary_view
+from mqttscope.report.style import Painter
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+PRECISIONS = {Confidence.CERTAIN: "very-high", Confidence.LIKELY: "high", Confidence.HEURISTIC: "medium"}
+PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
+"""The words of GitHub for the severity of a rule."""
+FINGERPRINT = "mqttscopeFingerprint/v1"
+GITHUB_FINGERPRINT = "primaryLocationLineHash"
+_OWN = ("rule", "schema", "message", "capture", "fingerprint", "related")
+"""Keys of the JSON form that SARIF has places for."""
+
+
+class Sarif:
+    """Writes one log with one run; suppressed findings are in it, marked as such."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.rules = all_rules()
+        self.index = {code: index for index, code in enumerate(self.rules)}
+        self.painter = Painter(View(width=0))
+        self._clock = Clock()
+        self._seen: Counter[str] = Counter()
+        driver = {
+            "name": "mqttscope",
+            "version": __version__,
+            "semanticVersion": __version__,
+            "rules": [descriptor(rule) for rule in self.rules.values()],
+        }
+        self._between = (
+            b'{"$schema":' + line_of(SCHEMA) + b',"version":"2.1.0","runs":[{"tool":{"driver":' + line(driver) + b"},\n"
+            b'"results":[\n'
+        )
+
+    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+        """Write one result."""
+        self.sink.write(self._between + line(self.result(finding, suppressed)))
+        self._between = b",\n"
+
+    def result(self, finding: Finding, suppressed: Suppression | None) -> dict[str, Any]:
+        """The result of a finding."""
+        self._seen[finding.fingerprint] += 1
+        statements = f" Breaks {cited(finding)}." if finding.statements else ""
+        told = message(finding, self.painter)
+        shown: dict[str, Any] = {"ruleId": finding.rule}
+        if finding.rule in self.index:
+            shown["ruleIndex"] = self.index[finding.rule]
+        shown |= {
+            "level": LEVELS[finding.severity],
+            "message": {"text": plain(f"{told}{'' if told.endswith('.') else '.'}{statements}")},
+            "locations": [self._location(finding)],
+            "partialFingerprints": {
+                FINGERPRINT: finding.fingerprint,
+                GITHUB_FINGERPRINT: f"{finding.fingerprint}:{self._seen[finding.fingerprint]}",
+            },
+        }
+        if finding.related:
+            shown["relatedLocations"] = [
+                {
+                    "id": number,
+                    "message": {"text": plain(escape(one.message))},
+                    "physicalLocation": physical(finding.capture, one.frame),
+                    "logicalLocations": self._logical(finding, one.packet),
+                    "properties": {"timestamp": self._clock.iso(one.timestamp_ns), "packet": one.packet},
+                }
+                for number, one in enumerate(finding.related, 1)
+            ]
+        if suppressed is not None:
+            shown["suppressions"] = [
+                {
+                    "kind": "external",
+                    "status": "accepted",
+                    "justification": escape(suppressed.reason),
+                    "properties": {"kind": suppressed.kind, "expires": suppressed.expires},
+                }
+            ]
+        own = {name: value for name, value in finding_view(finding).items() if name not in _OWN}
+        shown["properties"] = {**own, "timestamp": self._clock.iso(finding.timestamp_ns)}
+        return shown
+
+    def _location(self, finding: Finding) -> dict[str, Any]:
+        place = physical(finding.capture, finding.frame)
+        if finding.offset is not None and finding.length is not None:
+            place["address"] = {
+                "relativeAddress": finding.offset,
+                "length": finding.length,
+                "kind": "packet",
+                "name": finding.field or (finding.packet_type or "packet"),
+                "fullyQualifiedName": f"packet {finding.packet}, bytes {finding.offset} to "
+                f"{finding.offset + finding.length}",
+            }
+        return {"physicalLocation": place, "logicalLocations": self._logical(finding, finding.packet)}
+
+    def _logical(self, finding: Finding, packet: int | None) -> list[dict[str, Any]]:
+        name = f"connection {finding.connection}"
+        flow = f"{finding.client} -> {finding.server}"
+        places = [{"name": flow, "fullyQualifiedName": name, "kind": "connection"}]
+        if packet is not None:
+            places.append({"name": str(packet), "fullyQualifiedName": f"{name}, packet {packet}", "kind": "packet"})
+        return places
+
+    def close(self, summary: Summary) -> None:
+        """Write the end of the log."""
+        opening = self._between if self._between != b",\n" else b"\n"
+        rest = {"invocations": [self._invocation(summary)], "properties": summary_view(summary)}
+        self.sink.write(opening + b"],\n" + line(rest)[1:] + b"]}\n")
+
+    def _invocation(self, summary: Summary) -> dict[str, Any]:
+        notes: list[dict[str, Any]] = []
+        for error in summary.internal_errors:
+            rule: dict[str, Any] = {"id": error.rule}
+            if error.rule in self.index:
+                rule["index"] = self.index[error.rule]
+            notes.append(
+                {
+                    "level": "error",
+                    "message": {"text": plain(escape(f"{error.rule} failed: {error.error}"))},
+                    "associatedRule": rule,
+                    "locations": [{"physicalLocation": physical(error.capture, error.frame)}],
+                }
+            )
+        for capture in summary.quality.errors:
+            told = f"{escape(capture)} could not be read to its end: findings may be missing"
+            notes.append({"level": "error", "message": {"text": plain(told)}})
+        notes += [{"level": "note", "message": {"text": plain(told)}} for told in summary.quality.sentences()]
+        ran = {rule.code for rule in summary.rules}
+        overrides = [
+            {"descriptor": {"id": code, "index": self.index[code]}, "configuration": {"enabled": code in ran}}
+            for code, rule in self.rules.items()
+            if (code in ran) != is_on(rule)
+        ]
+        shown: dict[str, Any] = {"executionSuccessful": not summary.failed}
+        if notes:
+            shown["toolExecutionNotifications"] = notes
+        if overrides:
+            shown["ruleConfigurationOverrides"] = overrides
+        return shown
+
+
+def line_of(told: str) -> bytes:
+    """A JSON string."""
+    return b'"' + told.encode() + b'"'
+
+
+def plain(told: str) -> str:
+    """Text of a message: nothing in it is a link or a placeholder (3.11.5, 3.11.6)."""
+    if "](" in told:
+        told = told.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+    return told.replace("{", "{{").replace("}", "}}") if "{" in told or "}" in told else told
+
+
+def physical(capture: str, frame: int) -> dict[str, Any]:
+    """A frame of a capture."""
+    return {"artifactLocation": {"uri": uri(capture)}, "region": {"startLine": max(1, frame)}}
+
+
+def uri(capture: str) -> str:
+    """The path of a capture as a URI reference: relative ones stay relative."""
+    if capture in ("-", ""):
+        return "stdin"
+    path = quote(capture.encode("utf-8", "surrogateescape"), safe="/")
+    return f"file://{path}" if path.startswith("/") else path.removeprefix("./")
+
+
+def descriptor(rule: type[Rule]) -> dict[str, Any]:
+    """A rule in the driver."""
+    what, *why = rule.paragraphs()
+    return {
+        "id": rule.code,
+        "name": rule.slug,
+        "shortDescription": {"text": plain(what)},
+        "fullDescription": {"text": plain(" ".join(why) or what)},
+        "help": {"text": plain(help_text(rule)), "markdown": help_markdown(rule)},
+        "defaultConfiguration": {"enabled": is_on(rule), "level": LEVELS[rule.severity]},
+        "properties": {
+            "tags": ["mqtt", rule.__module__.split(".")[-2].replace("_", "-")],
+            "precision": PRECISIONS[rule.confidence],
+            "problem.severity": PROBLEMS[rule.severity],
+            "confidence": str(rule.confidence),
+            "scope": str(rule.scope),
+            "versions": versions(rule).split(", "),
+        },
+    }

@@ -1,0 +1,74 @@
+"""Findings counted by rule, most first: for a first look at a large capture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.suppress import Suppression
+from mqttscope.report.base import Sink, View
+from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.ending import lines
+from mqttscope.report.page import Column, Page, number
+from mqttscope.report.style import Painter, encoded
+
+MAX_CLIENTS = 100_000
+"""Clients of one rule that are told apart."""
+
+
+@dataclass(slots=True)
+class _Row:
+    slug: str
+    severity: Severity
+    findings: int = 0
+    suppressed: int = 0
+    clients: set[str] = field(default_factory=set)
+
+
+class Statistics:
+    """Counts findings and shows a table at the end."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.view = view
+        self.rows: dict[str, _Row] = {}
+
+    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+        """Count one finding."""
+        row = self.rows.get(finding.rule)
+        if row is None:
+            row = self.rows[finding.rule] = _Row(finding.slug, finding.severity)
+        if suppressed is not None:
+            row.suppressed += 1
+            return
+        row.findings += 1
+        if finding.severity.rank > row.severity.rank:
+            row.severity = finding.severity
+        if len(row.clients) < MAX_CLIENTS:
+            row.clients.add(finding.client_identifier or finding.client)
+
+    def close(self, summary: Summary) -> None:
+        """Write the table and the end."""
+        withheld: Counter[str] = summary.withheld
+        slugs = {rule.code: (rule.slug, rule.severity) for rule in summary.rules}
+        for code in withheld:
+            if code not in self.rows and code in slugs:
+                self.rows[code] = _Row(*slugs[code])
+        order = sorted(self.rows, key=lambda code: (-self.rows[code].findings, code))
+        if order:
+            page = Page(self.view)
+            rows = [self.rows[code] for code in order]
+            name = Column("rule", [f"{code} {self.rows[code].slug}" for code in order], whole=True)
+            page.table(
+                name,
+                [
+                    Column("findings", [f"{row.findings:,}" for row in rows]),
+                    Column("severity", [str(row.severity) for row in rows], rank=1, right=False),
+                    Column("clients", [number(len(row.clients)) for row in rows], rank=2),
+                    Column("suppressed", [number(row.suppressed) for row in rows], rank=3),
+                    Column("withheld", [number(withheld[code]) for code in order], rank=4),
+                ],
+            )
+            self.sink.write(page.encoded())
+        self.sink.write(encoded(lines(summary, Painter(self.view))))

@@ -1,0 +1,149 @@
+"""Rules for people: the table of all, one explained, and which statement is checked by which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mqttscope.lint.coverage import STATES, Coverage, totals
+from mqttscope.lint.rule import Rule
+from mqttscope.mqtt.constants import REASON_CODES
+from mqttscope.report.base import View
+from mqttscope.report.escape import cells
+from mqttscope.report.example import render
+from mqttscope.report.explain import CONFIDENCES, SCOPES, area, cited, needs, switched, versions
+from mqttscope.report.findings.ending import STYLES
+from mqttscope.report.page import plural
+from mqttscope.report.style import Line, Painter, Wrapped
+
+WIDE = 150
+"""Columns from which on the table has confidence and versions as well."""
+MAX_LINES = 40
+_STATES = {"checked": "topic", "partly": "note", "planned": "dim", "invisible": "dim", "open": "error"}
+
+
+class RulesText:
+    """Makes lines of rules."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.painter = Painter(view)
+
+    def table(self, rules: list[type[Rule]]) -> list[str]:
+        """One line per rule, by area."""
+        wide = self.view.width <= 0 or self.view.width >= WIDE
+        slugs = max((len(rule.slug) for rule in rules), default=0)
+        out: list[str] = []
+        before = ""
+        for rule in rules:
+            if area(rule) != before:
+                before = area(rule)
+                line = self.painter.line()
+                line.add(f"{self.painter.rule} {before}{switched(rule)}", "rule")
+                out.append(str(line))
+            line = self.painter.line()
+            line.add(f"{rule.code} ", "type")
+            line.add(f"{rule.slug:<{slugs}} ")
+            line.add(f"{rule.severity:<7} ", STYLES[rule.severity])
+            if wide:
+                line.add(f"{rule.confidence:<9} ", "dim")
+                line.add(f"{versions(rule):<15} ", "dim")
+            line.add(self.painter.safe(rule.paragraphs()[0]))
+            out.append(str(line).rstrip(" "))
+        return out
+
+    def explain(self, rule: type[Rule]) -> list[str]:
+        """Everything that is known of a rule."""
+        line = self.painter.line()
+        line.add(rule.code, "type")
+        line.add(f" {rule.slug}")
+        line.add(f"  {rule.severity}", STYLES[rule.severity])
+        out = [str(line)]
+        out += self._told(
+            [
+                CONFIDENCES[rule.confidence],
+                f"MQTT {versions(rule)}",
+                f"looks at {SCOPES[rule.scope]}",
+                *self._more(rule),
+            ],
+            "dim",
+        )
+        for paragraph in rule.paragraphs():
+            out += ["", *self._paragraph(paragraph)]
+        statements = list(cited(rule))
+        if statements:
+            out += ["", self._heading("statements")]
+        for one in statements:
+            notes = [f"section {one.statement.section}", *([one.where] if one.where else ())]
+            notes += ["in part"] if one.partly else []
+            told = f"{one.statement.key} ({', '.join(notes)}): {one.statement.summary}"
+            out += self._paragraph(told, indent=2)
+        if rule.settings:
+            out += ["", self._heading(f"settings, in [rules.{rule.code}]")]
+            out += [f"  {name} = {value!r}" for name, value in rule.settings.items()]
+        for title, examples in (("found", rule.bad), ("fine", rule.good)):
+            for example in examples:
+                out += ["", self._heading(f"{title}: {example.title}")]
+                out += render(rule, example, self.view)
+        return out
+
+    def _more(self, rule: type[Rule]) -> list[str]:
+        told = []
+        if rule.reason_code is not None:
+            told.append(f"reason code 0x{rule.reason_code:02X} {REASON_CODES.get(rule.reason_code, '')}".rstrip())
+        if needs(rule):
+            told.append(f"needs {', '.join(needs(rule))}")
+        if switched(rule):
+            told.append(switched(rule).strip(" ()"))
+        return [*told, f"since {rule.since}"]
+
+    def coverage(self, rows: list[Coverage]) -> list[str]:
+        """One statement per line, with its rules or why there are none; the totals at the end."""
+        out: list[str] = []
+        before = ""
+        names = max((len(row.statement.identifier) for row in rows), default=0)
+        for row in rows:
+            if row.statement.version != before:
+                before = row.statement.version
+                out += ["", self._heading(f"MQTT {before}")] if out else [self._heading(f"MQTT {before}")]
+            line = self.painter.line()
+            line.add(f"{row.statement.identifier:<{names}} ")
+            line.add(f"{row.state:<9} ", _STATES[row.state])
+            self._rules(line, row)
+            line.add(self.painter.safe(row.statement.summary), "dim")
+            out.append(str(line).rstrip(" "))
+        out.append("")
+        for version, counts in totals(rows).items():
+            states = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
+            out += self._paragraph(f"MQTT {version}: {plural(counts.total(), 'statement')}: {states}")
+        return out
+
+    def _rules(self, line: Line, row: Coverage) -> None:
+        named = ", ".join([*row.rules, *(f"{code} in part" for code in row.partly)])
+        line.add(f"{named or self.painter.safe(row.why)}{self.painter.dot}", "type" if named else "note")
+
+    def _heading(self, told: str) -> str:
+        line = self.painter.line()
+        line.add(f"{self.painter.rule} {self.painter.safe(told)}", "rule")
+        return str(line)
+
+    def _told(self, parts: Iterable[str], style: str) -> list[str]:
+        """Phrases on as few lines as hold them."""
+        lines: list[str] = []
+        for part in map(self.painter.safe, parts):
+            if lines and cells(lines[-1]) + len(self.painter.dot) + cells(part) < self.painter.width:
+                lines[-1] += self.painter.dot + part
+            else:
+                lines.append(part)
+        made = []
+        for one in lines:
+            line = self.painter.line()
+            line.add(one, style)
+            made.append(str(line))
+        return made
+
+    def _paragraph(self, told: str, *, indent: int = 0) -> list[str]:
+        line = self.painter.line()
+        line.put(" " * indent, indent)
+        text = Wrapped(line, indent=indent * 2, most=MAX_LINES)
+        text.add(self.painter.safe(told))
+        return text.texts()

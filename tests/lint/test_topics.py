@@ -1,0 +1,105 @@
+"""Topics in packets, overlapping filters, near misses."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from mqttscope.lint.examples import make_connect
+from mqttscope.lint.topics import MAX_SEEN, Named, Seen, difference, fold, named_topics, overlap, plain
+from mqttscope.mqtt.packets import Pingreq, Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.topics import is_valid_topic_filter, matches
+
+FILTERS = [
+    "/".join(levels)
+    for count in (1, 2, 3)
+    for levels in itertools.product(("a", "b", "", "+", "#", "$s"), repeat=count)
+    if is_valid_topic_filter("/".join(levels))
+]
+NAMES = [
+    "/".join(levels) for count in (1, 2, 3, 4) for levels in itertools.product(("a", "b", "", "$s", "x"), repeat=count)
+]
+
+
+def test_filters_overlap_exactly_when_a_topic_matches_both() -> None:
+    taken = {one: frozenset(name for name in NAMES if matches(one, name)) for one in FILTERS}
+    for one, other in itertools.combinations_with_replacement(FILTERS, 2):
+        assert overlap(one, other) == overlap(other, one) == bool(taken[one] & taken[other]), (one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        ("a/#", "a", True),
+        ("a/#", "a/b/c", True),
+        ("a/+", "a/b/c", False),
+        ("+/b", "a/+", True),
+        ("#", "$SYS/x", False),
+        ("$SYS/#", "$SYS/+/x", True),
+        ("a/b", "a/b", True),
+        ("a/b", "a/c", False),
+    ],
+)
+def test_overlap_by_example(one: str, other: str, meet: bool) -> None:
+    assert overlap(one, other) is overlap(other, one) is meet
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        ("Home/Temp", "home/temp", "upper and lower case"),
+        ("/a/b", "a/b", "a leading '/'"),
+        ("a/b/", "a/b", "a trailing '/'"),
+        ("a /b", "a/b", "spaces"),
+        ("/A/b", "a/b", "a leading '/' and upper and lower case"),
+        (" /a", "a", "a leading '/'"),
+        ("//a", "/a", "slashes at its ends"),
+    ],
+)
+def test_near_misses_have_one_fold_and_a_named_difference(one: str, other: str, what: str) -> None:
+    assert fold(one) == fold(other)
+    assert difference(one, other) == difference(other, one) == what
+
+
+@pytest.mark.parametrize(("one", "other"), [("a/b", "a/c"), ("a//b", "a/b"), ("a/b", "ab")])
+def test_other_topics_are_no_near_miss(one: str, other: str) -> None:
+    assert fold(one) != fold(other)
+
+
+def test_a_shared_subscription_is_compared_without_its_name() -> None:
+    assert plain("$share/g/a/#") == "a/#"
+    assert plain("a/#") == "a/#"
+
+
+def test_the_topics_that_packets_name() -> None:
+    will = Will("w", properties=Properties(response_topic="wr"))
+
+    assert list(named_topics(make_connect(will=will))) == [
+        Named("will.will_topic", "w"),
+        Named("will.properties.response_topic", "wr"),
+    ]
+    assert list(named_topics(make_connect())) == []
+    assert list(named_topics(Publish(topic_name="a", properties=Properties(response_topic="r")))) == [
+        Named("topic_name", "a"),
+        Named("properties.response_topic", "r"),
+    ]
+    assert list(named_topics(Publish(properties=Properties(topic_alias=1)))) == []
+    assert list(named_topics(Subscribe(1, None, [Subscription("a/#")]))) == [
+        Named("subscriptions[0].topic_filter", "a/#", is_filter=True)
+    ]
+    assert list(named_topics(Unsubscribe(1, None, ["a", "b"])))[1] == Named("topic_filters[1]", "b", is_filter=True)
+    assert list(named_topics(Pingreq())) == []
+
+
+def test_what_was_seen_is_bounded() -> None:
+    seen = Seen()
+
+    assert seen.first("a")
+    assert not seen.first("a")
+    for number in range(MAX_SEEN):
+        seen.first(str(number))
+    assert len(seen.texts) == MAX_SEEN
+    assert seen.first("a")
