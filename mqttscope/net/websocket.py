@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mqttscope.net.http_upgrade import FRAMES, HTTP, LOST, Handshake, Problem, Upgrade
+from mqttscope.net.http_upgrade import FRAMES, HTTP, LOST, Handshake, Problem, Upgrade, not_captured
 from mqttscope.net.inflate import Inflater
 from mqttscope.net.websocket_frames import Lost, Side, WebSocketEvent, lose, read, skip
 
@@ -59,7 +59,7 @@ class WebSocket:
         elif side.phase == FRAMES and side.in_frame:
             length -= skip(side, length, out)
         if length and side.phase == FRAMES:
-            detail = f"{length} bytes were not captured"
+            detail = not_captured(length)
             out.append(Problem(from_client, "gap_in_framing", detail, side.offset, True))
             lose(side, side.header, out)
         if length:
@@ -76,7 +76,9 @@ class WebSocket:
             self.handshake.close(from_client, news)
             self._proceed(news, out)
         if side.phase == FRAMES and (side.in_frame or side.header):
-            detail = f"{side.remaining} bytes of payload are missing" if side.in_frame else "its header is incomplete"
+            detail = (
+                f"{side.remaining} of its payload bytes never came" if side.in_frame else "its header is incomplete"
+            )
             at = side.frame_offset if side.in_frame else side.offset
             out.append(Problem(from_client, "truncated_frame", detail, at, False))
         return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mqttscope.net.http_upgrade import HTTP, LOST, Problem, Upgrade
+from mqttscope.net.http_upgrade import HTTP, LOST, Problem, Upgrade, not_captured
 from mqttscope.net.inflate import Inflater
 
 MAX_CONTROL_BYTES = 125
@@ -189,7 +189,7 @@ def _header(side: Side, first: int, second: int, minimal: bool, out: list[WebSoc
         if not fin:
             found.append(("fragmented_control_frame", f"FIN is clear in a frame with opcode {opcode}"))
         if length > MAX_CONTROL_BYTES:
-            found.append(("control_too_long", f"{length} bytes of payload in a frame with opcode {opcode}"))
+            found.append(("control_too_long", f"the payload of a frame with opcode {opcode} takes {length} bytes"))
         side.control.clear()
         side.control_missing = 0
     else:
@@ -269,7 +269,7 @@ def skip(side: Side, length: int, out: list[WebSocketEvent]) -> int:
         if not side.message_lost:
             side.message_lost = True
             later = "; later messages may depend on it" if side.inflater.context_takeover else ""
-            detail = f"{length} bytes were not captured{later}"
+            detail = f"{not_captured(length)}{later}"
             out.append(Problem(side.from_client, "gap_in_compressed_message", detail, side.frame_offset, False))
             side.inflater.reset()
         out.append(Lost(side.from_client, length))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, MalformedEvent, UnparsedEvent
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
+from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.base import may_hold_password
 from mqttscope.report.style import Painter, Wrapped
@@ -111,22 +112,20 @@ def closed(line: Wrapped, event: ConnectionClosed, painter: Painter, unanswered:
     line.add(f"{dot}{up.packets}{painter.to_server} {down.packets}{painter.to_client} packets", "rule")
     line.add(f"{dot}{up.bytes}{painter.to_server} {down.bytes}{painter.to_client} bytes", "rule")
     if connection.gaps:
-        gaps = "1 gap" if connection.gaps == 1 else f"{connection.gaps} gaps"
-        line.add(f"{dot}{gaps} ({connection.gap_bytes} bytes)", "error")
+        line.add(f"{dot}{counted(connection.gaps, 'gap')} ({counted(connection.gap_bytes, 'byte')})", "error")
     if unanswered:
         line.add(f"{dot}{unanswered}", "note")
 
 
 def gap(line: Wrapped, event: GapEvent) -> None:
     """Bytes that the capture does not have."""
-    what = "1 byte" if event.length == 1 else f"{event.length} bytes"
-    line.add(f"{what} {_GAPS.get(event.reason, event.reason)}", "error")
+    line.add(f"{counted(event.length, 'byte')} {_GAPS.get(event.reason, event.reason)}", "error")
 
 
 def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secrets: bool) -> None:
     """Bytes that belong to no packet that could be read; those of a CONNECT may hold a password."""
     found = event.unparsed
-    what = "1 byte" if found.length == 1 else f"{found.length} bytes"
+    what = counted(found.length, "byte")
     kind = "" if found.packet_type is None else f" ({type_name(found.packet_type).upper()})"
     line.add(f"{what} {_UNPARSED.get(found.reason, found.reason)}{kind}", "error")
     if found.missing:
@@ -157,10 +156,14 @@ def capture_error(line: Wrapped, event: CaptureError | CaptureDrops, painter: Pa
     """What is wrong with a capture."""
     line.add(f"!! {painter.name(event.capture, 60)}: ", "error")
     if isinstance(event, CaptureDrops):
-        line.add(f"interface {event.interface} dropped {event.dropped} frames while capturing", "error")
+        line.add(f"interface {event.interface} dropped {counted(event.dropped, 'frame')} while capturing", "error")
         return
     where = "" if event.offset is None else f" at offset {event.offset}"
-    kept = f" ({event.frames} frames before it were read)" if event.frames else ""
+    kept = (
+        f" ({counted(event.frames, 'frame')} before it {'was' if event.frames == 1 else 'were'} read)"
+        if event.frames
+        else ""
+    )
     line.add(f"{painter.safe(event.message)}{where}{kept}", "error")
 
 
