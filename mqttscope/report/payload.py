@@ -28,6 +28,8 @@ MAX_JSON_BYTES = 1 << 20
 """Longer payloads are not parsed as JSON."""
 PREVIEW_UNPACKED_BYTES = 4096
 """How much of a compressed payload is unpacked for a preview."""
+PREVIEW_HEX_BYTES = 64
+"""How many bytes a preview shows as hexadecimal at most, however long the line may be, unless hex was asked for."""
 BLOCK_UNPACKED_BYTES = 1 << 20
 """How much of a compressed payload is unpacked at all."""
 
@@ -103,8 +105,9 @@ class PayloadView:
         size = size or counted(len(payload), "byte")
         if note and len(note) + len(size) + 20 < room:
             size = f"{size}; {note}"
-        digits = min(room - len(size) - 5, 2 * self.limit)
-        if digits >= 2 * len(payload):
+        most = self.limit if self.kind == "hex" else min(self.limit, PREVIEW_HEX_BYTES)
+        digits = min(room - len(size) - 5, 2 * most + len(self.ellipsis))
+        if digits >= 2 * len(payload) and most >= len(payload):
             return f"0x{payload.hex()} ({size})"
         fit = (digits - len(self.ellipsis)) // 2
         if fit < 1:
@@ -118,6 +121,11 @@ class PayloadView:
         shown = self._show(
             payload, content_type, indicator, missing, min(PREVIEW_UNPACKED_BYTES, room * 4), one_line=True
         )
+        if shown.kind == "hex" and shown.label != "hex":  # what was unpacked, in rows of 16 bytes
+            text = " ".join(islice(shown.body, PREVIEW_HEX_BYTES // 16))
+            cut_here = next(shown.body, None) is not None
+            notes = [shown.note, f"the first {PREVIEW_HEX_BYTES} unpacked"] if cut_here else [shown.note]
+            return shown.label, text + self.ellipsis if cut_here else text, "; ".join(filter(None, notes))
         return shown.label, "\n".join(islice(shown.body, MAX_LINES)), shown.note
 
     def show(
