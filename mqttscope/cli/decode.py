@@ -74,7 +74,7 @@ def command(
     sink = Output(immediate=awaited(hexadecimal))
     view = make_view(
         colour=colour,
-        time_format="relative",
+        time_format="none",
         payload="auto",
         payload_limit=payload_limit,
         show_secrets=show_secrets,

@@ -36,8 +36,8 @@ class View:
     """Columns of the terminal; 0 for no limit (output that is not a terminal)."""
     colour: bool = False
     time: str = "iso"
-    """``iso`` (UTC, nanoseconds as captured), ``relative`` (seconds since the first event) or ``delta`` (since the
-    event before)."""
+    """``iso`` (UTC, nanoseconds as captured), ``relative`` (seconds since the first event), ``delta`` (since the event
+    before), or ``none`` for bytes that no capture tells anything of: neither time, frame nor connection number."""
     payload: str = "auto"
     """Payload view: ``auto``, ``text``, ``hex``, ``json``, ``cbor``, ``msgpack`` or ``none``."""
     payload_limit: int = PAYLOAD_LIMIT

@@ -77,9 +77,9 @@ def _details(connection: Connection) -> list[str]:
     return shown
 
 
-def version_assumed(line: Wrapped, connection: Connection, painter: Painter) -> None:
+def version_assumed(line: Wrapped, connection: Connection, painter: Painter, *, numbered: bool = True) -> None:
     """Said before the first packet of a connection whose CONNECT was not captured."""
-    line.add(f"{painter.rule} #{connection.number} ", "rule")
+    line.add(f"{painter.rule} #{connection.number} " if numbered else f"{painter.rule} ", "rule")
     why = painter.safe(connection.version_evidence)
     because = "nothing tells" if why in ("none", "") else f"from {why}"
     line.add(f"MQTT {connection.version.text}? (assumed, {because}; --mqtt-version sets it)", "note")

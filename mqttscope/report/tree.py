@@ -108,7 +108,8 @@ class Tree:
         version = f"MQTT {connection.version.text}" + ("" if connection.version_known else "?")
         length = len(raw) + missing
         text.add(f"  packet {event.number}", "dim")
-        text.add(f"{dot}frame {event.frame}", "dim")
+        if self.view.time != "none":
+            text.add(f"{dot}frame {event.frame}", "dim")
         text.add(f"{dot}{counted(length, 'byte')}", "dim")
         text.add(f"{dot}{version}", "dim" if connection.version_known else "note")
         return text.texts()
