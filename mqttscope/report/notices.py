@@ -39,6 +39,8 @@ _CLOSED = {
 }
 MAX_HEX = 16
 """Bytes that are shown of those that could not be read."""
+MAX_SERVER_NAME = 64
+"""Columns of a TLS server name."""
 MAX_DETAIL = 200
 """Characters of one detail of the transport."""
 
@@ -109,12 +111,31 @@ def closed(line: Wrapped, event: ConnectionClosed, painter: Painter, unanswered:
     up, down = connection.client_side, connection.server_side
     dot = painter.dot
     line.add(f"{dot}{duration(event.timestamp_ns - connection.opened_ns, unicode=painter.unicode)}", "rule")
-    line.add(f"{dot}{up.packets}{painter.to_server} {down.packets}{painter.to_client} packets", "rule")
-    line.add(f"{dot}{up.bytes}{painter.to_server} {down.bytes}{painter.to_client} bytes", "rule")
+    if connection.transport == "tls":
+        _closed_tls(line, connection, painter)
+    else:
+        line.add(f"{dot}{up.packets}{painter.to_server} {down.packets}{painter.to_client} packets", "rule")
+        line.add(f"{dot}{up.bytes}{painter.to_server} {down.bytes}{painter.to_client} bytes", "rule")
     if connection.gaps:
         line.add(f"{dot}{counted(connection.gaps, 'gap')} ({counted(connection.gap_bytes, 'byte')})", "error")
     if unanswered:
         line.add(f"{dot}{unanswered}", "note")
+
+
+def _closed_tls(line: Wrapped, connection: Connection, painter: Painter) -> None:
+    """What was agreed on and how much went each way, as far as records that are not decrypted tell."""
+    details, dot = connection.details, painter.dot
+    version, name = details.get("version"), details.get("server_name")
+    line.add(f"{dot}{painter.safe(str(version)) if version else 'TLS version not seen'}", "rule")
+    if name:
+        line.add(f"{dot}server name {painter.name(str(name), MAX_SERVER_NAME)}", "rule")
+    sides = [side if isinstance(side, Mapping) else {} for side in map(details.get, ("client", "server"))]
+    for word in ("records", "bytes"):
+        up, down = (sum(side.get(word, {}).values()) for side in sides)
+        line.add(f"{dot}{up}{painter.to_server} {down}{painter.to_client} {word}", "rule")
+    for side, arrow in zip(sides, (painter.to_server, painter.to_client), strict=True):
+        if side.get("unframed_bytes"):
+            line.add(f"{dot}{counted(side['unframed_bytes'], 'byte')}{arrow} outside records", "error")
 
 
 def gap(line: Wrapped, event: GapEvent) -> None:

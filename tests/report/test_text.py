@@ -240,3 +240,37 @@ def test_one_byte_is_a_byte_and_one_frame_is_a_frame() -> None:
         assert told in text
     assert "dropped 1 frame while" in text
     assert not re.search(r"\b1 (bytes|frames|gaps)", text)
+
+
+@pytest.mark.parametrize(
+    ("told", "missed", "expected"),
+    [
+        pytest.param(
+            {"version": "TLS 1.3", "server_name": "broker.example"}, 0,
+            "· TLS 1.3 · server name broker.example · 3→ 1← records · 620→ 90← bytes", id="all known",
+        ),
+        pytest.param(
+            {"version": None, "server_name": None}, 7,
+            "· TLS version not seen · 3→ 1← records · 620→ 90← bytes · 7 bytes→ outside records", id="joined",
+        ),
+    ],
+)  # fmt: skip
+def test_the_end_of_tls_says_what_was_agreed_on_and_how_much_went_each_way(
+    told: dict[str, str | None], missed: int, expected: str
+) -> None:
+    talk = Talk(identifier=None)
+    talk.connection.transport = "tls"
+    talk.connection.details = {
+        **told,
+        "client": {
+            "records": {"handshake": 1, "application_data": 2},
+            "bytes": {"handshake": 500, "application_data": 120},
+            "unframed_bytes": missed,
+        },
+        "server": {"records": {"handshake": 1}, "bytes": {"handshake": 90}, "unframed_bytes": 0},
+    }
+
+    (line,) = shown(TextLines, [talk.closed()], width=0)
+
+    assert line.endswith(expected)
+    assert "packets" not in line
