@@ -104,6 +104,14 @@ class Side:
     inflater: Inflater | None = None
 
 
+def may_start_frame(head: bytes) -> bool:
+    """Whether a frame of either side may begin with this first byte; of the packets of MQTT only SUBSCRIBE does."""
+    opcode, reserved = head[0] & 0x0F, head[0] & 0x70
+    return opcode in (CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG) and reserved in (
+        (0, 0x40) if opcode in (TEXT, BINARY) else (0,)
+    )
+
+
 def unmask(data: bytes, key: bytes) -> bytes:
     """XOR ``data`` with the repeated four bytes of ``key`` (RFC 6455 section 5.3); masks as well."""
     size = len(data)
