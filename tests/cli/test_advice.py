@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -20,11 +21,7 @@ def cut(name: str, length: int, *arguments: str) -> Done:
     with PcapngWriter(stream) as writer:
         for frame in open_capture([str(capture(name))]):
             if isinstance(frame, Frame):
-                writer.write(
-                    Frame(
-                        frame.number, frame.timestamp_ns, frame.link_type, frame.data[:length], frame.original_length, "-"
-                    )
-                )  # fmt: skip
+                writer.write(replace(frame, data=frame.data[:length]))
     return invoke("inspect", "-", *arguments, given=stream.getvalue())
 
 
