@@ -12,6 +12,7 @@ from mqttscope.report.base import may_hold_password
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration
 from mqttscope.session.connection import Connection
+from mqttscope.session.inflight import MAX_ALIAS_BYTES
 
 _GAPS = {
     "not_captured": "acknowledged but not captured",
@@ -118,6 +119,12 @@ def closed(line: Wrapped, event: ConnectionClosed, painter: Painter, unanswered:
         line.add(f"{dot}{up.bytes}{painter.to_server} {down.bytes}{painter.to_client} bytes", "rule")
     if connection.gaps:
         line.add(f"{dot}{counted(connection.gaps, 'gap')} ({counted(connection.gap_bytes, 'byte')})", "error")
+    dropped = up.aliases_dropped + down.aliases_dropped
+    if dropped:
+        line.add(
+            f"{dot}{dropped} topic alias{'' if dropped == 1 else 'es'} not kept (limit {MAX_ALIAS_BYTES} bytes)",
+            "error",
+        )
     if unanswered:
         line.add(f"{dot}{unanswered}", "note")
 

@@ -274,3 +274,9 @@ def test_the_end_of_tls_says_what_was_agreed_on_and_how_much_went_each_way(
 
     assert line.endswith(expected)
     assert "packets" not in line
+
+
+def test_aliases_that_were_not_kept_are_told_at_the_end() -> None:
+    talk = Talk()
+    talk.connection.client_side.aliases_dropped = 2
+    assert shown(TextLines, [talk.closed()], width=0)[0].endswith("2 topic aliases not kept (limit 16777216 bytes)")
