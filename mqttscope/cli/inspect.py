@@ -47,7 +47,7 @@ Examples:
     show_default=True,
     help="UTC, seconds since the first event, or since the one before.",
 )
-@click.option("--show-secrets", is_flag=True, help="Show passwords.")
+@click.option("--show-secrets", is_flag=True, help="Show passwords and tokens.")
 @click.option("--output", "-o", metavar="FILE", help="Write the frames of the packets shown to a pcapng file.")
 @colour_option
 def command(

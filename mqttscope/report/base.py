@@ -65,6 +65,21 @@ class Clock:
         return f"{self._text}.{nanosecond:09d}Z"
 
 
+REDACTED = "***"
+
+
+def without_query_values(path: str) -> str:
+    """The path of a request with asterisks for what its query says: brokers take tokens and passwords there."""
+    before, mark, query = path.partition("?")
+    if not query:
+        return path
+    parts = []
+    for part in query.split("&"):
+        name, equals, _ = part.partition("=")
+        parts.append(f"{name}={REDACTED}" if equals else REDACTED)
+    return f"{before}{mark}{'&'.join(parts)}"
+
+
 MIN_PASSWORD_BYTES = 6
 """Fewer bytes than these cannot hold the end of a CONNECT with a password worth hiding."""
 

@@ -115,6 +115,8 @@ class Meaning:
             value = error.value
             if value is None:
                 return f"unreadable: {error.detail}"
+        if name == "authentication_data" and isinstance(value, bytes) and not self.show_secrets:
+            return f"({counted(len(value), 'byte')}, hidden)"
         if isinstance(value, tuple):
             return " = ".join(self._shown(part) for part in value)
         if isinstance(value, str | bytes):

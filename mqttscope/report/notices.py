@@ -8,7 +8,7 @@ from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, Malfo
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.report.base import may_hold_password
+from mqttscope.report.base import may_hold_password, without_query_values
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration
 from mqttscope.session.connection import Connection
@@ -38,6 +38,8 @@ _CLOSED = {
     "evicted": "given up to save memory",
     "capture_end": "still open at the end of the capture",
 }
+_SECRETIVE = (PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH)
+"""Packet types that carry passwords or Authentication Data."""
 MAX_HEX = 16
 """Bytes that are shown of those that could not be read."""
 MAX_SERVER_NAME = 64
@@ -46,7 +48,7 @@ MAX_DETAIL = 200
 """Characters of one detail of the transport."""
 
 
-def opened(line: Wrapped, event: ConnectionOpened, painter: Painter) -> None:
+def opened(line: Wrapped, event: ConnectionOpened, painter: Painter, *, show_secrets: bool) -> None:
     """``#0 10.0.0.4:51234 → 10.0.0.2:1883 opened``, and what is assumed or special."""
     connection = event.connection
     line.add(f"{painter.rule} #{connection.number} ", "rule")
@@ -57,7 +59,7 @@ def opened(line: Wrapped, event: ConnectionOpened, painter: Painter) -> None:
     notes = []
     if connection.transport != "tcp":
         kind = {"websocket": "WebSocket", "tls": "TLS"}.get(connection.transport, connection.transport)
-        notes.append(", ".join([kind, *_details(connection)]))
+        notes.append(", ".join([kind, *_details(connection, show_secrets=show_secrets)]))
     if not connection.roles_known:
         notes.append(f"roles assumed from {connection.roles_evidence or 'nothing'}")
     if connection.version_evidence == "given":
@@ -66,7 +68,7 @@ def opened(line: Wrapped, event: ConnectionOpened, painter: Painter) -> None:
         line.add(f" ({painter.safe('; '.join(notes))})", "note")
 
 
-def _details(connection: Connection) -> list[str]:
+def _details(connection: Connection, *, show_secrets: bool) -> list[str]:
     """Values of the transport that say something."""
     shown = []
     for name, value in connection.details.items():
@@ -74,9 +76,10 @@ def _details(connection: Connection) -> list[str]:
             continue
         if isinstance(value, list | tuple):
             value = " ".join(str(one)[:MAX_DETAIL] for one in value[:5])
-        shown.append(
-            str(value)[:MAX_DETAIL] if name == "path" else f"{name.replace('_', ' ')} {str(value)[:MAX_DETAIL]}"
-        )
+        if name == "path":
+            shown.append((str(value) if show_secrets else without_query_values(str(value)))[:MAX_DETAIL])
+        else:
+            shown.append(f"{name.replace('_', ' ')} {str(value)[:MAX_DETAIL]}")
     return shown
 
 
@@ -158,7 +161,7 @@ def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secr
     line.add(f"{what} {_UNPARSED.get(found.reason, found.reason)}{kind}", "error")
     if found.missing:
         line.add(f", {found.missing} of them not captured", "error")
-    hidden = found.packet_type == PacketType.CONNECT or may_hold_password(event)
+    hidden = found.packet_type in _SECRETIVE or may_hold_password(event)
     if found.raw and (show_secrets or not hidden):
         more = painter.ellipsis if len(found.raw) > MAX_HEX else ""
         line.add(f"  0x{found.raw[:MAX_HEX].hex()}{more}", "dim")

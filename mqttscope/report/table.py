@@ -93,6 +93,7 @@ class Table:
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
         self.limit = view.payload_limit
+        self.show_secrets = view.show_secrets
         self._clock = Clock()
         self._buffer = io.StringIO(newline="")
         self._writer = csv.writer(self._buffer)
@@ -187,7 +188,7 @@ class Table:
             values["topic_filters"] = _safe(" ".join(filters))
         block = value("properties")
         if block:
-            values["properties"] = _harmless_json(properties_view(block, self.limit))
+            values["properties"] = _harmless_json(properties_view(block, self.limit, show_secrets=self.show_secrets))
         return values
 
     def _payload(self, payload: bytes) -> str:

@@ -199,7 +199,7 @@ class Tree:
         return f"{value[:half].hex(' ')} {ellipsis:<2} {value[half + 1 - most :].hex(' ')}"
 
     def _value(self, event: PacketEvent | MalformedEvent, span: Span, meaning: Meaning, *, hidden: bool) -> str:
-        if hidden and span.field != "password":
+        if hidden and span.field.rpartition(".")[2] not in ("password", "authentication_data"):
             return f"{counted(span.end - span.start, 'byte')}, hidden: may hold a password (--show-secrets)"
         value = meaning.value(span)
         if span.field == "properties.topic_alias" and meaning.kind == PacketType.PUBLISH:
