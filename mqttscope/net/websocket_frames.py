@@ -10,13 +10,16 @@ from mqttscope.net.inflate import Inflater
 MAX_CONTROL_BYTES = 125
 """Payload of a control frame (RFC 6455 section 5.5); the rest of a longer one is dropped."""
 
+SEARCH = "searching"
+"""Phase of a direction that lost its framing and looks for the next frame (``websocket_search``)."""
+
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
 FRAME_REASONS = (
     "unmasked_client_frame masked_server_frame reserved_bits reserved_opcode fragmented_control_frame control_too_long "
     "continuation_without_start message_interrupted text_frame length_not_minimal length_too_large "
     "close_payload_invalid data_after_close deflate_assumed inflate_error gap_in_framing gap_in_compressed_message "
-    "truncated_frame"
+    "resynchronised truncated_frame"
 )
 """Every ``Problem.reason`` of frames and gaps, separated by spaces; ``http_upgrade.HTTP_REASONS`` has the others."""
 
@@ -102,6 +105,12 @@ class Side:
     data_frames: int = 0
     control_frames: int = 0
     inflater: Inflater | None = None
+    searches: bool = False
+    """Bytes were missing between frames: where no frame begins, the next one is looked for."""
+    held: bytearray = field(default_factory=bytearray)
+    """Bytes from where a frame may begin that is not complete yet, in a search."""
+    passed: int = 0
+    """Bytes that the search has passed over."""
 
 
 def may_start_frame(head: bytes) -> bool:
@@ -165,7 +174,11 @@ def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
         if fatal:
             out.append(Problem(from_client, *fatal, side.frame_offset, True))
             side.offset = start + at
-            lose(side, data[at:], out)
+            if side.searches:
+                side.held += data[at:]
+                lose(side, b"", out)
+            else:
+                lose(side, data[at:], out)
             return
         at = body
     side.offset = start + at
