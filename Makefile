@@ -1,4 +1,4 @@
-# Everything here sets up what it needs itself: a virtual environment, the package, and for the tests tshark and
+# Everything here sets up what it needs itself: a virtual environment, the package, and for the tests tshark, jq and
 # mosquitto from Debian's packages when they are missing and can be installed.
 
 PYTHON ?= python3

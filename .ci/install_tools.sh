@@ -5,6 +5,7 @@ missing=""
 command -v tshark >/dev/null 2>&1 || missing="$missing tshark"
 { command -v mosquitto >/dev/null 2>&1 || [ -x /usr/sbin/mosquitto ]; } || missing="$missing mosquitto"
 command -v mosquitto_pub >/dev/null 2>&1 || missing="$missing mosquitto-clients"
+command -v jq >/dev/null 2>&1 || missing="$missing jq"
 [ -n "$missing" ] || exit 0
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" != 0 ]; then
     echo "not installed:$missing - the tests that need them are skipped. On Debian: sudo apt-get install$missing" >&2

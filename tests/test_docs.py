@@ -69,6 +69,11 @@ def test_commands_run_and_their_outputs_are_real(one: Shown) -> None:
         assert not re.search(r"no MQTT found|does not exist|matches no file", done.stdout)
 
 
+def test_jq_is_installed_before_the_examples_that_need_it_are_tested() -> None:
+    assert [one.name for one in RUN if "| jq " in one.command] != []
+    assert re.search(r"^command -v jq .*\$missing jq\"$", (ROOT / ".ci" / "install_tools.sh").read_text("utf-8"), re.M)
+
+
 def test_there_are_commands_of_both_kinds() -> None:
     assert sum(one.output is not None for one in RUN) >= 8
     assert sum(one.output is None for one in RUN) >= 6

@@ -46,7 +46,7 @@ Examples:
     "--format", "format_", type=click.Choice(("text", "jsonl")), default="text", show_default=True, help="Form."
 )
 @click.option("--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, help="Payload bytes shown.")
-@click.option("--show-secrets", is_flag=True, help="Show passwords.")
+@click.option("--show-secrets", is_flag=True, help="Show passwords and tokens.")
 @colour_option
 def command(
     hexadecimal: tuple[str, ...],
@@ -74,7 +74,7 @@ def command(
     sink = Output(immediate=awaited(hexadecimal))
     view = make_view(
         colour=colour,
-        time_format="relative",
+        time_format="none",
         payload="auto",
         payload_limit=payload_limit,
         show_secrets=show_secrets,

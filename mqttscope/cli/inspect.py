@@ -12,7 +12,6 @@ from mqttscope.cli.options import colour_option, dissection, make_options
 
 if TYPE_CHECKING:
     from mqttscope.cli.output import Output
-    from mqttscope.dissect import Dissector
     from mqttscope.events import Event
     from mqttscope.mqtt.constants import ProtocolVersion
     from mqttscope.report.base import Reporter, View
@@ -48,7 +47,7 @@ Examples:
     show_default=True,
     help="UTC, seconds since the first event, or since the one before.",
 )
-@click.option("--show-secrets", is_flag=True, help="Show passwords.")
+@click.option("--show-secrets", is_flag=True, help="Show passwords and tokens.")
 @click.option("--output", "-o", metavar="FILE", help="Write the frames of the packets shown to a pcapng file.")
 @colour_option
 def command(
@@ -71,6 +70,7 @@ def command(
     pcap and pcapng, also compressed with gzip, zstd or lz4; MQTT over TCP and WebSocket on any port.
     """
     from mqttscope.capture import open_capture
+    from mqttscope.cli import advice
     from mqttscope.cli.output import Output, Watch, awaited, make_view, warn
     from mqttscope.dissect import Dissector, dissect, segments
 
@@ -95,11 +95,13 @@ def command(
         export = Export(captures, output)
         frames = open_capture(captures, stdin=export.stdin)
         events = export.events(segments(frames, watch.skipped), dissector)
+    shown = 0
     try:
         for event in select(watch.events(events), wanted, connection, limit):
             if export is not None:
                 export.note(event)
             reporter.feed(event)
+            shown += 1
         reporter.close()
         sink.flush()
     except KeyboardInterrupt:
@@ -110,8 +112,22 @@ def command(
     finally:
         if export is not None:
             export.write()
-    if not dissector.connections and not watch.errors:
-        warn(nothing_found(dissector))
+    told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped)]
+    if dissector.connections:
+        if format_ in HUMAN_FORMATS:
+            told.append(
+                advice.selected_nothing(
+                    dissector,
+                    connection,
+                    filtered=wanted is not None,
+                    matched=shown > watch.errors,
+                    whole=limit is None,
+                )
+            )
+    elif not watch.errors:
+        told.insert(0, advice.nothing_found(dissector))
+    for one in filter(None, told):
+        warn(one)
     return EXIT_UNREADABLE if watch.errors else 0
 
 
@@ -152,22 +168,6 @@ def select(
             left -= 1
             if not left:
                 return
-
-
-def nothing_found(dissector: Dissector) -> str:
-    """What to say when a capture holds no MQTT, and what may help."""
-    flows = dissector.flows.opened_flows
-    if not flows:
-        return "no TCP connection found"
-    said = f"no MQTT found in {flows:,} TCP connection{'s' if flows > 1 else ''}"
-    if dissector.other_tls:
-        server, count = dissector.other_tls.most_common(1)[0]
-        port = server.rpartition(":")[2]
-        said += (
-            f"; {sum(dissector.other_tls.values()):,} of them TLS, {count:,} to {server}"
-            f" (--port {port}:tls lists them as MQTT)"
-        )
-    return said
 
 
 def make_reporter(name: str, sink: Output, view: View) -> Reporter:

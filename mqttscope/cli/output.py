@@ -19,6 +19,7 @@ import click
 from mqttscope.cli.main import EXIT_USAGE
 from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.view import text
+from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.base import View
 
@@ -171,7 +172,8 @@ class Watch:
         elif isinstance(event, CaptureDrops):
             self.dropped += event.dropped
             if not self._told:
-                warn(f"{event.capture}: interface {event.interface} dropped {event.dropped} frames while capturing")
+                dropped = counted(event.dropped, "frame")
+                warn(f"{event.capture}: interface {event.interface} dropped {dropped} while capturing")
 
     def _shown(self, source: Iterable[Event]) -> Iterator[Event]:
         """Go through events and show how far that is, once it takes longer than a second."""
@@ -196,5 +198,9 @@ def describe(error: CaptureError) -> str:
     name = text(error.capture)
     shown = name if isinstance(name, str) else error.capture.encode("utf-8", "backslashreplace").decode()
     where = f" at offset {error.offset:,}" if error.offset else ""
-    kept = f" ({error.frames:,} frames before it were read)" if error.frames else ""
+    kept = (
+        f" ({error.frames:,} {'frame before it was' if error.frames == 1 else 'frames before it were'} read)"
+        if error.frames
+        else ""
+    )
     return f"{shown}: {error.message}{where}{kept}"

@@ -67,7 +67,8 @@ def command(
     code 3 when one of them could not be read to its end.
     """
     from mqttscope.capture import open_capture
-    from mqttscope.cli.inspect import compile_filter, nothing_found
+    from mqttscope.cli import advice
+    from mqttscope.cli.inspect import compile_filter
     from mqttscope.cli.output import Output, Watch, make_view, warn
     from mqttscope.dissect import Dissector, dissect
     from mqttscope.report.statistics import Statistics
@@ -77,9 +78,9 @@ def command(
     statistics = Statistics()
     dissector = Dissector(make_options(ports, mqtt_version))
     events = dissect(statistics.frames(open_capture(captures)), dissector=dissector, skipped=watch.skipped)
-    interrupted = False
+    interrupted, matched = False, [False]
     try:
-        for event in counted(watch.events(events), wanted, connection):
+        for event in counted(watch.events(events), wanted, connection, matched):
             statistics.feed(event)
     except KeyboardInterrupt:
         # What was found so far is worth more than nothing: a second Ctrl-C ends it.
@@ -117,16 +118,26 @@ def command(
     sink.flush()
     if interrupted:
         raise KeyboardInterrupt
-    if not dissector.connections and not watch.errors:
-        warn(nothing_found(dissector))
+    told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped)]
+    if dissector.connections:
+        if format_ == "text":
+            filtered, found = wanted is not None, matched[0]
+            told.append(advice.selected_nothing(dissector, connection, filtered=filtered, matched=found, whole=True))
+    elif not watch.errors:
+        told.insert(0, advice.nothing_found(dissector))
+    for one in filter(None, told):
+        warn(one)
     return EXIT_UNREADABLE if watch.errors else 0
 
 
-def counted(events: Iterable[Event], wanted: Any | None, connections: tuple[int, ...]) -> Iterator[Event]:
+def counted(
+    events: Iterable[Event], wanted: Any | None, connections: tuple[int, ...], matched: list[bool] | None = None
+) -> Iterator[Event]:
     """Events that the user asked for.
 
     Unlike those of `inspect` they hold the end of every connection that was asked for: the statistics need it to
-    close the books of a connection, and pass over those of which nothing was counted.
+    close the books of a connection, and pass over those of which nothing was counted.  ``matched`` is made to hold
+    whether the filter let anything through.
     """
     if wanted is None and not connections:
         yield from events
@@ -139,6 +150,10 @@ def counted(events: Iterable[Event], wanted: Any | None, connections: tuple[int,
             owner = getattr(event, "connection", None)
             if connections and (owner is None or owner.number not in connections):
                 continue
-            if wanted is not None and not isinstance(event, ConnectionClosed) and not wanted.matches(event):
-                continue
+            if wanted is not None:
+                matches = wanted.matches(event)
+                if matches and matched:
+                    matched[0] = True
+                if not matches and not isinstance(event, ConnectionClosed):
+                    continue
         yield event

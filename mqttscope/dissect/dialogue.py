@@ -23,6 +23,7 @@ from mqttscope.net.http_upgrade import looks_like_upgrade
 from mqttscope.net.segment import ports
 from mqttscope.net.tls_hello import CLIENT_HELLO, TlsObserver, looks_like_tls, looks_like_tls_records
 from mqttscope.net.websocket import WebSocket
+from mqttscope.net.websocket_frames import may_start_frame
 from mqttscope.session.connection import Connection
 
 MAX_UNDECIDED_BYTES = 16_384
@@ -162,7 +163,7 @@ class Dialogue:
         undecided = not final and _open_question(first)
         if protocol is not None:
             if middle:
-                undecided = not (first or second) or (protocol == TLS and _may_be_plain(first, second))
+                undecided = not (first or second) or _may_be_plain(protocol, first, second)
             if final or not undecided:
                 self._by_port(protocol, server_port == source, first, second, middle=middle)
         elif middle:
@@ -204,11 +205,12 @@ class Dialogue:
             self.roles_known = False
             self.roles_evidence = "port"
             self._orient(first, second)
+        # Joined in the middle of a port for something else, or plain MQTT after all.
+        plain = looks_like_mqtt(first, second)
         if protocol == TLS:
-            # Bytes that are no TLS record on a port for TLS: joined in the middle, or plain MQTT after all.
-            self.phase = MQTT if looks_like_mqtt(first, second) else TLS
+            self.phase = MQTT if plain else TLS
             self.tls = TlsObserver() if self.phase == TLS else None
-        elif protocol == WEBSOCKET:
+        elif protocol == WEBSOCKET and not (middle and plain):
             self.phase = WEBSOCKET
             self.web = WebSocket.joined() if middle else WebSocket()
         else:
@@ -227,11 +229,12 @@ class Dialogue:
                 return
 
 
-def _may_be_plain(first: bytes, second: bytes) -> bool:
-    """Whether more bytes could show that plain MQTT is spoken on a port for TLS that was joined in the middle."""
-    if looks_like_mqtt(first, second):
+def _may_be_plain(protocol: str, first: bytes, second: bytes) -> bool:
+    """Whether more bytes could show that plain MQTT is spoken on a port for TLS or WebSocket joined in the middle."""
+    wrapped = {TLS: looks_like_tls_records, WEBSOCKET: may_start_frame}.get(protocol)
+    if wrapped is None or looks_like_mqtt(first, second):
         return False
-    return not any(head and looks_like_tls_records(head) for head in (first, second)) and (
+    return not any(head and wrapped(head) for head in (first, second)) and (
         may_start_packet(first) and may_start_packet(second)
     )
 

@@ -15,7 +15,7 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import StreamItem, Unparsed
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
-from mqttscope.net.flows import FlowTable
+from mqttscope.net.flows import Flow, FlowTable
 from mqttscope.net.frame import CaptureNotice
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.segment import Segment, endpoints, ports
@@ -32,6 +32,12 @@ class Dissector(PacketEvents):
         self.flows = FlowTable()
         self.connections = 0
         """Connections reported so far; the next one gets this number."""
+        self.cut_bytes = 0
+        """Bytes of payload that the snap length cut off, of any flow."""
+        self.closed_bytes = 0
+        """Bytes of payload of flows that are over."""
+        self.named_otherwise: Counter[tuple[int, str, str]] = Counter()
+        """Connections on ports that the user named for WebSocket or TLS, and what they speak instead."""
         self.overlaps = 0
         """Places where bytes came again with other content."""
         self.other_flows = 0
@@ -49,6 +55,12 @@ class Dissector(PacketEvents):
         for event in self.flows.close():
             yield from self.handle(event)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of payload that the capture has, of any flow."""
+        running = sum(_delivered(flow) for flow in self.flows.flows.values() if not flow.closed)
+        return self.closed_bytes + running
+
     def handle(self, event: FlowEvent) -> Iterator[Event]:
         """Events that one thing which happened to a flow brings."""
         if type(event) is StreamData:
@@ -59,6 +71,11 @@ class Dissector(PacketEvents):
         if isinstance(event, FlowOpened):
             event.flow.context = Dialogue(event.flow)
             return
+        if isinstance(event, StreamGap):
+            if event.reason == "cut":
+                self.cut_bytes += event.length
+        elif isinstance(event, FlowClosed):
+            self.closed_bytes += _delivered(event.flow)
         dialogue = event.flow.context
         if not isinstance(dialogue, Dialogue):
             return
@@ -129,6 +146,11 @@ class Dissector(PacketEvents):
         )
         self.connections += 1
         dialogue.connection = connection
+        found = _SPOKEN[transport]
+        for port in ports(flow.key):
+            named = self.options.ports.get(port, MQTT)
+            if named not in (MQTT, found):
+                self.named_otherwise[port, named, found] += 1
         limit, version = self.options.max_packet_bytes, self.options.version
         for stream in (dialogue.client_stream, dialogue.server_stream):
             stream.max_packet_bytes = limit
@@ -297,6 +319,13 @@ def note_segment(dialogue: Dialogue, event: StreamData) -> None:
     if connection is not None and connection.history is not None:
         from_client = event.from_initiator is dialogue.client_is_initiator
         connection.history.segment(from_client, event.offset + len(event.data), event.acknowledged)
+
+
+_SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, "tls": TLS}
+
+
+def _delivered(flow: Flow) -> int:
+    return flow.initiator.delivered_bytes + flow.responder.delivered_bytes
 
 
 def _names_mqtt(upgrade: Upgrade) -> bool:

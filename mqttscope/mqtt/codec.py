@@ -23,7 +23,7 @@ from mqttscope.mqtt.declare import (
     qos_fault,
 )
 from mqttscope.mqtt.examine import Examination
-from mqttscope.mqtt.wire import Fault
+from mqttscope.mqtt.wire import Fault, counted
 
 DECODERS: tuple[tuple[Callable[[bytes, int], ControlPacket] | None, ...], ...] = tuple(
     tuple(
@@ -117,7 +117,11 @@ def decode(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> Con
         return decode_framed(raw, body, version)
     if body > 0 and end < len(raw):
         return _plain(
-            MalformedReason.TRAILING_BYTES, end, "", f"{len(raw) - end} bytes behind the end of the packet", raw
+            MalformedReason.TRAILING_BYTES,
+            end,
+            "",
+            f"{counted(len(raw) - end, 'byte')} behind the end of the packet",
+            raw,
         )
     if body == TOO_LONG:
         return too_long(raw)
@@ -168,7 +172,7 @@ def truncated(raw: bytes, version: ProtocolVersion) -> Malformed:
         detail = "the input ends inside the fixed header"
         return _plain(MalformedReason.TRUNCATED, len(raw), "remaining_length", detail, raw)
     missing = end - len(raw)
-    detail = f"announces {end - body} bytes, {len(raw) - body} of them came"
+    detail = f"announces {counted(end - body, 'byte')}, {len(raw) - body} of them came"
     found = _plain(MalformedReason.TRUNCATED, len(raw), "", detail, raw)
     found.missing = missing
     kind = PACKETS.get(raw[0] >> 4)

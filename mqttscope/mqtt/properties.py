@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mqttscope.mqtt import wire
 from mqttscope.mqtt.constants import MalformedReason, PacketType
-from mqttscope.mqtt.wire import Fault, Wire
+from mqttscope.mqtt.wire import Fault, Wire, counted
 
 if TYPE_CHECKING:
     from mqttscope.mqtt.examine import Examination
@@ -206,7 +206,7 @@ def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
 
 def _too_long(position: int, length: int, left: int) -> Fault:
     return Fault(
-        MalformedReason.PROPERTY_LENGTH_OVERRUN, position, f"Property Length is {length}, {left} bytes are left"
+        MalformedReason.PROPERTY_LENGTH_OVERRUN, position, f"Property Length is {length}, {counted(left, 'byte')} left"
     )
 
 

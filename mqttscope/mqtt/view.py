@@ -2,7 +2,7 @@
 
 Binary values are ``{"length", "text"}`` when they are printable UTF-8, else ``{"length", "hex"}``; text that is not
 valid UTF-8 has the ``hex`` form too.  Values past the limit are cut and marked ``"truncated": true``.  Passwords are
-redacted unless asked for.
+redacted unless asked for, and so is the Authentication Data of MQTT 5.0, which may be one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, Properties, property
 
 PAYLOAD_LIMIT = 65_536
 """Bytes of a binary value that are shown unless another limit is given."""
+
+AUTHENTICATION_DATA = 0x16
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -61,7 +63,7 @@ def text(value: str) -> str | View:
     return {"length": len(raw), "hex": raw.hex()}
 
 
-def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT) -> View:
+def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT, *, show_secrets: bool = False) -> View:
     """A property block as an object by name.
 
     ``user_property`` and ``subscription_identifier`` are always lists; another property that is repeated, which the
@@ -75,6 +77,8 @@ def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT) -> Vie
         plain: Any
         if name == "user_property" and isinstance(value, tuple):
             plain = {"name": text(value[0]), "value": text(value[1])}
+        elif number == AUTHENTICATION_DATA and isinstance(value, bytes):
+            plain = secret(value, limit, show=show_secrets)
         elif isinstance(value, bytes):
             plain = binary(value, limit) if number in BY_IDENTIFIER else {"length": len(value), "hex": value.hex()}
         elif isinstance(value, str):
@@ -118,7 +122,7 @@ def _subscription(row: Subscription, version: ProtocolVersion) -> View:
 
 
 def secret(value: bytes | None, limit: int, *, show: bool) -> View | None:
-    """A password: its length, or the value itself when secrets are asked for."""
+    """A password or Authentication Data: its length, or the value itself when secrets are asked for."""
     if value is None:
         return None
     return binary(value, limit) if show else {"length": len(value), "redacted": True}
@@ -146,7 +150,9 @@ def view(
         if only is not None and name not in only:
             continue
         value = getattr(packet, name)
-        if how is not None:
+        if how is _block:
+            value = properties_view(value, limit, show_secrets=show_secrets)
+        elif how is not None:
             value = how(value, version, limit)
         elif name == "password":
             value = secret(value, limit, show=show_secrets)
@@ -185,21 +191,30 @@ def _publish(packet: Publish, version: ProtocolVersion, limit: int) -> View:
     return shown
 
 
+_AUTHENTICATING = (PacketType.CONNACK, PacketType.AUTH)
+
+
 def secret_ranges(raw: bytes, version: ProtocolVersion) -> list[tuple[int, int]]:
-    """Ranges of a CONNECT that hold the password, or may hold it because the fields before it are broken."""
-    if not raw or raw[0] >> 4 != PacketType.CONNECT:
+    """Ranges of a packet that hold a password or Authentication Data, or may hold it since fields before are broken."""
+    kind = raw[0] >> 4 if raw else 0
+    if kind != PacketType.CONNECT and (kind not in _AUTHENTICATING or version < ProtocolVersion.V5):
         return []
     found = []
     for span in trace(raw, version):
         if span.field == "password":
             found.append((span.start + 2, span.end))
+        elif span.field.endswith("properties.authentication_data"):
+            at = span.start
+            while raw[at] & 0x80 and at < span.end - 1:
+                at += 1  # an identifier that was written too long
+            found.append((min(at + 3, span.end), span.end))
         elif span.field in ("trailing_bytes", "unparsed"):
             found.append((span.start, span.end))
     return found
 
 
 def redacted(raw: bytes, version: ProtocolVersion) -> bytes:
-    """The bytes of a packet with a ``*`` for each byte of its password."""
+    """The bytes of a packet with a ``*`` for each byte of its password and Authentication Data."""
     shown = bytearray(raw)
     for start, end in secret_ranges(raw, version):
         shown[start:end] = b"*" * (end - start)
@@ -238,10 +253,15 @@ def malformed_view(
 
 How = Callable[[Any, ProtocolVersion, int], Any]
 
+
+def _block(value: Properties | None, version: ProtocolVersion, limit: int) -> View:
+    return properties_view(value, limit)
+
+
 _BY_WIRE: dict[str, How] = {
     "UTF-8 Encoded String": lambda value, version, limit: None if value is None else text(value),
     "rest of the packet": lambda value, version, limit: None if value is None else binary(value, limit),
-    "Properties": lambda value, version, limit: properties_view(value, limit),
+    "Properties": _block,
     "Will": _will,
     "subscriptions": lambda value, version, limit: [_subscription(row, version) for row in value or ()],
     "topic filters": lambda value, version, limit: [text(row) for row in value or ()],

@@ -51,10 +51,15 @@ class Wire(Generic[T]):
     write: Callable[[T], bytes]
 
 
+def counted(number: int, word: str) -> str:
+    """A number with its word: ``1 byte``, ``2 bytes``."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def overrun(position: int, need: int, end: int) -> Fault:
     """The fault of a field at ``position`` that needs ``need`` bytes where only those before ``end`` are left."""
     left = max(0, end - position)
-    return Fault(MalformedReason.FIELD_OVERRUN, position, f"needs {need} bytes, {left} left")
+    return Fault(MalformedReason.FIELD_OVERRUN, position, f"needs {counted(need, 'byte')}, {left} left")
 
 
 def read_u8(buffer: bytes, position: int, end: int) -> tuple[int, int]:

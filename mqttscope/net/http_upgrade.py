@@ -128,7 +128,7 @@ class Handshake:
     def gap(self, from_client: bool, length: int, out: list[Upgrade | Problem]) -> None:
         """Say that ``length`` bytes were not captured: the direction is given up."""
         side = self.client if from_client else self.server
-        self._give_up(side, "gap_in_head", f"{length} bytes were not captured", out)
+        self._give_up(side, "gap_in_head", not_captured(length), out)
         self._advance(out)
 
     def close(self, from_client: bool, out: list[Upgrade | Problem]) -> None:
@@ -136,7 +136,7 @@ class Handshake:
         side = self.client if from_client else self.server
         side.closed = True
         if side.phase == HTTP and side.buffer:
-            detail = f"the direction ended {len(side.buffer)} bytes into an HTTP head"
+            detail = f"the direction ended inside an HTTP head, at its byte {len(side.buffer)}"
             out.append(Problem(from_client, "truncated_head", detail, side.offset, False))
         self._advance(out)
 
@@ -215,6 +215,11 @@ class Handshake:
     def _give_up(self, side: Opening, reason: str, detail: str, out: list[Upgrade | Problem]) -> None:
         out.append(Problem(side.from_client, reason, detail, side.offset, True))
         side.phase = LOST
+
+
+def not_captured(length: int) -> str:
+    """How many bytes the capture does not have, in words."""
+    return "1 byte was not captured" if length == 1 else f"{length} bytes were not captured"
 
 
 def looks_like_upgrade(head: bytes) -> bool | None:

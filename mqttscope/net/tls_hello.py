@@ -137,7 +137,7 @@ class TlsObserver:
             side.unframed_bytes += len(side.header)
             side.header = b""
             who = "client" if from_client else "server"
-            self.problems.append(f"{length} bytes of the {who} were not captured; its records are lost from there")
+            self.problems.append(f"a gap of {length} in the bytes of the {who}; its records are lost from there")
 
     def summary(self) -> dict[str, Any]:
         """Everything as plain values: names where there are any, else numbers in hexadecimal."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from mqttscope.net.http_upgrade import FRAMES, HTTP, LOST, Handshake, Problem, Upgrade
 from mqttscope.net.inflate import Inflater
-from mqttscope.net.websocket_frames import Lost, Side, WebSocketEvent, lose, read, skip
+from mqttscope.net.websocket_frames import SEARCH, Lost, Side, WebSocketEvent, lose, read, skip
+from mqttscope.net.websocket_search import advance, begin
 
 
 @dataclass(slots=True)
@@ -34,10 +35,10 @@ class WebSocket:
         """Take the next bytes of one direction; returns what they complete, which may concern both directions."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
-        if side.phase == FRAMES:
+        if side.phase == FRAMES and not side.searches:
             read(side, data, out)
-        elif side.phase == LOST:
-            lose(side, data, out)
+        elif side.phase in (FRAMES, SEARCH, LOST):
+            advance(side, data, out)
         elif self.handshake:
             news: list[Upgrade | Problem] = []
             used = self.handshake.feed(from_client, data, news)
@@ -58,10 +59,13 @@ class WebSocket:
             self._proceed(news, out)
         elif side.phase == FRAMES and side.in_frame:
             length -= skip(side, length, out)
+        if length and side.phase == SEARCH:
+            advance(side, b"", out, final=True)
         if length and side.phase == FRAMES:
-            detail = f"{length} bytes were not captured"
-            out.append(Problem(from_client, "gap_in_framing", detail, side.offset, True))
-            lose(side, side.header, out)
+            if side.in_frame:  # one that the end of the search found
+                length -= skip(side, length, out)
+            if length:
+                begin(side, length, out)
         if length:
             side.offset += length
             out.append(Lost(from_client, length))
@@ -75,8 +79,12 @@ class WebSocket:
         if self.handshake:
             self.handshake.close(from_client, news)
             self._proceed(news, out)
+        if side.phase == SEARCH:
+            advance(side, b"", out, final=True)
         if side.phase == FRAMES and (side.in_frame or side.header):
-            detail = f"{side.remaining} bytes of payload are missing" if side.in_frame else "its header is incomplete"
+            detail = (
+                f"{side.remaining} of its payload bytes never came" if side.in_frame else "its header is incomplete"
+            )
             at = side.frame_offset if side.in_frame else side.offset
             out.append(Problem(from_client, "truncated_frame", detail, at, False))
         return out

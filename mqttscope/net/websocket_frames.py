@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mqttscope.net.http_upgrade import HTTP, LOST, Problem, Upgrade
+from mqttscope.net.http_upgrade import HTTP, LOST, Problem, Upgrade, not_captured
 from mqttscope.net.inflate import Inflater
 
 MAX_CONTROL_BYTES = 125
 """Payload of a control frame (RFC 6455 section 5.5); the rest of a longer one is dropped."""
+
+SEARCH = "searching"
+"""Phase of a direction that lost its framing and looks for the next frame (``websocket_search``)."""
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
@@ -16,7 +19,7 @@ FRAME_REASONS = (
     "unmasked_client_frame masked_server_frame reserved_bits reserved_opcode fragmented_control_frame control_too_long "
     "continuation_without_start message_interrupted text_frame length_not_minimal length_too_large "
     "close_payload_invalid data_after_close deflate_assumed inflate_error gap_in_framing gap_in_compressed_message "
-    "truncated_frame"
+    "resynchronised truncated_frame"
 )
 """Every ``Problem.reason`` of frames and gaps, separated by spaces; ``http_upgrade.HTTP_REASONS`` has the others."""
 
@@ -102,6 +105,20 @@ class Side:
     data_frames: int = 0
     control_frames: int = 0
     inflater: Inflater | None = None
+    searches: bool = False
+    """Bytes were missing between frames: where no frame begins, the next one is looked for."""
+    held: bytearray = field(default_factory=bytearray)
+    """Bytes from where a frame may begin that is not complete yet, in a search."""
+    passed: int = 0
+    """Bytes that the search has passed over."""
+
+
+def may_start_frame(head: bytes) -> bool:
+    """Whether a frame of either side may begin with this first byte; of the packets of MQTT only SUBSCRIBE does."""
+    opcode, reserved = head[0] & 0x0F, head[0] & 0x70
+    return opcode in (CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG) and reserved in (
+        (0, 0x40) if opcode in (TEXT, BINARY) else (0,)
+    )
 
 
 def unmask(data: bytes, key: bytes) -> bytes:
@@ -157,7 +174,11 @@ def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
         if fatal:
             out.append(Problem(from_client, *fatal, side.frame_offset, True))
             side.offset = start + at
-            lose(side, data[at:], out)
+            if side.searches:
+                side.held += data[at:]
+                lose(side, b"", out)
+            else:
+                lose(side, data[at:], out)
             return
         at = body
     side.offset = start + at
@@ -189,7 +210,7 @@ def _header(side: Side, first: int, second: int, minimal: bool, out: list[WebSoc
         if not fin:
             found.append(("fragmented_control_frame", f"FIN is clear in a frame with opcode {opcode}"))
         if length > MAX_CONTROL_BYTES:
-            found.append(("control_too_long", f"{length} bytes of payload in a frame with opcode {opcode}"))
+            found.append(("control_too_long", f"the payload of a frame with opcode {opcode} takes {length} bytes"))
         side.control.clear()
         side.control_missing = 0
     else:
@@ -269,7 +290,7 @@ def skip(side: Side, length: int, out: list[WebSocketEvent]) -> int:
         if not side.message_lost:
             side.message_lost = True
             later = "; later messages may depend on it" if side.inflater.context_takeover else ""
-            detail = f"{length} bytes were not captured{later}"
+            detail = f"{not_captured(length)}{later}"
             out.append(Problem(side.from_client, "gap_in_compressed_message", detail, side.frame_offset, False))
             side.inflater.reset()
         out.append(Lost(side.from_client, length))

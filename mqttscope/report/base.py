@@ -36,8 +36,8 @@ class View:
     """Columns of the terminal; 0 for no limit (output that is not a terminal)."""
     colour: bool = False
     time: str = "iso"
-    """``iso`` (UTC, nanoseconds as captured), ``relative`` (seconds since the first event) or ``delta`` (since the
-    event before)."""
+    """``iso`` (UTC, nanoseconds as captured), ``relative`` (seconds since the first event), ``delta`` (since the event
+    before), or ``none`` for bytes that no capture tells anything of: neither time, frame nor connection number."""
     payload: str = "auto"
     """Payload view: ``auto``, ``text``, ``hex``, ``json``, ``cbor``, ``msgpack`` or ``none``."""
     payload_limit: int = PAYLOAD_LIMIT
@@ -63,6 +63,21 @@ class Clock:
                 return f"{second}.{nanosecond:09d}"
             self._second = second
         return f"{self._text}.{nanosecond:09d}Z"
+
+
+REDACTED = "***"
+
+
+def without_query_values(path: str) -> str:
+    """The path of a request with asterisks for what its query says: brokers take tokens and passwords there."""
+    before, mark, query = path.partition("?")
+    if not query:
+        return path
+    parts = []
+    for part in query.split("&"):
+        name, equals, _ = part.partition("=")
+        parts.append(f"{name}={REDACTED}" if equals else REDACTED)
+    return f"{before}{mark}{'&'.join(parts)}"
 
 
 MIN_PASSWORD_BYTES = 6

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mqttscope.mqtt.declare import Span
+from mqttscope.mqtt.wire import counted
 from mqttscope.report.escape import cells
 from mqttscope.report.style import Painter
 
@@ -79,7 +80,7 @@ class Hexdump:
     def _left_out(self, start: int, stop: int) -> str:
         line = self.painter.line()
         line.add(" " * (_INDENT + self._digits + 2))
-        line.add(f"{self.painter.ellipsis} {stop - start} bytes", "dim")
+        line.add(f"{self.painter.ellipsis} {counted(stop - start, 'byte')}", "dim")
         return str(line)
 
     def _row(self, start: int, stop: int) -> Iterator[str]:

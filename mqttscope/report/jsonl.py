@@ -21,7 +21,7 @@ from mqttscope.mqtt.constants import REASON_CODES, Direction, PacketType
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, redacted, text, view
 from mqttscope.net.frame import CaptureError
-from mqttscope.report.base import Clock, Sink, may_hold_password
+from mqttscope.report.base import Clock, Sink, may_hold_password, without_query_values
 from mqttscope.session.connection import Connection
 
 SCHEMA = 1
@@ -251,6 +251,9 @@ class JsonLines:
         }
         details = dict(connection.details)
         counters = details.pop("tcp", None)
+        path = details.get("path")
+        if not self.show_secrets and isinstance(path, str):
+            details["path"] = without_query_values(path)
         if details:
             shown[connection.transport] = _plain(details)
         if counters is not None:

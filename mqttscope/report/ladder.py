@@ -154,7 +154,7 @@ class Ladder:
             line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
             text = Wrapped(line)
             if isinstance(event, ConnectionOpened):
-                notices.opened(text, event, painter)
+                notices.opened(text, event, painter, show_secrets=self.view.show_secrets)
             else:
                 notices.closed(text, event, painter, self._unanswered(event.connection))
                 self.heads.forget(event.connection)

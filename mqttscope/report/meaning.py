@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, type_name
 from mqttscope.mqtt.declare import PACKETS, Span
 from mqttscope.mqtt.properties import BY_NAME
-from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
+from mqttscope.mqtt.wire import Fault, counted, read_variable_byte_integer
 from mqttscope.report.escape import escape_bytes
 from mqttscope.report.when import seconds
 
@@ -63,7 +63,7 @@ class Meaning:
                 value, _ = read_variable_byte_integer(raw, start, end)
             except Fault:
                 return "not a Variable Byte Integer"
-            return f"{value} bytes" if value != 1 else "1 byte"
+            return counted(value, "byte")
         if "properties." in path:
             return self._property(leaf, start, end)
         if path.startswith("reason_codes["):
@@ -75,13 +75,13 @@ class Meaning:
         if leaf in _NUMBERS:
             return self._number(leaf, int.from_bytes(raw[start:end], "big"))
         if leaf == "password":
-            return self._text(start + 2, end) if self.show_secrets else f"({end - start - 2} bytes, hidden)"
+            return self._text(start + 2, end) if self.show_secrets else f"({counted(end - start - 2, 'byte')}, hidden)"
         if leaf == "will_payload":
             return self._text(start + 2, end)
         if leaf in ("connect_flags", "acknowledge_flags", "options"):
             return f"0x{raw[start]:02x}"
         if leaf in ("unparsed", "trailing_bytes", "fixed_header"):
-            return f"{end - start} bytes"
+            return counted(end - start, "byte")
         return ""
 
     def _number(self, leaf: str, value: int) -> str:
@@ -104,7 +104,7 @@ class Meaning:
         """Value of a property from its bytes; the identifier takes one byte unless it was written too long."""
         raw, row = self.raw, BY_NAME.get(name)
         if row is None:
-            return f"unknown property, {end - start} bytes"
+            return f"unknown property, {counted(end - start, 'byte')}"
         at = start
         while at < end and raw[at] & 0x80:
             at += 1
@@ -115,6 +115,8 @@ class Meaning:
             value = error.value
             if value is None:
                 return f"unreadable: {error.detail}"
+        if name == "authentication_data" and isinstance(value, bytes) and not self.show_secrets:
+            return f"({counted(len(value), 'byte')}, hidden)"
         if isinstance(value, tuple):
             return " = ".join(self._shown(part) for part in value)
         if isinstance(value, str | bytes):
@@ -128,7 +130,7 @@ class Meaning:
         if name == "payload_format_indicator":
             return f"{value} ({'UTF-8' if value == 1 else 'unspecified bytes' if value == 0 else 'not 0 or 1'})"
         if name == "maximum_packet_size":
-            return f"{value} bytes"
+            return counted(value, "byte")
         return str(value)
 
     def _shown(self, value: str | bytes) -> str:

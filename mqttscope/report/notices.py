@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, MalformedEvent, UnparsedEvent
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
+from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.report.base import may_hold_password
+from mqttscope.report.base import may_hold_password, without_query_values
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration
 from mqttscope.session.connection import Connection
+from mqttscope.session.inflight import MAX_ALIAS_BYTES
 
 _GAPS = {
     "not_captured": "acknowledged but not captured",
@@ -36,13 +38,17 @@ _CLOSED = {
     "evicted": "given up to save memory",
     "capture_end": "still open at the end of the capture",
 }
+_SECRETIVE = (PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH)
+"""Packet types that carry passwords or Authentication Data."""
 MAX_HEX = 16
 """Bytes that are shown of those that could not be read."""
+MAX_SERVER_NAME = 64
+"""Columns of a TLS server name."""
 MAX_DETAIL = 200
 """Characters of one detail of the transport."""
 
 
-def opened(line: Wrapped, event: ConnectionOpened, painter: Painter) -> None:
+def opened(line: Wrapped, event: ConnectionOpened, painter: Painter, *, show_secrets: bool) -> None:
     """``#0 10.0.0.4:51234 → 10.0.0.2:1883 opened``, and what is assumed or special."""
     connection = event.connection
     line.add(f"{painter.rule} #{connection.number} ", "rule")
@@ -53,7 +59,7 @@ def opened(line: Wrapped, event: ConnectionOpened, painter: Painter) -> None:
     notes = []
     if connection.transport != "tcp":
         kind = {"websocket": "WebSocket", "tls": "TLS"}.get(connection.transport, connection.transport)
-        notes.append(", ".join([kind, *_details(connection)]))
+        notes.append(", ".join([kind, *_details(connection, show_secrets=show_secrets)]))
     if not connection.roles_known:
         notes.append(f"roles assumed from {connection.roles_evidence or 'nothing'}")
     if connection.version_evidence == "given":
@@ -62,7 +68,7 @@ def opened(line: Wrapped, event: ConnectionOpened, painter: Painter) -> None:
         line.add(f" ({painter.safe('; '.join(notes))})", "note")
 
 
-def _details(connection: Connection) -> list[str]:
+def _details(connection: Connection, *, show_secrets: bool) -> list[str]:
     """Values of the transport that say something."""
     shown = []
     for name, value in connection.details.items():
@@ -70,15 +76,16 @@ def _details(connection: Connection) -> list[str]:
             continue
         if isinstance(value, list | tuple):
             value = " ".join(str(one)[:MAX_DETAIL] for one in value[:5])
-        shown.append(
-            str(value)[:MAX_DETAIL] if name == "path" else f"{name.replace('_', ' ')} {str(value)[:MAX_DETAIL]}"
-        )
+        if name == "path":
+            shown.append((str(value) if show_secrets else without_query_values(str(value)))[:MAX_DETAIL])
+        else:
+            shown.append(f"{name.replace('_', ' ')} {str(value)[:MAX_DETAIL]}")
     return shown
 
 
-def version_assumed(line: Wrapped, connection: Connection, painter: Painter) -> None:
+def version_assumed(line: Wrapped, connection: Connection, painter: Painter, *, numbered: bool = True) -> None:
     """Said before the first packet of a connection whose CONNECT was not captured."""
-    line.add(f"{painter.rule} #{connection.number} ", "rule")
+    line.add(f"{painter.rule} #{connection.number} " if numbered else f"{painter.rule} ", "rule")
     why = painter.safe(connection.version_evidence)
     because = "nothing tells" if why in ("none", "") else f"from {why}"
     line.add(f"MQTT {connection.version.text}? (assumed, {because}; --mqtt-version sets it)", "note")
@@ -108,30 +115,53 @@ def closed(line: Wrapped, event: ConnectionClosed, painter: Painter, unanswered:
     up, down = connection.client_side, connection.server_side
     dot = painter.dot
     line.add(f"{dot}{duration(event.timestamp_ns - connection.opened_ns, unicode=painter.unicode)}", "rule")
-    line.add(f"{dot}{up.packets}{painter.to_server} {down.packets}{painter.to_client} packets", "rule")
-    line.add(f"{dot}{up.bytes}{painter.to_server} {down.bytes}{painter.to_client} bytes", "rule")
+    if connection.transport == "tls":
+        _closed_tls(line, connection, painter)
+    else:
+        line.add(f"{dot}{up.packets}{painter.to_server} {down.packets}{painter.to_client} packets", "rule")
+        line.add(f"{dot}{up.bytes}{painter.to_server} {down.bytes}{painter.to_client} bytes", "rule")
     if connection.gaps:
-        gaps = "1 gap" if connection.gaps == 1 else f"{connection.gaps} gaps"
-        line.add(f"{dot}{gaps} ({connection.gap_bytes} bytes)", "error")
+        line.add(f"{dot}{counted(connection.gaps, 'gap')} ({counted(connection.gap_bytes, 'byte')})", "error")
+    dropped = up.aliases_dropped + down.aliases_dropped
+    if dropped:
+        line.add(
+            f"{dot}{dropped} topic alias{'' if dropped == 1 else 'es'} not kept (limit {MAX_ALIAS_BYTES} bytes)",
+            "error",
+        )
     if unanswered:
         line.add(f"{dot}{unanswered}", "note")
 
 
+def _closed_tls(line: Wrapped, connection: Connection, painter: Painter) -> None:
+    """What was agreed on and how much went each way, as far as records that are not decrypted tell."""
+    details, dot = connection.details, painter.dot
+    version, name = details.get("version"), details.get("server_name")
+    line.add(f"{dot}{painter.safe(str(version)) if version else 'TLS version not seen'}", "rule")
+    if name:
+        line.add(f"{dot}server name {painter.name(str(name), MAX_SERVER_NAME)}", "rule")
+    sides = [side if isinstance(side, Mapping) else {} for side in map(details.get, ("client", "server"))]
+    for word in ("records", "bytes"):
+        up, down = (sum(side.get(word, {}).values()) for side in sides)
+        line.add(f"{dot}{up}{painter.to_server} {down}{painter.to_client} {word}", "rule")
+    for side, arrow in zip(sides, (painter.to_server, painter.to_client), strict=True):
+        if side.get("unframed_bytes"):
+            line.add(f"{dot}{counted(side['unframed_bytes'], 'byte')}{arrow} outside records", "error")
+
+
 def gap(line: Wrapped, event: GapEvent) -> None:
     """Bytes that the capture does not have."""
-    what = "1 byte" if event.length == 1 else f"{event.length} bytes"
-    line.add(f"{what} {_GAPS.get(event.reason, event.reason)}", "error")
+    line.add(f"{counted(event.length, 'byte')} {_GAPS.get(event.reason, event.reason)}", "error")
 
 
 def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secrets: bool) -> None:
     """Bytes that belong to no packet that could be read; those of a CONNECT may hold a password."""
     found = event.unparsed
-    what = "1 byte" if found.length == 1 else f"{found.length} bytes"
+    what = counted(found.length, "byte")
     kind = "" if found.packet_type is None else f" ({type_name(found.packet_type).upper()})"
     line.add(f"{what} {_UNPARSED.get(found.reason, found.reason)}{kind}", "error")
     if found.missing:
         line.add(f", {found.missing} of them not captured", "error")
-    hidden = found.packet_type == PacketType.CONNECT or may_hold_password(event)
+    hidden = found.packet_type in _SECRETIVE or may_hold_password(event)
     if found.raw and (show_secrets or not hidden):
         more = painter.ellipsis if len(found.raw) > MAX_HEX else ""
         line.add(f"  0x{found.raw[:MAX_HEX].hex()}{more}", "dim")
@@ -157,10 +187,14 @@ def capture_error(line: Wrapped, event: CaptureError | CaptureDrops, painter: Pa
     """What is wrong with a capture."""
     line.add(f"!! {painter.name(event.capture, 60)}: ", "error")
     if isinstance(event, CaptureDrops):
-        line.add(f"interface {event.interface} dropped {event.dropped} frames while capturing", "error")
+        line.add(f"interface {event.interface} dropped {counted(event.dropped, 'frame')} while capturing", "error")
         return
     where = "" if event.offset is None else f" at offset {event.offset}"
-    kept = f" ({event.frames} frames before it were read)" if event.frames else ""
+    kept = (
+        f" ({counted(event.frames, 'frame')} before it {'was' if event.frames == 1 else 'were'} read)"
+        if event.frames
+        else ""
+    )
     line.add(f"{painter.safe(event.message)}{where}{kept}", "error")
 
 

@@ -14,6 +14,7 @@ from itertools import islice
 import orjson
 
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
+from mqttscope.mqtt.wire import counted
 from mqttscope.report.escape import cells, cut, escape
 from mqttscope.report.structured import MAX_BYTES as MAX_STRUCTURED_BYTES
 from mqttscope.report.structured import Undecodable, compact, from_cbor, from_msgpack, pretty
@@ -27,6 +28,8 @@ MAX_JSON_BYTES = 1 << 20
 """Longer payloads are not parsed as JSON."""
 PREVIEW_UNPACKED_BYTES = 4096
 """How much of a compressed payload is unpacked for a preview."""
+PREVIEW_HEX_BYTES = 64
+"""How many bytes a preview shows as hexadecimal at most, however long the line may be, unless hex was asked for."""
 BLOCK_UNPACKED_BYTES = 1 << 20
 """How much of a compressed payload is unpacked at all."""
 
@@ -66,11 +69,11 @@ class PayloadView:
         """A payload in at most ``room`` columns, with its length where it does not fit or is not text."""
         count = len(payload)
         if not count:
-            return cut(f"({missing} bytes, none captured)" if missing else "(empty)", room, self.ellipsis)
+            return cut(f"({counted(missing, 'byte')}, none captured)" if missing else "(empty)", room, self.ellipsis)
         first = payload[0]
-        size = f"{count} of {count + missing} bytes captured" if missing else ""
+        size = f"{count} of {counted(count + missing, 'byte')} captured" if missing else ""
         if self.kind == "none":
-            return cut(f"({size or _count(count)})", room, self.ellipsis)
+            return cut(f"({size or counted(count, 'byte')})", room, self.ellipsis)
         if self.kind != "auto" or first in _COMPRESSED or _by_content_type(content_type) != "auto":
             label, text, note = self._special(payload, room, content_type, indicator, missing)
             if label == "hex":
@@ -90,7 +93,7 @@ class PayloadView:
         shown = escape(text[: room * 4], ascii_only=self.ascii_only)
         if whole and not size and not note and cells(shown) <= room:
             return shown
-        size = size or _count(count)
+        size = size or counted(count, "byte")
         if note and cells(note) + len(size) + 20 < room:
             size = f"{size}; {note}"
         left = room - cells(size) - 3
@@ -99,11 +102,12 @@ class PayloadView:
         return f"{cut(shown if whole else shown + self.ellipsis, left, self.ellipsis)} ({size})"
 
     def _hex(self, payload: bytes, room: int, size: str, note: str = "") -> str:
-        size = size or _count(len(payload))
+        size = size or counted(len(payload), "byte")
         if note and len(note) + len(size) + 20 < room:
             size = f"{size}; {note}"
-        digits = min(room - len(size) - 5, 2 * self.limit)
-        if digits >= 2 * len(payload):
+        most = self.limit if self.kind == "hex" else min(self.limit, PREVIEW_HEX_BYTES)
+        digits = min(room - len(size) - 5, 2 * most + len(self.ellipsis))
+        if digits >= 2 * len(payload) and most >= len(payload):
             return f"0x{payload.hex()} ({size})"
         fit = (digits - len(self.ellipsis)) // 2
         if fit < 1:
@@ -117,6 +121,11 @@ class PayloadView:
         shown = self._show(
             payload, content_type, indicator, missing, min(PREVIEW_UNPACKED_BYTES, room * 4), one_line=True
         )
+        if shown.kind == "hex" and shown.label != "hex":  # what was unpacked, in rows of 16 bytes
+            text = " ".join(islice(shown.body, PREVIEW_HEX_BYTES // 16))
+            cut_here = next(shown.body, None) is not None
+            notes = [shown.note, f"the first {PREVIEW_HEX_BYTES} unpacked"] if cut_here else [shown.note]
+            return shown.label, text + self.ellipsis if cut_here else text, "; ".join(filter(None, notes))
         return shown.label, "\n".join(islice(shown.body, MAX_LINES)), shown.note
 
     def show(
@@ -199,10 +208,6 @@ _NAMES = {"cbor": "CBOR", "msgpack": "MessagePack"}
 _NOT_UTF8 = "payload_format_indicator says UTF-8, it is not"
 _COMPRESSED = (0x1F, 0x78, 0x28)
 """First bytes of gzip, zlib and zstd."""
-
-
-def _count(count: int) -> str:
-    return f"{count} bytes" if count != 1 else "1 byte"
 
 
 def _by_content_type(content_type: str | None) -> str:

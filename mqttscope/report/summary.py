@@ -10,6 +10,7 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.properties import LISTS, Properties, property_name
+from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.payload import PayloadView
@@ -132,7 +133,7 @@ class Summary:
             line.add(", will ")
             line.add(self._name(line, will.will_topic), "topic")
             retain = " retain" if will.will_retain else ""
-            line.add(f" (q{will.will_qos}{retain}, {len(will.will_payload)} bytes)")
+            line.add(f" (q{will.will_qos}{retain}, {counted(len(will.will_payload), 'byte')})")
         if packet.user_name is not None:
             line.add(", user ")
             line.add(self._name(line, packet.user_name))
@@ -141,7 +142,7 @@ class Summary:
             if self.show_secrets:
                 line.add("password " + self.payload.preview(packet.password, max(8, min(line.left - 9, NAME_CELLS))))
             else:
-                line.add(f"password ({len(packet.password)} bytes)")
+                line.add(f"password ({counted(len(packet.password), 'byte')})")
         if not packet.client_identifier:
             line.add(", no client identifier", "note")
         self._properties(line, packet.properties)
@@ -282,7 +283,7 @@ def _property(number: int, value: Any) -> str:
     if name in _NO_WHEN_ZERO and value in (0, 1):
         return words if value else f"no {words.removesuffix(' available')}"
     if isinstance(value, bytes):
-        return f"{words} ({len(value)} bytes)"
+        return f"{words} ({counted(len(value), 'byte')})"
     if name == "server_keep_alive":
         return f"{words} {value} s"
     # The whole line is escaped afterwards, so a short piece of the text itself is enough here.

@@ -1,8 +1,9 @@
 r"""CSV: one row per packet, always the same columns, for spreadsheets and scripts.
 
 Fields are quoted as RFC 4180 says and hold what was captured: a topic that begins with ``=`` is not defused, so open
-such files as text, not by double click.  Control characters are written as escapes (``\x1b``), since the output may
-end up on a terminal; JSON Lines are the lossless format.
+such files as text, not by double click.  Control and format characters (C0 other than tab and line ends, C1, line and
+paragraph separators, what turns the direction of text) are written as escapes (``\x1b``, ``\u202e``), since the output
+may end up on a terminal; so are bytes that are not UTF-8 (``\xff``).  JSON Lines are the lossless format.
 
 =====================  ===============================================================================
 capture, frame         name of the capture, number of the frame that completed the packet
@@ -31,7 +32,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from typing import Any
+from typing import Any, overload
 
 import orjson
 
@@ -40,6 +41,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.view import printable, properties_view
 from mqttscope.report.base import Clock, Sink, View
+from mqttscope.report.jsonl import harmless
 from mqttscope.report.payload import text_of
 
 COLUMNS = (
@@ -78,7 +80,11 @@ COLUMNS = (
 
 HEX = "hex:"
 
-_UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""What JSON Lines escape as well, control characters and lone surrogates."""
 
 
 class Table:
@@ -87,6 +93,7 @@ class Table:
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
         self.limit = view.payload_limit
+        self.show_secrets = view.show_secrets
         self._clock = Clock()
         self._buffer = io.StringIO(newline="")
         self._writer = csv.writer(self._buffer)
@@ -181,7 +188,7 @@ class Table:
             values["topic_filters"] = _safe(" ".join(filters))
         block = value("properties")
         if block:
-            values["properties"] = orjson.dumps(properties_view(block, self.limit)).decode()
+            values["properties"] = _harmless_json(properties_view(block, self.limit, show_secrets=self.show_secrets))
         return values
 
     def _payload(self, payload: bytes) -> str:
@@ -189,7 +196,7 @@ class Table:
         text = printable(payload) if len(payload) <= self.limit else text_of(head, cut_off=True)
         if text is None or text.startswith(HEX):
             return HEX + head.hex()
-        return text
+        return _safe(text)
 
 
 _IMPLIED = {
@@ -205,6 +212,14 @@ _IMPLIED = {
 _FROM_TOPIC_NAME = COLUMNS[COLUMNS.index("topic_name") : COLUMNS.index("malformed_reason")]
 
 
+def _harmless_json(value: Any) -> str:
+    return harmless(orjson.dumps(value) + b"\n").decode().removesuffix("\n")
+
+
+@overload
+def _safe(text: str) -> str: ...
+@overload
+def _safe(text: None) -> None: ...
 def _safe(text: str | None) -> str | None:
     if text is None or text.isprintable():
         return text
@@ -214,5 +229,8 @@ def _safe(text: str | None) -> str | None:
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     if 0xDC80 <= code <= 0xDCFF:
-        code -= 0xDC00
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+        return f"\\x{code - 0xDC00:02x}"
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
+    # Not \x85 for U+0085: that is how a byte is shown which is not UTF-8.
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"

@@ -57,7 +57,7 @@ class Heads:
         self.time = TimeColumn(view)
         self.limit = MAX_NAME if view.width <= 0 else max(MIN_NAME, min(MAX_NAME, view.width // NAME_SHARE))
         self.names_broker = not 0 < view.width < BROKER_FROM
-        self.names_number = not 0 < view.width < NARROW
+        self.names_number = not 0 < view.width < NARROW and view.time != "none"
         self.whole_names = view.width <= 0
         self._name_width = MIN_NAME
         self._number_width = 1
@@ -102,7 +102,8 @@ class Heads:
     def begin(self, event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent) -> Line:
         """A line with time and names."""
         line = self.painter.line()
-        line.add(f"{self.time.text(event.timestamp_ns)} ", "time")
+        if self.time.mode != "none":
+            line.add(f"{self.time.text(event.timestamp_ns)} ", "time")
         line.put(*self.who(event.connection, event.direction))
         return line
 
@@ -136,7 +137,7 @@ class Preambles:
                     self._told.clear()
                 self._told[connection.number] = connection.version
                 text = Wrapped(self.painter.line())
-                notices.version_assumed(text, connection, self.painter)
+                notices.version_assumed(text, connection, self.painter, numbered=self.time.mode != "none")
                 lines += text.texts()
         elif isinstance(event, ConnectionClosed):
             self._told.pop(event.connection.number, None)
@@ -201,7 +202,7 @@ class TextLines:
             line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
             text = Wrapped(line)
             if isinstance(event, ConnectionOpened):
-                notices.opened(text, event, painter)
+                notices.opened(text, event, painter, show_secrets=self.view.show_secrets)
             else:
                 notices.closed(text, event, painter)
                 self.heads.forget(event.connection)

@@ -11,6 +11,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.view import secret_ranges
+from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import Sink, View, may_hold_password
 from mqttscope.report.escape import cells
 from mqttscope.report.hexdump import Hexdump, Mark, letter
@@ -79,7 +80,8 @@ class Tree:
         out += self._fields(event, shown, raw, spans, hidden, version)
         if missing:
             line = self.painter.line()
-            line.add(f"  {missing} bytes of this packet {'never came' if malformed else 'were not captured'}", "error")
+            lost = "never came" if malformed else "was not captured" if missing == 1 else "were not captured"
+            line.add(f"  {counted(missing, 'byte')} of this packet {lost}", "error")
             out.append(str(line))
         marks: list[Mark] = []
         if malformed is not None:
@@ -107,8 +109,9 @@ class Tree:
         version = f"MQTT {connection.version.text}" + ("" if connection.version_known else "?")
         length = len(raw) + missing
         text.add(f"  packet {event.number}", "dim")
-        text.add(f"{dot}frame {event.frame}", "dim")
-        text.add(f"{dot}{length} bytes" if length != 1 else f"{dot}1 byte", "dim")
+        if self.view.time != "none":
+            text.add(f"{dot}frame {event.frame}", "dim")
+        text.add(f"{dot}{counted(length, 'byte')}", "dim")
         text.add(f"{dot}{version}", "dim" if connection.version_known else "note")
         return text.texts()
 
@@ -154,7 +157,7 @@ class Tree:
                 line.add(f"  {told}")
                 out.append(str(line))
         if len(spans) > MAX_FIELDS:
-            out.append(f"  {self.painter.ellipsis} {len(spans) - MAX_FIELDS} more fields")
+            out.append(f"  {self.painter.ellipsis} {counted(len(spans) - MAX_FIELDS, 'more field')}")
         return out
 
     def _bytes_cells(self) -> int:
@@ -197,8 +200,8 @@ class Tree:
         return f"{value[:half].hex(' ')} {ellipsis:<2} {value[half + 1 - most :].hex(' ')}"
 
     def _value(self, event: PacketEvent | MalformedEvent, span: Span, meaning: Meaning, *, hidden: bool) -> str:
-        if hidden and span.field != "password":
-            return f"{span.end - span.start} bytes, hidden: may hold a password (--show-secrets)"
+        if hidden and span.field.rpartition(".")[2] not in ("password", "authentication_data"):
+            return f"{counted(span.end - span.start, 'byte')}, hidden: may hold a password (--show-secrets)"
         value = meaning.value(span)
         if span.field == "properties.topic_alias" and meaning.kind == PacketType.PUBLISH:
             told = "unknown" if event.topic is None else self.painter.name(event.topic, 200)
@@ -208,7 +211,7 @@ class Tree:
     def _payload(self, packet: Publish) -> tuple[str, list[str]]:
         """Value of the payload for its line, and lines for what needs more than one; hex is left to the dump."""
         count, payload = len(packet.payload), packet.payload
-        size = f"{count} bytes" if count != 1 else "1 byte"
+        size = counted(count, "byte")
         block = packet.properties
         content_type = indicator = None
         if block is not None:
@@ -229,7 +232,8 @@ class Tree:
                 out.append(str(line))
         left = sum(1 for _ in islice(shown.body, MAX_COUNTED))
         if left and out:
-            out.append(f"    {painter.ellipsis} {left}{'+' if left == MAX_COUNTED else ''} more lines")
+            more = f"{MAX_COUNTED}+ more lines" if left == MAX_COUNTED else counted(left, "more line")
+            out.append(f"    {painter.ellipsis} {more}")
         told = Wrapped(painter.line())
         told.add(f"  payload as {shown.label}", "dim")
         if shown.note:
@@ -259,7 +263,7 @@ class Tree:
             text.add(f" {self.painter.safe(one.detail)}", "malformed")
             yield from text.texts()
         if len(malformed.faults) > MAX_FAULTS:
-            yield f"  {len(malformed.faults) - MAX_FAULTS} more faults"
+            yield f"  {counted(len(malformed.faults) - MAX_FAULTS, 'more fault')}"
 
 
 _IN_LINE = 40

@@ -6,6 +6,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mqttscope.mqtt.wire import counted
+
 MAX_NESTED = 3
 """How often what comes out is unpacked again."""
 MAX_ZSTD_WINDOW_BYTES = 1 << 23
@@ -54,7 +56,7 @@ def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
         if problem:
             found.note = f"{name} is incomplete" if missing else f"{name}: {problem}"
         elif cut:
-            found.note = f"first {limit} bytes unpacked"
+            found.note = f"first {counted(limit, 'byte')} unpacked"
     return found
 
 
@@ -73,7 +75,7 @@ def _deflate(data: bytes, limit: int, name: str) -> tuple[bytes, bool, str]:
         made = machine.decompress(data, limit)
         if machine.eof:
             behind = len(machine.unused_data)
-            return made, False, f"{behind} bytes behind its end" if behind else ""
+            return made, False, f"{counted(behind, 'byte')} behind its end" if behind else ""
         if len(made) >= limit:
             return made, True, ""
         return made, False, "it ends too early"

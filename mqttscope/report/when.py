@@ -33,7 +33,7 @@ class TimeColumn:
         self.mode = view.time
         if self.mode == "iso" and 0 < view.width < WIDE:
             self.mode = "clock"
-        self.width = {"iso": 30, "clock": 9 + digits, "relative": 6 + digits, "delta": 7 + digits}[self.mode]
+        self.width = {"iso": 30, "clock": 9 + digits, "relative": 6 + digits, "delta": 7 + digits, "none": 0}[self.mode]
 
     def text(self, timestamp_ns: int) -> str:
         """The time of an event."""

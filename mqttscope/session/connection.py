@@ -199,8 +199,7 @@ class Connection:
             if alias is not None:
                 if packet.topic_name:
                     # An alias out of range sets nothing that a receiver would keep, but showing it harms nobody.
-                    side.aliases[alias] = packet.topic_name
-                    side.alias_sets += 1
+                    side.set_alias(alias, packet.topic_name)
                 else:
                     side.alias_hits += 1
         if not packet.qos or packet.packet_identifier is None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 MAX_PACKET_IDENTIFIERS = 65_535
 """Packet identifiers of one direction, and so the Receive Maximum of a side that announces none (5.0 3.1.2.11.3)."""
+MAX_ALIAS_BYTES = 16 * 1024 * 1024
+"""Bytes of the topics that the aliases of one direction may hold; beyond them an alias stays unknown."""
 
 
 @dataclass(slots=True)
@@ -68,8 +70,30 @@ class Side:
     """PUBLISH packets that set or re-mapped an alias."""
     last_timestamp_ns: int | None = None
     """When it last sent a packet."""
+    alias_bytes: int = 0
+    """Bytes of the topics in ``aliases``, at most `MAX_ALIAS_BYTES`."""
+    aliases_dropped: int = 0
+    """How often an alias could not be kept because of that limit: its topic is unknown until it is set again."""
     gapped: bool = False
     """Whether bytes of this direction were lost: unfinished exchanges prove nothing any more."""
+
+    def set_alias(self, alias: int, topic: str) -> None:
+        """Set or re-map an alias, within the limit of bytes."""
+        self.alias_sets += 1
+        aliases = self.aliases
+        before = aliases.get(alias)
+        if before == topic:
+            return
+        if before is not None:
+            self.alias_bytes -= _size(before)
+        size = _size(topic)
+        if self.alias_bytes + size > MAX_ALIAS_BYTES:
+            # The topic before does not stand for it any more either.
+            aliases.pop(alias, None)
+            self.aliases_dropped += 1
+            return
+        self.alias_bytes += size
+        aliases[alias] = topic
 
     def begin(self, exchange: Exchange) -> None:
         """Put an exchange into the table; one of the same identifier that it replaces is given up."""
@@ -96,3 +120,7 @@ class Side:
         if kind == "publish":
             self.in_flight -= 1
         return found
+
+
+def _size(topic: str) -> int:
+    return len(topic) if topic.isascii() else len(topic.encode("utf-8", "surrogateescape"))

@@ -123,6 +123,20 @@ class TestArguments:
     def test_a_version_that_nobody_said_is_only_assumed(self) -> None:
         assert decoded("c000")["version_known"] is False
 
+    def test_text_shows_nothing_that_only_a_capture_has(self) -> None:
+        assert (
+            invoke("decode", PUBLISH, "--mqtt-version", "5.0")
+            .text.splitlines()[0]
+            .startswith("client → broker PUBLISH MALFORMED  packet 0 · 9 bytes")
+        )
+        assert invoke("decode", CONNECT + "c000").text.splitlines()[0] == (
+            "abc    → broker CONNECT  packet 0 · 17 bytes · MQTT 3.1.1"
+        )
+        assumed, unparsed = (invoke("decode", raw).text for raw in ("40 02 000a", "40 02 000a" + "ff" * 30))
+        assert assumed.startswith("── MQTT 3.1.1? (assumed, ")
+        for shown in (assumed, unparsed):
+            assert not re.search(r"0\.000|#0|frame", shown)
+
     def test_text_explains_every_field(self) -> None:
         shown = invoke("decode", PUBLISH, "--from", "client").text
 

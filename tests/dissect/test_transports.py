@@ -202,3 +202,29 @@ def test_a_websocket_of_which_only_the_client_was_captured_is_read() -> None:
 
     assert [event.type for event in only(events, PacketEvent)] == ["connect", "pingreq"]
     assert only(events, ConnectionOpened)[0].connection.details["subprotocol"] is None
+
+
+@pytest.mark.parametrize(("port", "named"), [(1883, "ws"), (8080, "ws"), (9000, "tls")])
+@pytest.mark.parametrize("joined", [False, True])
+def test_plain_mqtt_on_a_port_named_for_something_else_is_read_and_counted(port: int, named: str, joined: bool) -> None:
+    if joined:
+        talk = Joined.v311(port)
+    else:
+        talk = Talk(port=port).handshake()
+        talk.client(connect())
+        talk.server(CONNACK)
+    dissector = Dissector(Options(ports={port: named}))
+
+    events = read(talk.tape, dissector=dissector)
+
+    assert len(only(events, PacketEvent)) == (6 if joined else 2)
+    assert dissector.named_otherwise == {(port, named, "mqtt"): 1}
+
+
+@pytest.mark.parametrize(("port", "named"), [(8080, "ws"), (1883, "mqtt")])
+def test_what_is_spoken_as_named_is_not_counted(port: int, named: str) -> None:
+    talk = websocket(Talk(port=port).handshake())
+    dissector = Dissector(Options(ports={port: named}))
+
+    assert len(only(read(talk.tape, dissector=dissector), PacketEvent)) == 2
+    assert dissector.named_otherwise == {}

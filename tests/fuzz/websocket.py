@@ -26,6 +26,7 @@ from mqttscope.net.websocket_frames import (
     WebSocketEvent,
     unmask,
 )
+from mqttscope.net.websocket_search import MAX_SEARCH_BYTES
 from tests.fuzz.material import conversations, names
 from tests.fuzz.target import Input, unique
 
@@ -134,12 +135,15 @@ def _run(websocket: WebSocket, pieces: list[Piece], *, forget: bool) -> list[obj
         assert not isinstance(one, Control) or len(one.payload) <= MAX_CONTROL_BYTES
     for side in (websocket.client, websocket.server):
         if side.phase != "http":
-            assert side.offset + len(side.header) == fed[side.from_client], "a byte is not accounted for"
+            assert side.offset + len(side.header) + len(side.held) == fed[side.from_client], (
+                "a byte is not accounted for"
+            )
     return _merged(said)
 
 
 def _check_side(side: Side, *, forget: bool) -> None:
     assert len(side.header) < 14
+    assert len(side.held) < MAX_SEARCH_BYTES + 14
     assert len(side.control) <= MAX_CONTROL_BYTES
     inflater = side.inflater
     if inflater is not None:

@@ -196,7 +196,7 @@ SHOWN: list[tuple[str, ControlPacket, ProtocolVersion, dict[str, Any]]] = [
         {
             "reason_code": 0x18,
             "reason": "Continue authentication",
-            "properties": {"authentication_method": "m", "authentication_data": {"length": 1, "hex": "00"}},
+            "properties": {"authentication_method": "m", "authentication_data": {"length": 1, "redacted": True}},
         },
     ),
 ]

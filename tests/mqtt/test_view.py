@@ -166,6 +166,39 @@ class TestRedaction:
             assert redacted(parse(other), V3_1_1) == parse(other)
 
 
+class TestAuthenticationData:
+    CONNECT = "10 1b 00 04 4d 51 54 54 05 02 00 3c 0b 15 00 01 6d 16 00 04 68 75 73 68 00 03 61 62 63"
+    CONNACK = "20 0e 00 00 0b 15 00 01 6d 16 00 04 68 75 73 68"
+    AUTH = "f0 0d 18 0b 15 00 01 6d 16 00 04 68 75 73 68"
+
+    @pytest.mark.parametrize("raw", [CONNECT, CONNACK, AUTH], ids=["connect", "connack", "auth"])
+    def test_it_is_hidden_like_a_password(self, raw: str) -> None:
+        found = decode(parse(raw), V5)
+        assert not isinstance(found, Malformed)
+
+        assert view(found, V5)["properties"]["authentication_data"] == {"length": 4, "redacted": True}
+        shown = view(found, V5, show_secrets=True)["properties"]["authentication_data"]
+        assert shown == {"length": 4, "text": "hush"}
+        assert redacted(parse(raw), V5) == parse(raw).replace(b"hush", b"****")
+
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            AUTH.replace("f0 0d", "f0 0f"),
+            AUTH.replace("16 00 04", "16 00 09"),
+            AUTH.replace("18 0b", "18 07"),
+            AUTH.replace("f0 0d", "f1 0d"),
+            CONNACK.replace("16 00 04", "16 00 44"),
+            CONNACK.replace("0b 15", "5b 15"),
+        ],
+    )
+    def test_so_it_is_in_what_is_malformed(self, raw: str) -> None:
+        found = decode(parse(raw), V5)
+
+        assert isinstance(found, Malformed)
+        assert b"hush".hex() not in malformed_view(found, V5, show_secrets=False)["raw"]
+
+
 class TestMalformed:
     def test_the_fault_its_place_and_the_bytes(self) -> None:
         found = decode(parse("30 05 00 ff 61 62 63"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from mqttscope.events import Event
-from mqttscope.mqtt import Connect, Properties, Will
-from mqttscope.report.base import Reporter
+from mqttscope.mqtt import Auth, Connack, Connect, Properties, Will
+from mqttscope.report.base import Reporter, View
+from mqttscope.report.jsonl import JsonLines
 from mqttscope.report.ladder import Ladder
+from mqttscope.report.table import Table
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
-from tests.report.make import V3_1, V3_1_1, V5, Talk, publish, shown
+from tests.report.make import V3_1, V3_1_1, V5, Lines, Talk, publish, shown
 from tests.report.samples import SECRET, conversation, hostile
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -131,3 +133,34 @@ def test_a_password_is_never_shown_however_broken_its_connect(kind: type[Reporte
 def test_secrets_are_shown_when_asked_for(kind: type[Reporter]) -> None:
     assert SECRET.decode() in "\n".join(shown(kind, conversation(), width=400, show_secrets=True))
     assert SECRET.decode() not in "\n".join(shown(kind, conversation(), width=400))
+
+
+def json_lines(sink: Lines, view: View) -> JsonLines:
+    """JSON Lines, made as the other reporters are."""
+    return JsonLines(sink, show_secrets=view.show_secrets)
+
+
+@pytest.mark.parametrize("kind", [*FORMATS, Table, json_lines])
+def test_authentication_data_and_tokens_in_paths_are_secrets(kind: type[Reporter]) -> None:
+    def events() -> Iterator[Event]:
+        talk = Talk(V5)
+        talk.connection.transport = "websocket"
+        talk.connection.details = {"path": f"/mqtt?token={SECRET.decode()}&user=me&{SECRET.decode()}", "extensions": []}
+        yield talk.opened()
+        properties = Properties(authentication_method="m", authentication_data=SECRET)
+        yield talk.say(Connect(protocol_level=5, client_identifier="c", properties=properties))
+        yield talk.answer(Connack(properties=properties))
+        yield talk.say(Auth(0x18, properties))
+        yield talk.closed()
+
+    views: list[dict[str, str]] = [{}, {"payload": "hex"}]
+    for view in views:
+        text = "\n".join(shown(kind, events(), width=0, **view))
+        assert "correct" not in text
+        assert SECRET.hex(" ")[:12] not in text
+        assert SECRET.hex()[:8] not in text
+    text = "\n".join(shown(kind, events(), width=0, show_secrets=True))
+    assert "correct" in text
+    if kind is not Table:
+        assert f"/mqtt?token={SECRET.decode()}" in text
+        assert "/mqtt?token=***&user=***&***" in "\n".join(shown(kind, events(), width=0))

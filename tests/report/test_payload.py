@@ -58,6 +58,28 @@ def test_preview(payload: bytes, about: dict[str, Any], expected: str) -> None:
     assert PayloadView().preview(payload, 70 if "content_type" in about else 58, **about) == expected
 
 
+UNLIMITED = 1 << 40
+
+
+@pytest.mark.parametrize("unicode", [True, False])
+def test_where_a_line_has_no_limit_binary_is_shortened_and_text_is_not(unicode: bool) -> None:
+    view, dots = PayloadView(unicode=unicode), "…" if unicode else "..."
+    assert view.preview(bytes(64), UNLIMITED) == f"0x{'00' * 64} (64 bytes)"
+    assert view.preview(bytes(65), UNLIMITED) == f"0x{'00' * 64}{dots} (65 bytes)"
+    assert view.preview(bytes(60_000), UNLIMITED) == f"0x{'00' * 64}{dots} (60000 bytes)"
+    assert view.preview(b"x" * 60_000, UNLIMITED) == "x" * 60_000
+    unpacked = view.preview(gzip.compress(bytes(1000), mtime=0), UNLIMITED)
+    assert unpacked.startswith("gzip, hex: 00 00 ")
+    assert unpacked.count("00") == 64
+    assert "the first 64 unpacked" in unpacked
+
+
+def test_hexadecimal_that_was_asked_for_is_whole_up_to_the_limit() -> None:
+    assert PayloadView("hex").preview(bytes(999), UNLIMITED) == f"0x{'00' * 999} (999 bytes)"
+    assert PayloadView("hex", limit=100).preview(bytes(999), UNLIMITED).startswith(f"0x{'00' * 100}… (999 bytes")
+    assert PayloadView(limit=3).preview(bytes(999), UNLIMITED) == "0x000000… (999 bytes)"
+
+
 def test_an_indicator_that_lies_is_told_where_there_is_room() -> None:
     shown = PayloadView().preview(b"\xff", 120, indicator=1)
     assert shown == "0xff (1 byte; payload_format_indicator says UTF-8, it is not)"

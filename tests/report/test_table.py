@@ -119,3 +119,36 @@ def test_without_packets_there_is_still_a_header() -> None:
 def test_every_column_is_documented() -> None:
     assert table.__doc__ is not None
     assert [name for name in COLUMNS if name not in table.__doc__] == []
+
+
+HARMFUL = "\x85\x9b\xad\u061c\u200b\u200f\u2028\u2029\u202e\u2066\ufeff\ufff9\U000e0001"
+
+
+def test_what_turns_text_or_ends_lines_is_escaped_everywhere() -> None:
+    properties = Properties(content_type=f"a{HARMFUL}b", user_property=[(HARMFUL, HARMFUL)])
+    printable = HARMFUL[2:]  # C1 makes a payload binary
+    row = rows(
+        [Talk(identifier=f"c{HARMFUL}").say(publish(f"t{HARMFUL}", f"p{printable}".encode(), properties=properties))]
+    )[0]
+
+    for name in ("client_identifier", "topic", "topic_name", "payload", "properties"):
+        assert not set(row[name]) & set(HARMFUL), name
+    shown = "\\u0085\\u009b\\u00ad\\u061c\\u200b\\u200f\\u2028\\u2029\\u202e\\u2066\\ufeff\\ufff9\\U000e0001"
+    assert row["topic"] == f"t{shown}"
+    assert row["payload"] == f"p{shown[12:]}"
+    assert json.loads(row["properties"])["content_type"] == f"a{HARMFUL}b"
+
+
+def test_characters_are_harmful_to_csv_where_they_are_to_json_lines() -> None:
+    from mqttscope.report import jsonl
+
+    for code in range(0x7F, 0x110000):
+        char = chr(code)
+        if not 0xD800 <= code <= 0xDFFF:
+            assert bool(table._UNSAFE.match(char)) is bool(jsonl._HARMFUL.match(char)), hex(code)
+
+
+def test_a_byte_that_is_not_utf_8_is_told_from_a_control_character() -> None:
+    assert table._safe("\udc85") == "\\x85"
+    assert table._safe("\x85") == "\\u0085"
+    assert table._safe("\x1b") == "\\x1b"

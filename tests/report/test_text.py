@@ -1,11 +1,23 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from mqttscope.events import Event
-from mqttscope.mqtt import Connect, Disconnect, Properties, Puback, Suback, Subscribe, Subscription, Unparsed
+from mqttscope.mqtt import (
+    Connect,
+    Disconnect,
+    Properties,
+    Puback,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unparsed,
+    Will,
+)
+from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.text import TextLines
 from tests.report.make import START_NS, V3_1_1, V5, Talk, publish, shown
 from tests.report.samples import conversation
@@ -199,3 +211,72 @@ def test_times_are_those_of_the_capture() -> None:
     lines = shown(TextLines, [Talk().say(publish(), after=0)], width=0)
     assert lines[0].startswith("2026-01-02T03:04:05.123456789Z ")
     assert START_NS % 10**9 == 123_456_789
+
+
+def test_one_byte_is_a_byte_and_one_frame_is_a_frame() -> None:
+    connect = Connect(protocol_level=5, client_identifier="x", password=b"p", properties=Properties())
+    will = Connect(
+        protocol_level=5, client_identifier="x", will=Will(will_topic="w", will_payload=b"1"), properties=Properties()
+    )
+    talk = Talk()
+    events = [
+        talk.say(connect),
+        talk.say(will),
+        talk.say(Connect(protocol_level=5, properties=Properties(authentication_data=b"a"))),
+        talk.gap(1),
+        talk.closed(),
+        CaptureError("a.pcap", "ends", 4, 1),
+        CaptureDrops("a.pcap", 0, None, 1),
+    ]
+    text = "\n".join(shown(TextLines, events, width=0))
+
+    for told in (
+        "password (1 byte)",
+        "(q0, 1 byte)",
+        "data (1 byte)",
+        "1 gap (1 byte)",
+        "(1 frame before it was read)",
+    ):
+        assert told in text
+    assert "dropped 1 frame while" in text
+    assert not re.search(r"\b1 (bytes|frames|gaps)", text)
+
+
+@pytest.mark.parametrize(
+    ("told", "missed", "expected"),
+    [
+        pytest.param(
+            {"version": "TLS 1.3", "server_name": "broker.example"}, 0,
+            "· TLS 1.3 · server name broker.example · 3→ 1← records · 620→ 90← bytes", id="all known",
+        ),
+        pytest.param(
+            {"version": None, "server_name": None}, 7,
+            "· TLS version not seen · 3→ 1← records · 620→ 90← bytes · 7 bytes→ outside records", id="joined",
+        ),
+    ],
+)  # fmt: skip
+def test_the_end_of_tls_says_what_was_agreed_on_and_how_much_went_each_way(
+    told: dict[str, str | None], missed: int, expected: str
+) -> None:
+    talk = Talk(identifier=None)
+    talk.connection.transport = "tls"
+    talk.connection.details = {
+        **told,
+        "client": {
+            "records": {"handshake": 1, "application_data": 2},
+            "bytes": {"handshake": 500, "application_data": 120},
+            "unframed_bytes": missed,
+        },
+        "server": {"records": {"handshake": 1}, "bytes": {"handshake": 90}, "unframed_bytes": 0},
+    }
+
+    (line,) = shown(TextLines, [talk.closed()], width=0)
+
+    assert line.endswith(expected)
+    assert "packets" not in line
+
+
+def test_aliases_that_were_not_kept_are_told_at_the_end() -> None:
+    talk = Talk()
+    talk.connection.client_side.aliases_dropped = 2
+    assert shown(TextLines, [talk.closed()], width=0)[0].endswith("2 topic aliases not kept (limit 16777216 bytes)")

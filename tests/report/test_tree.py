@@ -176,3 +176,26 @@ def test_every_event_of_a_conversation_is_there() -> None:
     text = "\n".join(shown(Tree, conversation(), width=80))
     for told in ("opened", "GAP", "UNPARSED", "MALFORMED", "reset by server", "!! b.pcap"):
         assert told in text
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        pytest.param("30 05 0001 61 ff", ["1 byte of this packet never came"], id="missing"),
+        pytest.param("c0 01 00", ["remaining_length           1 byte"], id="behind"),
+        pytest.param("e0 03 00 00 00", ["1 byte behind the last field"], id="in a detail"),
+        pytest.param(
+            "10 13 0004 4d515454 04 c2 0000 0000 0001 75 0001 70",
+            ["password                   (1 byte, hidden)"], id="password",
+        ),
+        pytest.param("20 09 00 00 06 27 00000001 7f", ["maximum_packet_size      1 byte"], id="property"),
+    ],
+)  # fmt: skip
+def test_one_byte_is_a_byte(raw: str, told: list[str]) -> None:
+    text = "\n".join(block(bytes.fromhex(raw)))
+    assert [one for one in told if one not in text] == []
+    assert not re.search(r"\b1 bytes", text)
+
+
+def test_one_more_line_is_a_line() -> None:
+    assert "    … 1 more line" in block(publish("t", b"line\n" * 201))

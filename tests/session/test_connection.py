@@ -13,7 +13,7 @@ from mqttscope.mqtt import (
     Properties,
     Publish,
 )
-from mqttscope.session import Side
+from mqttscope.session import Side, inflight
 from tests.session.story import C2S, S2C, V3_1_1, Row, Story, connack, connect, fresh, publish
 
 LIMITS = ("receive_maximum", "topic_alias_maximum", "maximum_packet_size", "limits_known")
@@ -117,6 +117,25 @@ def test_alias_use_is_counted() -> None:
     ).connection.client_side
 
     assert (side.alias_sets, side.alias_hits, side.aliases) == (2, 1, {1: "b"})
+
+
+def test_aliases_are_bounded_in_bytes_and_what_is_given_up_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inflight, "MAX_ALIAS_BYTES", 10)
+    story = Story(
+        ("C", publish(topic="aaaa", topic_alias=1)),
+        ("C", publish(topic="aaaa", topic_alias=1)),
+        ("C", publish(topic="ääb", topic_alias=2)),
+        ("C", publish(topic="cc", topic_alias=3)),
+    )
+    side = story.connection.client_side
+    assert (side.aliases, side.alias_bytes, side.aliases_dropped) == ({1: "aaaa", 2: "ääb"}, 9, 1)
+    assert side.alias_sets == 4
+
+    side.set_alias(2, "longer than that")
+    assert (side.aliases, side.alias_bytes, side.aliases_dropped) == ({1: "aaaa"}, 4, 2)
+    side.set_alias(3, "cc")
+    assert (side.aliases, side.alias_bytes) == ({1: "aaaa", 3: "cc"}, 6)
+    assert story.connection.server_side.aliases_dropped == 0
 
 
 def test_an_exchange_knows_the_topic_behind_its_alias() -> None:

@@ -1,0 +1,73 @@
+"""What to say on standard error at the end of a run: that nothing was found, why, and what may help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
+from mqttscope.mqtt.wire import counted
+
+if TYPE_CHECKING:
+    from mqttscope.dissect import Dissector
+
+_NAMES = {MQTT: "plain MQTT", WEBSOCKET: "WebSocket", TLS: "TLS"}
+_READ = {MQTT: "read as that", WEBSOCKET: "read as that", TLS: "listed as that"}
+_REMEDY = "capture whole frames with `tcpdump -s 0` or `tshark -s 0`"
+
+
+def nothing_found(dissector: Dissector) -> str:
+    """What to say when a capture holds no MQTT, and what may help."""
+    flows = dissector.flows.opened_flows
+    if not flows:
+        return "no TCP connection found"
+    said = f"no MQTT found in {flows:,} TCP connection{'s' if flows > 1 else ''}"
+    if dissector.other_tls:
+        server, count = dissector.other_tls.most_common(1)[0]
+        port = server.rpartition(":")[2]
+        said += (
+            f"; {sum(dissector.other_tls.values()):,} of them TLS, {count:,} to {server}"
+            f" (--port {port}:tls lists them as MQTT)"
+        )
+    return said
+
+
+def snap_length(dissector: Dissector, skipped: Mapping[str, int]) -> str | None:
+    """What to say when the snap length took most of the payload, or cut frames inside their headers."""
+    cut, kept = dissector.cut_bytes, dissector.kept_bytes
+    if cut > kept:
+        share = "all" if not kept else f"{cut:,} of {cut + kept:,}"
+        return f"the snap length cut off {share} bytes of TCP payload: {_REMEDY}"
+    truncated = skipped.get("truncated", 0)
+    if truncated and not dissector.flows.opened_flows:
+        return f"the snap length cut {counted(truncated, 'frame')} inside the headers: {_REMEDY}"
+    return None
+
+
+def named_otherwise(dissector: Dissector) -> Iterator[str]:
+    """What to say of ports on which something else is spoken than the user said."""
+    for (port, named, found), count in sorted(dissector.named_otherwise.items()):
+        speak = "speaks" if count == 1 else "speak"
+        was = "was" if count == 1 else "were"
+        yield (
+            f"--port {port}:{named}: {counted(count, 'connection')} there {speak} {_NAMES[found]}, not"
+            f" {_NAMES[named]}, and {was} {_READ[found]}"
+        )
+
+
+def selected_nothing(
+    dissector: Dissector, connections: tuple[int, ...], *, filtered: bool, matched: bool, whole: bool
+) -> str | None:
+    """What to say when the user asked for connections that are not there, or nothing matched the filter.
+
+    ``whole``: the captures were read to their end, so that every connection was seen.
+    """
+    known = dissector.connections
+    absent = [number for number in connections if number >= known] if whole or not matched else []
+    if absent:
+        last = "the only one is number 0" if known == 1 else f"numbers go from 0 to {known - 1}"
+        names = ", ".join(map(str, absent))
+        return f"there is no connection {names}: {last}"
+    if filtered and not matched:
+        return f"nothing matches the filter in {counted(dissector.packets, 'packet')}"
+    return None

@@ -1,0 +1,96 @@
+"""What the commands say on standard error when nothing is shown, and why."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+
+from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.net.frame import Frame
+from tests.cli.running import Done, capture, invoke
+
+QOS = capture("v5-qos")
+REMEDY = "capture whole frames with `tcpdump -s 0` or `tshark -s 0`"
+
+
+def cut(name: str, length: int, *arguments: str) -> Done:
+    """A capture of the project, cut by a snap length, inspected from standard input."""
+    stream = io.BytesIO()
+    with PcapngWriter(stream) as writer:
+        for frame in open_capture([str(capture(name))]):
+            if isinstance(frame, Frame):
+                writer.write(replace(frame, data=frame.data[:length]))
+    return invoke("inspect", "-", *arguments, given=stream.getvalue())
+
+
+class TestSnapLength:
+    @pytest.mark.parametrize("length", [54, 66])
+    def test_all_payload_cut_names_the_remedy(self, length: int) -> None:
+        assert cut("v5-qos", length).err == f"mqttscope: the snap length cut off all bytes of TCP payload: {REMEDY}\n"
+
+    def test_most_payload_cut_says_how_much(self) -> None:
+        assert f"the snap length cut off 275 of 369 bytes of TCP payload: {REMEDY}" in cut("v5-qos", 70).err
+
+    def test_headers_cut_names_the_remedy(self) -> None:
+        done = cut("v5-qos", 40)
+        assert done.err.splitlines() == [
+            "mqttscope: no TCP connection found",
+            f"mqttscope: the snap length cut 53 frames inside the headers: {REMEDY}",
+        ]
+
+    @pytest.mark.parametrize("length", [80, 1500])
+    def test_little_or_nothing_cut_says_nothing(self, length: int) -> None:
+        assert cut("v5-qos", length).err == ""
+
+    def test_what_was_read_before_a_limit_counts(self) -> None:
+        assert cut("v5-qos", 90, "--limit", "3").err == ""
+
+
+class TestSelection:
+    @pytest.mark.parametrize("command", ["inspect", "stats"])
+    def test_a_connection_that_is_not_there(self, command: str) -> None:
+        done = invoke(command, QOS, "--connection", "99")
+
+        assert (done.code, done.err) == (0, "mqttscope: there is no connection 99: numbers go from 0 to 1\n")
+
+    @pytest.mark.parametrize("command", ["inspect", "stats"])
+    def test_a_filter_that_matches_nothing(self, command: str) -> None:
+        done = invoke(command, QOS, "--filter", 'topic == "no/such"')
+
+        assert (done.code, done.err) == (0, "mqttscope: nothing matches the filter in 24 packets\n")
+
+    @pytest.mark.parametrize(("command", "form"), [("inspect", "jsonl"), ("inspect", "csv"), ("stats", "json")])
+    @pytest.mark.parametrize("chosen", [("--connection", "99"), ("--filter", 'topic == "no/such"')])
+    def test_machine_formats_stay_silent(self, command: str, form: str, chosen: tuple[str, str]) -> None:
+        assert invoke(command, QOS, "--format", form, *chosen).err == ""
+
+    @pytest.mark.parametrize("command", ["inspect", "stats"])
+    @pytest.mark.parametrize("chosen", [("--connection", "1"), ("--filter", "publish"), ("--filter", "qos > 1")])
+    def test_what_is_found_needs_no_words(self, command: str, chosen: tuple[str, str]) -> None:
+        done = invoke(command, QOS, *chosen)
+
+        assert done.err == ""
+        assert done.out
+
+    def test_one_of_two_connections_is_missing(self) -> None:
+        assert "there is no connection 7" in invoke("inspect", QOS, "--connection", "1", "--connection", "7").err
+
+    def test_a_limit_that_ends_the_run_proves_nothing_of_connections(self) -> None:
+        assert invoke("inspect", QOS, "--connection", "0", "--connection", "1", "--limit", "1").err == ""
+
+
+@pytest.mark.parametrize("command", ["inspect", "stats"])
+@pytest.mark.parametrize(("named", "name"), [("ws", "WebSocket"), ("tls", "TLS")])
+def test_a_port_on_which_something_else_is_spoken(command: str, named: str, name: str) -> None:
+    done = invoke(command, QOS, "--port", f"1883:{named}")
+
+    assert done.err == (
+        f"mqttscope: --port 1883:{named}: 2 connections there speak plain MQTT, not {name}, and were read as that\n"
+    )
+    assert invoke(command, QOS).out == done.out
+
+
+def test_a_port_that_was_named_well_needs_no_words() -> None:
+    assert invoke("inspect", capture("websocket-v5"), "--port", "8080:ws").err == ""
