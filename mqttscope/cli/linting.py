@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from mqttscope.capture import open_capture
-from mqttscope.cli.inspect import nothing_found
+from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, make_view, warn
@@ -201,7 +201,10 @@ class Run:
     def _tell(self) -> None:
         """What standard error has to say, whatever the format."""
         if not self.dissector.connections and not self.watch.errors:
-            warn(nothing_found(self.dissector))
+            warn(advice.nothing_found(self.dissector))
+        snapped = advice.snap_length(self.dissector, self.watch.skipped)
+        for told in (*advice.named_otherwise(self.dissector), *([snapped] if snapped else ())):
+            warn(told)
         for pattern in self.settings.suppressions.expired():
             warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
         for error in self.linter.internal_errors[:3]:

@@ -1,6 +1,7 @@
-"""Write the files that repeat what the code says: shell completions and the command reference.
+"""Write the files that repeat what the code says: shell completions, the command reference, the pages of the rules.
 
-``python -m mqttscope.dev.generate`` writes them, ``--check`` fails when one of them is not fresh.
+``python -m mqttscope.dev.generate`` writes them and removes the pages of rules that are gone; ``--check`` fails when
+one of them is not fresh.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
 from mqttscope.cli.main import COMMANDS, group
+from mqttscope.dev.rule_pages import FOLDER, pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _WIDTH = 100
@@ -65,20 +67,33 @@ def reference() -> str:
 
 def generated() -> dict[Path, str]:
     """All generated files by path."""
-    return {**completions(), ROOT / "docs" / "cli.md": reference()}
+    rules = {ROOT / path: text for path, text in pages().items()}
+    return {**completions(), ROOT / "docs" / "cli.md": reference(), **rules}
+
+
+def orphans(files: dict[Path, str]) -> list[Path]:
+    """Pages of rules that are gone."""
+    return sorted(path for path in (ROOT / FOLDER).glob("*") if path not in files)
 
 
 def main(arguments: list[str]) -> int:
     """Write or check; returns 1 when something is not fresh."""
-    stale = [path for path, text in generated().items() if not path.is_file() or path.read_text("utf-8") != text]
+    files = generated()
+    stale = [path for path, text in files.items() if not path.is_file() or path.read_text("utf-8") != text]
+    gone = orphans(files)
     if arguments == ["--check"]:
         for path in stale:
             sys.stderr.write(f"{path.relative_to(ROOT)} is not fresh: run make generate\n")
-        return 1 if stale else 0
+        for path in gone:
+            sys.stderr.write(f"{path.relative_to(ROOT)} is of no rule: run make generate\n")
+        return 1 if stale or gone else 0
     for path in stale:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(generated()[path], "utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[path], "utf-8")
         sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+    for path in gone:
+        path.unlink()
+        sys.stdout.write(f"removed {path.relative_to(ROOT)}\n")
     return 0
 
 

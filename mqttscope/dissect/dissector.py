@@ -183,8 +183,6 @@ class Dissector(PacketEvents):
                 opened.connection.details.update(
                     path=one.request_path, host=one.host, subprotocol=one.subprotocol, extensions=one.extensions
                 )
-                if "request_not_seen" not in one.problems:
-                    opened.connection.details["subprotocols_offered"] = one.subprotocols_offered
                 yield opened
                 continue
             if dialogue.connection is None:

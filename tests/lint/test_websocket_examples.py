@@ -8,7 +8,7 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionOpened, PacketEvent
 from mqttscope.lint.examples import client, closes, conversation, server
 from mqttscope.lint.rehearsal import chunkings
-from mqttscope.lint.websocket_examples import framed, upgraded, web_opened
+from mqttscope.lint.websocket_examples import framed, web_opened
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
 
@@ -37,16 +37,3 @@ def test_packets_come_out_of_the_frames(version: ProtocolVersion) -> None:
             "pingresp",
             "publish",
         ]
-
-
-@pytest.mark.parametrize(
-    ("offered", "selected", "wanted"),
-    [("mqtt", "mqtt", ["mqtt"]), ("mqttv3.1, mqtt", "mqtt", ["mqttv3.1", "mqtt"]), (None, None, [])],
-)
-def test_what_was_offered_and_selected_is_kept(offered: str | None, selected: str | None, wanted: list[str]) -> None:
-    example = conversation("upgrade", *upgraded(offered, selected))
-    (opened, *_) = dissect_segments(next(iter(chunkings(example))))
-
-    assert isinstance(opened, ConnectionOpened)
-    assert opened.connection.details["subprotocols_offered"] == wanted
-    assert opened.connection.details["subprotocol"] == selected

@@ -100,15 +100,19 @@ class AckOutOfOrder(Rule):
         conversation(
             "PUBREL",
             *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-            client(Publish(qos=2, topic_name="a", packet_identifier=2)),
-            server(Pubrec(packet_identifier=2), Pubrec(packet_identifier=1)).marked("packet_identifier", at=0),
-            client(Pubrel(packet_identifier=2), Pubrel(packet_identifier=1)),
             client(Publish(qos=2, topic_name="a", packet_identifier=3)),
             client(Publish(qos=2, topic_name="a", packet_identifier=4)),
             server(Pubrec(packet_identifier=3), Pubrec(packet_identifier=4)),
             client(Pubrel(packet_identifier=4)).marked("packet_identifier"),
             client(Pubrel(packet_identifier=3)),
+        ),
+        conversation(
+            "PUBREC of the server, for information",
+            *opened(V3_1),
+            client(Publish(qos=2, topic_name="a", packet_identifier=1)),
+            client(Publish(qos=2, topic_name="a", packet_identifier=2)),
+            server(Pubrec(packet_identifier=2), Pubrec(packet_identifier=1)).marked("packet_identifier", at=0),
+            client(Pubrel(packet_identifier=2), Pubrel(packet_identifier=1)),
         ),
         conversation(
             "one finding for one that is passed over",
@@ -159,7 +163,7 @@ class AckOutOfOrder(Rule):
 
 
 def _waits(kind: int, identifier: int, at: Moment) -> bool:
-    """Whether the exchange really waits: it may have ended with a wrong answer, or another packet has its identifier."""
+    """Whether the exchange really waits: it may have had a wrong answer, or another packet may have its identifier."""
     if kind == PacketType.PUBREL:
         running = at.sender.running(identifier, "publish")
         return running is not None and running.phase == "received"

@@ -124,14 +124,15 @@ class AuthReasonCodeWrong(Rule):
         elif _running(at):
             wanted, when = (_CONTINUE, _SUCCESS), "during re-authentication"
         else:
-            wanted, when = (), "while the client has not asked for re-authentication"
+            wanted, when = (), "after CONNACK"
         if code in wanted:
             return None
         who = "client" if at.from_client else "server"
-        expected = " or ".join(f"0x{one:02x}" for one in wanted) or "none"
+        expected = " or ".join(f"0x{one:02x}" for one in wanted)
+        expected = f"expected {expected}" if expected else "only the client starts to re-authenticate"
         return self.report(
             "" if packet.reason_code is None else "reason_code",
-            f"AUTH 0x{code:02x} ({reason_name(PacketType.AUTH, code, V5)}) from the {who} {when}; expected {expected}",
+            f"AUTH 0x{code:02x} ({reason_name(PacketType.AUTH, code, V5)}) from the {who} {when}; {expected}",
         )
 
 

@@ -57,7 +57,8 @@ class ClientIdLength(Rule):
         if at.version is V3_1:
             if 1 <= len(identifier) <= MAX_LENGTH:
                 return None
-            message = f"CONNECT: Client Identifier {identifier!r} has {len(identifier)} characters; MQTT 3.1 allows 1 to {MAX_LENGTH}"
+            count = f"{len(identifier)} characters; MQTT 3.1 allows 1 to {MAX_LENGTH}"
+            message = f"CONNECT: Client Identifier {identifier!r} has {count}"
             return self.report("client_identifier", message, severity=Severity.ERROR)
         length = utf8_length(identifier)
         if length > MAX_LENGTH:

@@ -5,7 +5,7 @@ from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.rules.connect.password_without_username import lacks_user_name
-from mqttscope.lint.rules.will.will_topic_invalid import will_topic_faults
+from mqttscope.lint.rules.will.will_topic_invalid import PROBLEMS, will_topic_faults
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.mqtt.parts import Will
@@ -93,4 +93,4 @@ def _problem(at: Moment) -> str | None:
         return f"{fault.field}: {fault.detail}" if fault.field else fault.detail
     if lacks_user_name(connect):
         return "password without user name"
-    return next((f"{name} {topic!r} {why}" for _, name, topic, why in will_topic_faults(connect)), None)
+    return next((f"{name} {topic!r} {PROBLEMS[why]}" for _, name, topic, why in will_topic_faults(connect)), None)

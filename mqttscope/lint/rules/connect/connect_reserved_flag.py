@@ -1,10 +1,12 @@
 """CON103."""
 
+from mqttscope.events import MalformedEvent
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.parts import Will
 
@@ -49,12 +51,18 @@ class ConnectReservedFlag(Rule):
         ),
     ]
 
+    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+        """Show the flags."""
+        packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
+        return self.report(fault.field, _sentence(packet if isinstance(packet, Connect) else Connect()))
+
     def check(self, packet: Connect, at: Moment) -> Findings:
         """In 3.1 no fault of the packet, and only a note."""
         if at.version is not V3_1 or not (packet.connect_flags or 0) & 1:
             return None
-        return self.report(
-            "connect_flags",
-            f"CONNECT: reserved bit 0 of the connect flags 0x{packet.connect_flags:02x} is set; MQTT 3.1 does not use it",
-            severity=Severity.INFO,
-        )
+        return self.report("connect_flags", f"{_sentence(packet)}; MQTT 3.1 does not use it", severity=Severity.INFO)
+
+
+def _sentence(packet: Connect) -> str:
+    flags = packet.derived_flags() | 1 if packet.connect_flags is None else packet.connect_flags
+    return f"CONNECT: reserved bit 0 of the connect flags 0x{flags:02x} is set"

@@ -46,7 +46,9 @@ class PasswordWithoutUsername(Rule):
         """Look at the flags."""
         if not lacks_user_name(packet):
             return None
-        return self.report("password", "CONNECT: Password Flag is 1 and User Name Flag is 0: not before MQTT 5.0")
+        return self.report(
+            "password", "CONNECT: Password Flag is 1 while User Name Flag is 0, which only MQTT 5.0 allows"
+        )
 
 
 def lacks_user_name(packet: Connect) -> bool:

@@ -64,8 +64,8 @@ class ProtocolVersionUnknown(Rule):
         packet = getattr(getattr(at.event, "malformed", None), "packet", None)
         if not isinstance(packet, Connect):
             return self.report(fault.field, f"CONNECT: {fault.detail}")
-        level = packet.protocol_level
+        level, name = packet.protocol_level, packet.protocol_name
         return self.report(
             fault.field,
-            f"CONNECT: protocol level {level} (0x{level:02x}) with name {packet.protocol_name!r} is no known MQTT version",
+            f"CONNECT: protocol level {level} (0x{level:02x}) with name {name!r} is no known MQTT version",
         )

@@ -104,7 +104,8 @@ class DeliveryAfterUnsubscribe(Rule):
         topic = at.topic
         if topic is None:
             return None
-        found = at.history.subscriptions.match(topic)
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
         if found.subscriptions or not found.ended or found.extended or packet.dup or not found.known:
             return None
         if packet.packet_identifier is not None and at.sender.running(packet.packet_identifier, "publish"):

@@ -113,10 +113,11 @@ class DeliveryQosAboveGranted(Rule):
         topic = at.topic
         if topic is None:
             return None
-        found = at.history.subscriptions.match(topic)
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
         if packet.qos <= found.highest_qos or not found.subscriptions or not found.known:
             return None
-        if packet.retain and at.version is V3_1:
+        if packet.qos > 2 or (packet.retain and at.version is V3_1):
             return None
         broken: tuple[str, ...] | None = None
         if at.version is V5:

@@ -71,7 +71,8 @@ class DollarTopicMatchedWildcard(Rule):
         topic = at.topic
         if topic is None or topic[:1] != "$":
             return None
-        found = at.history.subscriptions.match(topic)
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
         if not found.beside or found.ended or found.extended or packet.dup or not found.known:
             return None
         return self.report(

@@ -77,7 +77,8 @@ class NoLocalViolated(Rule):
         topic = at.topic
         if topic is None:
             return None
-        found = at.history.subscriptions.match(topic)
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
         if not found.all_no_local or found.ended or packet.dup or packet.missing or not found.known:
             return None
         if any(one.replaced is not None and not one.replaced.no_local for one in found.subscriptions):

@@ -105,7 +105,7 @@ class PublishMatchesNoSubscription(Rule):
         if topic is None:
             return None
         table = at.history.subscriptions
-        found = table.match(topic)
+        found = table.found.get(topic) or table.match(topic)
         if found.subscriptions or found.ended or found.extended or found.beside or not found.known or packet.dup:
             return None
         if table.near(topic) is not None:

@@ -119,10 +119,7 @@ class SubscriptionIdMissing(Rule):
         ),
         conversation(
             "a message sent again that had none the first time",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
-            server(Suback(10, reason_codes=[1])),
-            server(Publish(qos=1, topic_name="a/b", packet_identifier=1)),
+            *opened(clean_start=False, session_present=True),
             client(Subscribe(11, Properties(subscription_identifier=7), [Subscription("a/b", 1)])),
             server(Suback(11, reason_codes=[1])),
             server(Publish(qos=1, dup=True, topic_name="a/b", packet_identifier=1), after=9),
@@ -173,7 +170,8 @@ class SubscriptionIdMissing(Rule):
         topic = at.topic
         if topic is None:
             return None
-        found = at.history.subscriptions.match(topic)
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
         if not found.identifiers or packet.dup or not found.known:
             return None
         carried = () if packet.properties is None else packet.properties.all(0x0B)

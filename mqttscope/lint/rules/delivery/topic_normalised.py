@@ -80,7 +80,7 @@ class TopicNormalised(Rule):
         if topic is None:
             return None
         table = at.history.subscriptions
-        found = table.match(topic)
+        found = table.found.get(topic) or table.match(topic)
         if found.subscriptions or found.ended or found.extended or found.beside or packet.dup or not found.known:
             return None
         near = table.near(topic)

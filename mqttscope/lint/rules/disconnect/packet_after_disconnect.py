@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, closes, conversation, crossing, hexa
 from mqttscope.lint.finding import Related, Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Publish
 
@@ -70,7 +71,8 @@ class PacketAfterDisconnect(Rule):
         """The same for a packet that cannot be read to its end."""
         if at.party.disconnect is None or found.complete:
             return None
-        return self._after(f"malformed {(at.event.type or 'bytes').upper()}", at)  # type: ignore[union-attr]
+        kind = found.packet_type
+        return self._after(f"a malformed {PacketType(kind).name}" if kind else "a packet of reserved type", at)
 
     def _after(self, what: str, at: Moment) -> Report:
         left = at.party.disconnect

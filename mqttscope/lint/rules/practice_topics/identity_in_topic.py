@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from mqttscope.lint.examples import client, conversation, opened
 from mqttscope.lint.finding import Confidence, Severity
@@ -11,6 +12,7 @@ from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import Properties
 
+T = TypeVar("T")
 MAX_SHAPES = 500
 """Forms of topics that are remembered of a connection."""
 
@@ -140,8 +142,8 @@ class IdentityInTopic(Rule):
         return "a counter" if before.run >= self.set["counter"] else ""
 
 
-def _put(table: dict[str, object] | dict[str, bool] | dict[str, Counting], key: str, value: object) -> None:
+def _put(table: dict[str, T], key: str, value: T) -> None:
     """Remember, and forget the oldest where there are too many."""
-    table[key] = value  # type: ignore[assignment]
+    table[key] = value
     if len(table) > MAX_SHAPES:
         del table[next(iter(table))]

@@ -1,9 +1,10 @@
 """TOP107."""
 
 import re
+from collections.abc import Iterator
 
 from mqttscope.lint.examples import client, conversation, opened, server
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
@@ -76,7 +77,7 @@ class SharePrefixMisused(Rule):
             return None
         return self._found(packet, at)
 
-    def _found(self, packet: ControlPacket, at: Moment) -> Findings:
+    def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
         for named in named_topics(packet):
             start = named.text[:7]
             why, confidence = "", None

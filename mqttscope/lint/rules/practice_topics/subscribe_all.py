@@ -1,9 +1,11 @@
 """TOP106."""
 
+from collections.abc import Iterator
+
 from mqttscope.lint.examples import client, conversation, opened, server
-from mqttscope.lint.finding import Severity
+from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.moment import Moment
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import V3_1_1, Rule
 from mqttscope.lint.topics import plain
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
@@ -63,7 +65,7 @@ class SubscribeAll(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Findings:
+    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
         """Each filter of the packet."""
         for index, row in enumerate(packet.subscriptions or ()):
             if plain(row.topic_filter) in _EVERYTHING:

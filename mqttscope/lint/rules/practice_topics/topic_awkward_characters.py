@@ -2,9 +2,10 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 from mqttscope.lint.examples import client, conversation, opened, server
-from mqttscope.lint.finding import Severity
+from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
@@ -71,7 +72,7 @@ class TopicAwkwardCharacters(Rule):
             return None
         return self._found(packet, at)
 
-    def _found(self, packet: ControlPacket, at: Moment) -> Findings:
+    def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
         for named in named_topics(packet):
             if _AWKWARD.search(named.text) is not None and at.memory(self).first(named.text):
                 what = _what(named.text)

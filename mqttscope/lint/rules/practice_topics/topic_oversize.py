@@ -1,7 +1,9 @@
 """TOP104."""
 
+from collections.abc import Iterator
+
 from mqttscope.lint.examples import client, conversation, opened, server
-from mqttscope.lint.finding import Severity
+from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
@@ -84,7 +86,7 @@ class TopicOversize(Rule):
                 return None
         return self._found(packet, at)
 
-    def _found(self, packet: ControlPacket, at: Moment) -> Findings:
+    def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
         for named in named_topics(packet):
             text = plain(named.text) if named.is_filter else named.text
             levels, length = text.count("/") + 1, utf8_length(text)

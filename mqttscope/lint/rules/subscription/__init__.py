@@ -1,5 +1,9 @@
 """SUBSCRIBE, UNSUBSCRIBE and their answers (SUB)."""
 
+import re
+
+from mqttscope.events import MalformedEvent
+from mqttscope.lint.moment import Moment
 from mqttscope.mqtt.codec import field_span
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Subscribe
@@ -9,3 +13,14 @@ def options_span(packet: Subscribe, index: int, version: ProtocolVersion) -> tup
     """Offset and length of the options byte of a Topic Filter in a SUBSCRIBE."""
     span = field_span(packet, f"subscriptions[{index}].options", version) if packet.raw else None
     return None if span is None else (span.start, span.end - span.start)
+
+
+def faulty_filter(field: str, at: Moment) -> str:
+    """The Topic Filter of a malformed SUBSCRIBE that a field like ``subscriptions[1].maximum_qos`` belongs to."""
+    packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
+    index = re.match(r"subscriptions\[(\d+)\]", field)
+    if isinstance(packet, Subscribe) and packet.subscriptions and index is not None:
+        number = int(index[1])
+        if number < len(packet.subscriptions):
+            return f" {packet.subscriptions[number].topic_filter!r}"
+    return ""

@@ -30,7 +30,7 @@ class SubackCountMismatch(Rule):
     }
     looks_at = (Suback, Unsuback)
     sender = Direction.SERVER_TO_CLIENT
-    needs = Needs.WHOLE_RECEIVER
+    needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
     good = [
         conversation("a code for each filter", *opened(), client(_TWO), server(Suback(10, reason_codes=[1, 0x80]))),

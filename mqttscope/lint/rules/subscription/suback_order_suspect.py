@@ -103,7 +103,8 @@ class SubackOrderSuspect(Rule):
 
     def _delivered(self, packet: Publish, at: Moment) -> Findings:
         table = at.history.subscriptions
-        if at.topic is None or packet.dup:
+        connection = at.connection
+        if at.topic is None or packet.dup or not (connection.clean_start or connection.session_present is False):
             return None
         found = table.match(at.topic)
         if packet.qos <= found.highest_qos or len(found.subscriptions) != 1:

@@ -2,8 +2,11 @@
 
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules.subscription import faulty_filter
 from mqttscope.mqtt.constants import MalformedReason
+from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 
@@ -51,3 +54,7 @@ class SubscribeQosInvalid(Rule):
             client(Subscribe(10, subscriptions=[Subscription("a", 3)])).marked("subscriptions[0].maximum_qos"),
         ),
     ]
+
+    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+        """The decoder's words, with the filter."""
+        return self.report(fault.field, f"SUBSCRIBE{faulty_filter(fault.field, at)}: {fault.detail}")

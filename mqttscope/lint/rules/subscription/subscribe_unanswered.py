@@ -96,8 +96,7 @@ class SubscribeUnanswered(Rule):
             received = request is not None and at.history.server.acknowledged >= request.position > 0
             yield self.report(
                 "",
-                f"SUBSCRIBE with packet identifier {exchange.packet_identifier} got no SUBACK within "
-                f"{waited:.0f} s",
+                f"SUBSCRIBE with packet identifier {exchange.packet_identifier} got no SUBACK within {waited:.0f} s",
                 confidence=None if received else Confidence.HEURISTIC,
                 related=(Related("the SUBSCRIBE", exchange.packet, exchange.frame, exchange.timestamp_ns),),
                 sender=Direction.SERVER_TO_CLIENT,

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.moment import Moment
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
-from mqttscope.lint.rules.subscription import options_span
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules.subscription import faulty_filter, options_span
 from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 
@@ -82,3 +83,7 @@ class SubscriptionOptionsReserved(Rule):
                     severity=Severity.INFO,
                     span=options_span(packet, index, at.version),
                 )
+
+    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+        """The decoder's words, with the filter."""
+        return self.report(fault.field, f"SUBSCRIBE{faulty_filter(fault.field, at)}: {fault.detail}")

@@ -7,6 +7,7 @@ from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.lint.websocket_examples import framed, silent_frame, web_opened
+from mqttscope.lint.websockets import problems
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Pingreq, Pingresp
 from mqttscope.net.websocket_frames import PING, PONG, TEXT
@@ -63,10 +64,7 @@ class WebsocketNonBinaryFrame(Rule):
 
     def check_close(self, connection: Connection, at: Moment) -> Iterable[Report]:
         """What was wrong with the frames is known at the end; each side is blamed once."""
-        problems = connection.details.get("problems")
-        if connection.transport != "websocket" or not isinstance(problems, list):
-            return
-        texts = [one for one in problems if one["reason"] == "text_frame"]
+        texts = [one for one in problems(connection) if one["reason"] == "text_frame"]
         for from_client in (True, False):
             frames = [one["frame"] for one in texts if one["from_client"] is from_client]
             if frames:

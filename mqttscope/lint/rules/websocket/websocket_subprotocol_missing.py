@@ -5,9 +5,9 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.websocket_examples import framed, upgraded, web_opened
+from mqttscope.lint.websockets import NOT_OFFERED, problem
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.net.http_head import OLD_SUBPROTOCOL, SUBPROTOCOL
 from mqttscope.session.connection import Connection
 
 
@@ -65,14 +65,14 @@ class WebsocketSubprotocolMissing(Rule):
         return self._judge(connection, at, Confidence.LIKELY) if at.history.connect_sent is None else None
 
     def _judge(self, connection: Connection, at: Moment, confidence: Confidence | None) -> Findings:
-        offered = connection.details.get("subprotocols_offered")
-        if connection.transport != "websocket" or not isinstance(offered, list) or SUBPROTOCOL in offered:
+        told = problem(connection, *NOT_OFFERED)
+        if told is None:
             return None
-        old = at.version == V3_1 and OLD_SUBPROTOCOL in offered
-        names = ", ".join(map(repr, offered)) or "nothing"
+        reason, detail = told
+        old = at.version == V3_1 and reason == "subprotocol_old"
         return self.report(
             "",
-            f"the WebSocket upgrade does not offer the subprotocol 'mqtt' (it offers {names})",
+            f"the WebSocket upgrade does not offer the subprotocol 'mqtt': {detail}",
             severity=Severity.INFO if old else None,
             confidence=confidence,
             sender=Direction.CLIENT_TO_SERVER,

@@ -5,6 +5,7 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.websocket_examples import framed, upgraded, web_opened
+from mqttscope.lint.websockets import NOT_OFFERED, problem
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.net.http_head import OLD_SUBPROTOCOL, SUBPROTOCOL
@@ -73,23 +74,17 @@ class WebsocketSubprotocolWrong(Rule):
 
     def _judge(self, connection: Connection, at: Moment, confidence: Confidence | None) -> Findings:
         details = connection.details
-        if connection.transport != "websocket" or "subprotocol" not in details or _unseen(connection):
+        if "subprotocol" not in details or problem(connection, "response_not_seen") is not None:
             return None
-        selected, offered = details["subprotocol"], details.get("subprotocols_offered")
-        if selected == SUBPROTOCOL:
+        selected = details["subprotocol"]
+        if selected == SUBPROTOCOL or connection.transport != "websocket":
             return None
         severity = None
         told = "no subprotocol" if selected is None else f"subprotocol {selected!r}"
         told = f"the WebSocket upgrade was answered with {told}, must be 'mqtt'"
         if at.version == V3_1 and selected == OLD_SUBPROTOCOL:
             severity = Severity.INFO
-        elif isinstance(offered, list) and SUBPROTOCOL not in offered:
+        elif problem(connection, *NOT_OFFERED) is not None:
             severity = Severity.WARNING
             told += "; since the client did not offer it, the upgrade should have been refused"
         return self.report("", told, severity=severity, confidence=confidence, sender=Direction.SERVER_TO_CLIENT)
-
-
-def _unseen(connection: Connection) -> bool:
-    """Whether the capture lacks the response."""
-    problems = connection.details.get("problems")
-    return isinstance(problems, list) and any(one["reason"] == "response_not_seen" for one in problems)

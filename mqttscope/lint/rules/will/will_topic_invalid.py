@@ -6,18 +6,24 @@ from mqttscope.lint.examples import client, conversation, hexadecimal, make_conn
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.topics import topic_name_problem
 
-_WORDS = {
+PROBLEMS = {
     "empty": "is empty",
     "too_long": "is longer than 65535 bytes",
     "null_character": "contains U+0000",
     "wildcard": "contains a wildcard",
 }
+
+_STATEMENTS = {
+    V5: {"empty": ("MQTT-4.7.3-1",), "null_character": ("MQTT-3.1.3-11",), "wildcard": ("MQTT-4.7.0-1",)},
+    V3_1_1: {"empty": ("MQTT-4.7.3-1",), "null_character": ("MQTT-3.1.3-10",), "wildcard": ("MQTT-4.7.1-1",)},
+}
+"""Statement about each problem; MQTT 3.1 has none."""
 
 
 class WillTopicInvalid(Rule):
@@ -66,13 +72,17 @@ class WillTopicInvalid(Rule):
         if packet.will is None:
             return None
         return (
-            self.report(field, f"CONNECT: {name} {topic!r} {why}")
-            for field, name, topic, why in will_topic_faults(packet)
+            self.report(field, f"CONNECT: {name} {topic!r} {PROBLEMS[problem]}", statements=_cited(at.version, problem))
+            for field, name, topic, problem in will_topic_faults(packet)
         )
 
 
+def _cited(version: ProtocolVersion, problem: str) -> tuple[str, ...]:
+    return _STATEMENTS.get(version, {}).get(problem, ())
+
+
 def will_topic_faults(packet: Connect) -> Iterator[tuple[str, str, str, str]]:
-    """Field, its name, its topic and what is wrong with it, for the topics of a will."""
+    """Field, its name, its topic and the word for what is wrong with it, for the topics of a will."""
     will = packet.will
     if will is None:
         return
@@ -82,4 +92,4 @@ def will_topic_faults(packet: Connect) -> Iterator[tuple[str, str, str, str]]:
     for field, name, topic in topics:
         problem = None if topic is None else topic_name_problem(topic)
         if problem is not None:
-            yield field, name, topic, _WORDS[problem]
+            yield field, name, topic, problem

@@ -1,0 +1,133 @@
+"""ERR202."""
+
+from dataclasses import dataclass, field
+
+from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt.constants import MalformedReason as M
+from mqttscope.mqtt.constants import allowed_reason_codes, reason_name
+from mqttscope.mqtt.declare import Malformed
+from mqttscope.mqtt.packets import Connack, Disconnect, Publish
+
+BLAMES = frozenset({0x81, 0x82, 0x93, 0x94, 0x95, 0x99, 0x9A, 0x9B, 0x9E, 0xA1, 0xA2})
+"""Reason codes that blame the other side for a packet; all others may have reasons of their own."""
+NAMED = frozenset(
+    {
+        M.FIXED_HEADER_FLAGS,
+        M.REMAINING_LENGTH_TOO_LONG,
+        M.REMAINING_LENGTH_WRONG,
+        M.QOS_INVALID,
+        M.FIELD_OVERRUN,
+        M.TRAILING_BYTES,
+        M.UTF8_ILL_FORMED,
+        M.UTF8_NULL_CHARACTER,
+        M.VARIABLE_BYTE_INTEGER_TOO_LONG,
+        M.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,
+        M.PROPERTY_LENGTH_MISSING,
+        M.PROPERTY_LENGTH_OVERRUN,
+        M.PROPERTY_UNKNOWN,
+        M.PROPERTY_NOT_ALLOWED,
+        M.CONNECT_FLAGS_RESERVED,
+        M.WILL_QOS_INVALID,
+        M.SUBSCRIPTION_OPTIONS_RESERVED,
+    }
+)
+"""Faults that the specification calls a Malformed Packet, 0x81."""
+
+
+@dataclass(slots=True)
+class Damaged:
+    """The last malformed packet of each side."""
+
+    last: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By direction: number of the packet, and the reason code that is due, 0 where none is named."""
+
+
+class WrongReasonForViolation(Rule):
+    """A side closes the connection for a violation with another reason code than the one the specification names.
+
+    Whoever looks for the fault is sent the wrong way: 0x9B (QoS not supported) reads like a limit of the server where
+    the packet was malformed.  Any of the codes will do when a packet breaks several rules.
+
+    Instead, answer with the reason code that the specification names for the violation.
+    """
+
+    code = "ERR202"
+    severity = Severity.INFO
+    versions = (V5,)
+    also = {
+        V5: (
+            "V5-PUBLISH-qos-above-max",
+            "V5-PUBLISH-retain-unavailable",
+            "V5-PUBLISH-alias-receive-max-disconnect",
+        )
+    }
+    looks_at = (Disconnect, Connack)
+    when = "reason_code"
+    needs = Needs.WHOLE_RECEIVER
+    Memory = Damaged
+
+    good = [
+        conversation(
+            "a reason of its own",
+            *opened(),
+            client(Publish(topic_name="a")),
+            server(Disconnect(reason_code=0x8B)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "0x9B for QoS 3",
+            *opened(),
+            client(hexadecimal("36 0a 00 03 61 2f 62 00 0a 00 68 69")),
+            server(Disconnect(reason_code=0x9B)).marked("reason_code"),
+        ),
+        conversation(
+            "0x82 for text that is not UTF-8, by the client",
+            *opened(),
+            server(hexadecimal("30 08 00 03 61 2f ff 00 68 69")),
+            client(Disconnect(reason_code=0x82)).marked("reason_code"),
+        ),
+        conversation(
+            "0x95 for a CONNECT with a reserved flag",
+            client(hexadecimal("10 0f 00 04 4d 51 54 54 05 03 00 3c 00 00 02 63 31")),
+            server(Connack(reason_code=0x95)).marked("reason_code"),
+        ),
+    ]
+
+    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+        """Remember it for the answer."""
+        due = 0x81 if all(fault.reason in NAMED for fault in found.faults) else 0
+        at.memory(self).last[str(at.direction)] = (at.number, due)
+        return None
+
+    def check(self, packet: Disconnect | Connack, at: Moment) -> Findings:
+        """Compare with what the other side's last violation is to be answered with."""
+        got = packet.reason_code
+        if got not in BLAMES:
+            return None
+        blamed = at.direction.opposite
+        rows = [(number, due, code) for code, side, number, due in at.history.reported if side is blamed]
+        damaged = at.memory(self).last.get(str(blamed))
+        if damaged is not None:
+            rows.append((*damaged, "a malformed packet"))
+        if not rows or any(due == got for _, due, _ in rows):
+            return None
+        last = max(number for number, _, _ in rows)
+        found = [(due, code) for number, due, code in rows if number == last]
+        allowed = allowed_reason_codes(packet.packet_type, V5)
+        if any(due not in allowed or not due for due, _ in found):
+            return None  # no code is named for one of them, so that any may be right
+        code = found[0][1]
+        names = " or ".join(
+            f"0x{one:02x} ({reason_name(packet.packet_type, one, V5)})" for one in sorted({d for d, _ in found})
+        )
+        who = "client" if at.from_client else "server"
+        return self.report(
+            "reason_code",
+            f"{who} sends {packet_name(packet)} 0x{got:02x} ({reason_name(packet.packet_type, got, V5)}) after {code}; "
+            f"the specification names {names}",
+            confidence=None if last == at.other.last_packet else Confidence.LIKELY,
+        )

@@ -1,0 +1,147 @@
+"""FLW203."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Needs, Rule, packet_name
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import (
+    Auth,
+    Connack,
+    Disconnect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Unsuback,
+)
+from mqttscope.mqtt.properties import Properties
+
+ANSWERS = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect, Auth)
+"""Packets whose Reason String and User Properties have to give way."""
+REASON_STRING, USER_PROPERTY = 0x1F, 0x26
+
+
+class DiagnosticPropertyOversizesPacket(Rule):
+    """A packet is longer than its receiver accepts only because of a Reason String or User Properties.
+
+    Both are for people who read logs.  For their sake the receiver closes the connection with 0x95 (Packet too large)
+    and never learns the reason code that the packet was sent for.
+
+    Instead, leave out the Reason String and the User Properties when the packet would exceed the Maximum Packet Size.
+    """
+
+    code = "FLW203"
+    severity = Severity.ERROR
+    reason_code = 0x95
+    versions = (V5,)
+    statements = {
+        V5: {
+            "MQTT-3.2.2-19": "connack.properties.reason_string",
+            "MQTT-3.2.2-20": "connack.properties.user_property",
+            "MQTT-3.4.2-2": "puback.properties.reason_string",
+            "MQTT-3.4.2-3": "puback.properties.user_property",
+            "MQTT-3.5.2-2": "pubrec.properties.reason_string",
+            "MQTT-3.5.2-3": "pubrec.properties.user_property",
+            "MQTT-3.6.2-2": "pubrel.properties.reason_string",
+            "MQTT-3.6.2-3": "pubrel.properties.user_property",
+            "MQTT-3.7.2-2": "pubcomp.properties.reason_string",
+            "MQTT-3.7.2-3": "pubcomp.properties.user_property",
+            "MQTT-3.9.2-1": "suback.properties.reason_string",
+            "MQTT-3.9.2-2": "suback.properties.user_property",
+            "MQTT-3.11.2-1": "unsuback.properties.reason_string",
+            "MQTT-3.11.2-2": "unsuback.properties.user_property",
+            "MQTT-3.14.2-3": "disconnect.properties.reason_string",
+            "MQTT-3.14.2-4": "disconnect.properties.user_property",
+            "MQTT-3.15.2-2": "auth.properties.reason_string",
+            "MQTT-3.15.2-3": "auth.properties.user_property",
+        }
+    }
+    looks_at = ANSWERS
+    when = "properties"
+    needs = Needs.OPENING
+
+    good = [
+        conversation(
+            "left out",
+            opened(connect=Properties(maximum_packet_size=20))[0],
+            server(Connack(reason_code=0x8C)),
+        ),
+        conversation(
+            "it fits exactly",
+            *opened(connect=Properties(maximum_packet_size=20)),
+            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(Puback(packet_identifier=1, reason_code=0x87, properties=Properties(reason_string="eleven char"))),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a long reason in CONNACK",
+            opened(connect=Properties(maximum_packet_size=20))[0],
+            server(Connack(reason_code=0x8C, properties=Properties(reason_string="x" * 47))).marked(
+                "properties.reason_string"
+            ),
+        ),
+        conversation(
+            "one byte too many in PUBACK",
+            *opened(connect=Properties(maximum_packet_size=20)),
+            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(
+                Puback(packet_identifier=1, reason_code=0x87, properties=Properties(reason_string="twelve chars"))
+            ).marked("properties.reason_string"),
+        ),
+        conversation(
+            "both, in DISCONNECT of the client",
+            *opened(connack=Properties(maximum_packet_size=20)),
+            client(
+                Disconnect(
+                    reason_code=0x80, properties=Properties(reason_string="x" * 20, user_property=[("k", "v" * 20)])
+                )
+            ).marked("properties.reason_string", "properties.user_property"),
+        ),
+        conversation(
+            "perhaps sent before the CONNACK had arrived",
+            *opened(connack=Properties(maximum_packet_size=20)),
+            crossing(
+                client(Disconnect(reason_code=0x80, properties=Properties(user_property=[("k", "v" * 20)])))
+            ).marked("properties.user_property"),
+        ),
+    ]
+
+    def check(self, packet: Any, at: Moment) -> Iterator[Report]:
+        """Work out whether the packet fits without what may be left out."""
+        limit = at.receiver.maximum_packet_size
+        if not limit or len(packet.raw) <= limit:
+            return
+        what = droppable(packet, limit)
+        known = not at.from_client or at.knew(at.history.connack_sent)
+        for field in what:
+            yield self.report(
+                f"properties.{field}",
+                f"{packet_name(packet)} is {len(packet.raw):,} bytes long (limit {limit:,}) only because of "
+                f"{' and '.join(what)}, which has to be left out",
+                confidence=None if known else Confidence.LIKELY,
+            )
+
+
+def droppable(packet: ControlPacket, limit: int) -> tuple[str, ...]:
+    """The properties that a packet above the limit had to leave out; empty when it would be too long without them."""
+    if not isinstance(packet, ANSWERS) or not packet.properties:
+        return ()
+    items = packet.properties.items
+    found = {identifier for identifier, _ in items} & {REASON_STRING, USER_PROPERTY}
+    if not found:
+        return ()
+    rest = Properties.of(item for item in items if item[0] not in found)
+    bare: ControlPacket = dataclasses.replace(packet, properties=rest or None)
+    if len(encode(bare, V5)) > limit:
+        return ()
+    names = {REASON_STRING: "reason_string", USER_PROPERTY: "user_property"}
+    return tuple(names[identifier] for identifier in sorted(found))

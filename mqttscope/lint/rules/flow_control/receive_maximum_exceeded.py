@@ -1,0 +1,184 @@
+"""FLW201."""
+
+from itertools import islice
+
+from mqttscope.lint.examples import client, conversation, crossing, lost, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.inflight import Side
+
+MAX_SHOWN = 5
+"""How many packet identifiers a message names."""
+
+
+class ReceiveMaximumExceeded(Rule):
+    """A side has more QoS 1 and 2 messages unacknowledged than the other side's Receive Maximum.
+
+    The receiver has said for how many messages it keeps room.  It may close the connection with 0x93 (Receive Maximum
+    exceeded), and small devices run out of memory.  The client's limit is in CONNECT and binds the server, the server's
+    is in CONNACK and binds the client; without one it is 65,535.  Messages that a client sent before the CONNACK had
+    reached it were a guess, so then the finding is likely at best.
+
+    Instead, hold QoS 1 and 2 messages back until PUBACK, PUBCOMP or a refusing PUBREC has made room; QoS 0 may go on.
+    """
+
+    code = "FLW201"
+    severity = Severity.ERROR
+    reason_code = 0x93
+    versions = (V5,)
+    statements = {
+        V5: {
+            "MQTT-3.3.4-7": "client",
+            "MQTT-3.3.4-9": "server",
+            "MQTT-4.9.0-1": "",
+            "MQTT-4.9.0-2": "",
+            "V5-PUBLISH-alias-receive-max-disconnect": "",
+            "V5-QUOTA-per-connection": "",
+        }
+    }
+    looks_at = (Publish, Connack)
+    when = "qos"
+    always = (Connack,)
+    needs = Needs.OPENING | Needs.WHOLE_RECEIVER
+
+    good = [
+        conversation(
+            "exactly the limit, and again after a PUBACK",
+            *opened(connack=Properties(receive_maximum=2)),
+            client(
+                Publish(qos=1, topic_name="a", packet_identifier=1),
+                Publish(qos=1, topic_name="a", packet_identifier=2),
+                Publish(topic_name="a"),
+            ),
+            server(Puback(packet_identifier=1)),
+            client(Publish(qos=1, topic_name="a", packet_identifier=3)),
+            server(Puback(packet_identifier=2), Puback(packet_identifier=3)),
+        ),
+        conversation(
+            "a refusing PUBREC makes room, any other does not need to",
+            *opened(connect=Properties(receive_maximum=1)),
+            server(Publish(qos=2, topic_name="a", packet_identifier=1)),
+            client(Pubrec(packet_identifier=1, reason_code=0x83)),
+            server(Publish(qos=2, topic_name="a", packet_identifier=2)),
+            client(Pubrec(packet_identifier=2)),
+            server(Pubrel(packet_identifier=2)),
+            client(Pubcomp(packet_identifier=2)),
+            server(Publish(qos=1, topic_name="a", packet_identifier=3)),
+            client(Puback(packet_identifier=3)),
+        ),
+        conversation(
+            "the limits of the two sides are apart",
+            *opened(connect=Properties(receive_maximum=1)),
+            client(
+                Publish(qos=1, topic_name="a", packet_identifier=1),
+                Publish(qos=1, topic_name="a", packet_identifier=2),
+            ),
+            server(Puback(packet_identifier=1), Puback(packet_identifier=2)),
+        ),
+        conversation(
+            "the PUBCOMP of an earlier connection's PUBREL gives quota",
+            *opened(
+                clean_start=False,
+                session_present=True,
+                connect=Properties(session_expiry_interval=60),
+                connack=Properties(receive_maximum=1),
+            ),
+            client(Pubrel(packet_identifier=7), Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(Pubcomp(packet_identifier=7)),
+            client(Publish(qos=1, topic_name="a", packet_identifier=2)),
+            server(Puback(packet_identifier=1), Puback(packet_identifier=2)),
+        ),
+        conversation(
+            "the PUBACK is not in the capture",
+            *opened(connack=Properties(receive_maximum=1)),
+            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            lost(server(Puback(packet_identifier=1))),
+            client(Publish(qos=1, topic_name="a", packet_identifier=2)),
+            server(Puback(packet_identifier=2)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "one too many from the client",
+            *opened(connack=Properties(receive_maximum=2)),
+            client(
+                Publish(qos=1, topic_name="a", packet_identifier=1),
+                Publish(qos=2, topic_name="a", packet_identifier=2),
+                Publish(qos=1, topic_name="a", packet_identifier=3),
+            ).marked("packet_identifier"),
+        ),
+        conversation(
+            "one too many from the server",
+            *opened(connect=Properties(receive_maximum=1)),
+            server(Publish(qos=2, topic_name="a", packet_identifier=1)),
+            client(Pubrec(packet_identifier=1)),
+            server(Publish(qos=1, topic_name="a", packet_identifier=2)).marked("packet_identifier"),
+        ),
+        conversation(
+            "sent before the CONNACK had arrived",
+            *opened(connack=Properties(receive_maximum=1)),
+            crossing(
+                client(
+                    Publish(qos=1, topic_name="a", packet_identifier=1),
+                    Publish(qos=1, topic_name="a", packet_identifier=2),
+                )
+            ).marked("packet_identifier"),
+        ),
+        conversation(
+            "sent together with the CONNECT",
+            opened()[0],
+            client(
+                Publish(qos=1, topic_name="a", packet_identifier=1),
+                Publish(qos=1, topic_name="a", packet_identifier=2),
+            ),
+            server(Connack(properties=Properties(receive_maximum=1))).marked("properties.receive_maximum"),
+        ),
+    ]
+
+    def check(self, packet: Publish | Connack, at: Moment) -> Findings:
+        """Compare the messages in flight with the receiver's limit."""
+        if isinstance(packet, Connack):
+            return self._before_connack(packet, at)
+        limit = at.receiver.receive_maximum
+        if at.sender.in_flight < limit or not limit:
+            return None
+        # The receiver's answers pass the capture before they reach the sender: the count is never too high, unless the
+        # sender has had packets that the capture has not shown yet.
+        count = at.sender.in_flight - at.party.surplus
+        if count < limit or at.party.acknowledged > at.other.position:
+            return None
+        if at.sender.running(packet.packet_identifier or 0, "publish") is not None:
+            return None
+        known = not at.from_client or at.knew(at.history.connack_sent)
+        who, whose = ("client", "server") if at.from_client else ("server", "client")
+        return self.report(
+            "packet_identifier",
+            f"{who} has {count + 1:,} QoS 1 and 2 messages unacknowledged, the {whose}'s Receive Maximum is {limit:,} "
+            f"(before this one: {_identifiers(at.sender)})",
+            confidence=None if known else Confidence.LIKELY,
+        )
+
+    def _before_connack(self, packet: Connack, at: Moment) -> Findings:
+        """What the client sent before is judged by the limit that comes now."""
+        limit = packet.properties.receive_maximum if packet.properties is not None else None
+        count = at.receiver.in_flight
+        if at.from_client or not limit or count <= limit or packet.reason_code or at.history.connack is not None:
+            return None
+        return self.report(
+            "properties.receive_maximum",
+            f"client has sent {count:,} QoS 1 and 2 messages before the CONNACK, "
+            f"which announces Receive Maximum {limit:,} (unacknowledged: {_identifiers(at.receiver)})",
+            sender=Direction.CLIENT_TO_SERVER,
+            confidence=Confidence.LIKELY,
+        )
+
+
+def _identifiers(side: Side) -> str:
+    """The first identifiers in flight."""
+    found = (str(one.packet_identifier) for one in side.exchanges.values() if one.kind == "publish")
+    shown = list(islice(found, MAX_SHOWN + 1))
+    return ", ".join(shown[:MAX_SHOWN]) + (", …" if len(shown) > MAX_SHOWN else "")

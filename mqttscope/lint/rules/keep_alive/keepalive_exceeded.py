@@ -1,0 +1,191 @@
+"""KAL201."""
+
+from mqttscope.lint.examples import client, closes, conversation, lost, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+
+SECOND = 1_000_000_000
+USUAL_SEGMENT = 1_460
+"""A packet that is longer may have been under way for a while when its last byte came."""
+SLOW_BYTE_NS = 1_000_000
+"""What each byte beyond may have taken, so that slow uploads count as activity."""
+
+
+class KeepaliveExceeded(Rule):
+    """A client is silent for longer than its Keep Alive.
+
+    The server may take the client for dead: after one and a half times the Keep Alive it has to close the connection
+    and publishes the will.  The time runs from the end of one packet to the beginning of the next, as the capture saw
+    them, with a tolerance of a tenth (``tolerance_percent``) and one round trip.  Silence until the end of the
+    connection counts as well.
+
+    Instead, send PINGREQ when nothing else was sent for almost the Keep Alive, also while the client only receives.
+    """
+
+    code = "KAL201"
+    severity = Severity.ERROR
+    reason_code = 0x8D
+    statements = {
+        V5: {"MQTT-3.1.2-20": ""},
+        V3_1_1: {"MQTT-3.1.2-23": ""},
+        V3_1: {"V31-KEEPALIVE-client": ""},
+    }
+    looks_at = ControlPacket
+    sender = Direction.CLIENT_TO_SERVER
+    needs = Needs.OPENING | Needs.WHOLE_SENDER
+    settings = {"tolerance_percent": 10}
+
+    good = [
+        conversation(
+            "in time, and just within the tolerance",
+            *opened(keep_alive=10),
+            client(Pingreq(), after=9),
+            server(Pingresp()),
+            client(Pingreq(), after=10.9),
+            server(Pingresp()),
+        ),
+        conversation(
+            "any packet will do",
+            *opened(V3_1_1, keep_alive=10),
+            client(Publish(topic_name="a"), after=8),
+            client(Publish(topic_name="a"), after=8),
+            closes("client", after=8),
+        ),
+        conversation("0 switches it off", *opened(keep_alive=0), client(Pingreq(), after=4_000), server(Pingresp())),
+        conversation(
+            "the server's value holds",
+            *opened(keep_alive=10, connack=Properties(server_keep_alive=60)),
+            client(Pingreq(), after=50),
+            server(Pingresp()),
+        ),
+        conversation(
+            "the server was slow to accept",
+            opened(keep_alive=10)[0],
+            server(opened()[1].packets[0], after=14),
+            client(Pingreq()),
+            server(Pingresp()),
+        ),
+        conversation(
+            "what came between is not in the capture",
+            *opened(V3_1, keep_alive=10),
+            lost(client(Pingreq(), after=9)),
+            server(Pingresp()),
+            client(Publish(topic_name="a"), after=9),
+        ),
+        conversation(
+            "after DISCONNECT nothing is due",
+            *opened(keep_alive=10),
+            client(Disconnect()),
+            closes("server", after=30),
+        ),
+    ]
+    bad = [
+        conversation(
+            "PINGREQ too late",
+            *opened(keep_alive=10),
+            client(Pingreq(), after=14).marked(""),
+            server(Pingresp()),
+        ),
+        conversation(
+            "receiving is not sending, in MQTT 3.1.1",
+            *opened(V3_1_1, keep_alive=10),
+            server(Publish(topic_name="a"), after=6),
+            client(Publish(topic_name="a"), after=6).marked(""),
+        ),
+        conversation(
+            "until the server closes, in MQTT 3.1",
+            *opened(V3_1, keep_alive=10),
+            closes("server", "reset", after=15).marked(""),
+        ),
+        conversation(
+            "until the server says why",
+            *opened(keep_alive=10),
+            server(Disconnect(reason_code=0x8D), after=15),
+            closes("server").marked(""),
+        ),
+        conversation(
+            "a lower tolerance",
+            *opened(keep_alive=10),
+            client(Pingreq(), after=10.5).marked(""),
+            settings={"tolerance_percent": 2},
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """Measure from the packet before."""
+        limit, last = at.connection.keep_alive, at.sender.last_timestamp_ns
+        if not limit or last is None or at.timestamp_ns - last <= limit * SECOND:
+            return None
+        quiet = quiet_ns(at, packet)
+        percent = self.set["tolerance_percent"]
+        if quiet <= allowed_ns(at, limit, percent) or server_value_ignored(at, quiet, percent):
+            return None
+        # Bytes that waited behind a hole were sent before they could be read.
+        sure = at.party.acknowledged >= 0
+        told = f"client was silent for {quiet / SECOND:.1f} s before {packet_name(packet)}, its Keep Alive is {limit} s"
+        return self.report("", told, confidence=None if sure else Confidence.LIKELY)
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """Measure until the end of the connection."""
+        limit = connection.keep_alive
+        if not limit or at.client.last_timestamp_ns is None:
+            return None
+        until, sure = end_ns(connection, at)
+        quiet = quiet_ns(at, None, until)
+        percent = self.set["tolerance_percent"]
+        if quiet <= allowed_ns(at, limit, percent) or server_value_ignored(at, quiet, percent):
+            return None
+        told = f"client was silent for {quiet / SECOND:.1f} s until the connection ended, its Keep Alive is {limit} s"
+        return self.report("", told, sender=Direction.CLIENT_TO_SERVER, confidence=None if sure else Confidence.LIKELY)
+
+
+def quiet_ns(at: Moment, packet: ControlPacket | None, until_ns: int = 0) -> int:
+    """Nanoseconds between the client's last packet and the beginning of this one, or a point in time."""
+    history, connack = at.history, at.history.connack_sent
+    if connack is None:
+        return 0
+    since = max(at.client.last_timestamp_ns or 0, connack.timestamp_ns, history.client.malformed_ns)
+    if packet is None:
+        return until_ns - since
+    length = len(packet.raw) + packet.missing
+    return at.timestamp_ns - since - max(0, length - USUAL_SEGMENT) * SLOW_BYTE_NS
+
+
+def allowed_ns(at: Moment, seconds: int, percent: float) -> int:
+    """How long a client may be silent with a Keep Alive: with tolerance, and the time that CONNECT to CONNACK took."""
+    connect, connack = at.history.connect_sent, at.history.connack_sent
+    trip = 0 if connect is None or connack is None else connack.timestamp_ns - connect.timestamp_ns
+    return int(seconds * SECOND * (1 + percent / 100)) + min(max(trip, 0), seconds * SECOND)
+
+
+def server_value_ignored(at: Moment, quiet: int, percent: float) -> bool:
+    """Whether a silence is too long by Server Keep Alive alone: the client kept to its own value."""
+    connect, connack = at.history.connect, at.history.connack
+    if connect is None or connack is None or connack.properties is None:
+        return False
+    if connack.properties.server_keep_alive is None:
+        return False
+    return not connect.keep_alive or quiet <= allowed_ns(at, connect.keep_alive, percent)
+
+
+def end_ns(connection: Connection, at: Moment) -> tuple[int, bool]:
+    """Until when a client was due to send something, and whether that is sure; 0 where it is not known."""
+    if at.history.client.disconnect is not None or connection.phase == "refused":
+        return 0, False
+    said = at.history.server.disconnect
+    if said is not None:
+        return said.timestamp_ns, True
+    if connection.closed_how in ("reset", "capture_end", "idle"):
+        return at.timestamp_ns, True
+    if connection.closed_how != "fin":
+        return 0, False
+    # The end of the second direction may come long after that of the first: what the server sent last proves more.
+    heard = connection.server_side.last_timestamp_ns or 0
+    sure = heard - (at.client.last_timestamp_ns or 0) > (connection.keep_alive or 0) * 2 * SECOND
+    return (heard, True) if sure else (at.timestamp_ns, False)

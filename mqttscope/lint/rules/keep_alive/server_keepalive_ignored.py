@@ -1,0 +1,96 @@
+"""KAL202."""
+
+from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
+    SECOND,
+    allowed_ns,
+    end_ns,
+    quiet_ns,
+    server_value_ignored,
+)
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Pingreq, Pingresp
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+
+
+class ServerKeepaliveIgnored(Rule):
+    """A client keeps to its own Keep Alive although the server has set a shorter one.
+
+    Server Keep Alive in CONNACK takes the place of the value in CONNECT.  The server closes the connection after one
+    and a half times its own value, so that such a client is cut off again and again.
+
+    Instead, take Server Keep Alive from CONNACK where it is there, before the ping timer starts.
+    """
+
+    code = "KAL202"
+    severity = Severity.ERROR
+    reason_code = 0x8D
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.1.2-21": "", "MQTT-3.2.2-21": ""}}
+    looks_at = ControlPacket
+    sender = Direction.CLIENT_TO_SERVER
+    needs = Needs.OPENING | Needs.WHOLE_SENDER
+    settings = {"tolerance_percent": 10}
+
+    good = [
+        conversation(
+            "followed",
+            *opened(keep_alive=60, connack=Properties(server_keep_alive=10)),
+            client(Pingreq(), after=9),
+            server(Pingresp()),
+            client(Pingreq(), after=10.9),
+            server(Pingresp()),
+        ),
+        conversation(
+            "the server switches it off",
+            *opened(keep_alive=60, connack=Properties(server_keep_alive=0)),
+            client(Pingreq(), after=600),
+            server(Pingresp()),
+        ),
+    ]
+    bad = [
+        conversation(
+            "its own value is longer",
+            *opened(keep_alive=60, connack=Properties(server_keep_alive=10)),
+            client(Pingreq(), after=40).marked(""),
+            server(Pingresp()),
+        ),
+        conversation(
+            "its own value is off",
+            *opened(keep_alive=0, connack=Properties(server_keep_alive=10)),
+            closes("server", "reset", after=15).marked(""),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """Measure from the packet before."""
+        limit, last = at.connection.keep_alive, at.sender.last_timestamp_ns
+        if not limit or last is None or at.timestamp_ns - last <= limit * SECOND:
+            return None
+        return self._judge(at, quiet_ns(at, packet), limit, sure=at.party.acknowledged >= 0)
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """Measure until the end of the connection."""
+        if not connection.keep_alive or at.client.last_timestamp_ns is None:
+            return None
+        until, sure = end_ns(connection, at)
+        return self._judge(at, quiet_ns(at, None, until), connection.keep_alive, sure=sure)
+
+    def _judge(self, at: Moment, quiet: int, limit: int, *, sure: bool) -> Findings:
+        percent = self.set["tolerance_percent"]
+        if quiet <= allowed_ns(at, limit, percent) or not server_value_ignored(at, quiet, percent):
+            return None
+        connect = at.history.connect
+        own = connect.keep_alive if connect is not None else 0
+        return self.report(
+            "",
+            f"client was silent for {quiet / SECOND:.1f} s, CONNACK set Server Keep Alive {limit} s "
+            f"(the client had asked for {own} s)",
+            sender=Direction.CLIENT_TO_SERVER,
+            confidence=None if sure else Confidence.LIKELY,
+        )

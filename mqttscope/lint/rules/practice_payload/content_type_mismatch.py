@@ -1,0 +1,155 @@
+"""PAY103."""
+
+import json
+import re
+
+from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import Properties
+
+MAX_PARSED = 1_048_576
+"""Longest payload, in bytes, that is parsed."""
+
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x78\x9c", b"\x78\xda", b"\x78\x01")
+_IMAGES = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/jpg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+    "image/bmp": re.compile(rb"BM"),
+    "image/tiff": re.compile(rb"II\*\0|MM\0[*+]|II\+\0"),
+}
+_UNICODE = ("", "utf-8", "utf8", "us-ascii", "ascii")
+
+
+class ContentTypeMismatch(Rule):
+    """A PUBLISH names a Content Type that its payload does not look like.
+
+    Receivers choose a parser by the Content Type, and that parser will fail.  Only types that can be told by their
+    bytes are looked at: JSON, text and common images.
+
+    Instead, send what the Content Type says, or name the right one.
+    """
+
+    code = "PAY103"
+    severity = Severity.INFO
+    confidence = Confidence.HEURISTIC
+    versions = (V5,)
+    looks_at = Publish
+    when = "properties"
+
+    good = [
+        conversation(
+            "JSON, also by suffix and with a parameter",
+            *opened(),
+            client(
+                Publish(topic_name="a/b", properties=Properties(content_type="application/json"), payload=b"[21.5,22]"),
+                Publish(topic_name="a/b", properties=Properties(content_type="application/senml+json"), payload=b"[]"),
+                Publish(
+                    topic_name="a/b",
+                    properties=Properties(content_type="application/json; charset=utf-8"),
+                    payload=b"21.5",
+                ),
+            ),
+        ),
+        conversation(
+            "text in another character set, a compressed payload, an empty one",
+            *opened(),
+            client(
+                Publish(
+                    topic_name="a/b",
+                    properties=Properties(content_type="text/plain; charset=iso-8859-1"),
+                    payload=b"k\xfcche",
+                ),
+                Publish(
+                    topic_name="a/b", properties=Properties(content_type="application/json"), payload=b"\x1f\x8b\x08"
+                ),
+                Publish(topic_name="a/b", properties=Properties(content_type="application/json")),
+            ),
+        ),
+        conversation(
+            "a picture, and types that nothing is known of",
+            *opened(),
+            client(
+                Publish(
+                    topic_name="a/b",
+                    properties=Properties(content_type="image/png"),
+                    payload=b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+                ),
+                Publish(topic_name="a/b", properties=Properties(content_type="image/x-mine"), payload=b"abc"),
+                Publish(topic_name="a/b", properties=Properties(content_type="temperature"), payload=b"\xff"),
+            ),
+        ),
+    ]
+    bad = [
+        conversation(
+            "not JSON",
+            *opened(),
+            client(
+                Publish(topic_name="a/b", properties=Properties(content_type="application/json"), payload=b"21.5;22")
+            ).marked("properties.content_type"),
+        ),
+        conversation(
+            "not JSON by suffix, in capitals",
+            *opened(),
+            client(
+                Publish(topic_name="a/b", properties=Properties(content_type="Application/SenML+JSON"), payload=b"{")
+            ).marked("properties.content_type"),
+        ),
+        conversation(
+            "not text",
+            *opened(),
+            client(
+                Publish(topic_name="a/b", properties=Properties(content_type="text/plain"), payload=b"k\xfcche")
+            ).marked("properties.content_type"),
+        ),
+        conversation(
+            "another kind of picture",
+            *opened(),
+            client(
+                Publish(topic_name="a/b", properties=Properties(content_type="image/png"), payload=b"\xff\xd8\xff\xe0")
+            ).marked("properties.content_type"),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Try the payload as what its type says."""
+        block, payload = packet.properties, packet.payload
+        told = None if block is None else block.first(0x03)
+        if not told or not payload or packet.missing or len(payload) > MAX_PARSED:
+            return None
+        why = _mismatch(told.lower(), payload)
+        if not why:
+            return None
+        return self.report(
+            "properties.content_type",
+            f"PUBLISH {shown(at.topic or '')}: content type {shown(told)} but the payload {why}",
+        )
+
+
+def _mismatch(content_type: str, payload: bytes) -> str:
+    """What is wrong with the payload, empty when it may be what the type says."""
+    kind, _, parameters = content_type.partition(";")
+    kind = kind.strip()
+    if payload.startswith(_COMPRESSED):
+        return ""
+    if kind == "application/json" or kind.endswith("+json"):
+        try:
+            json.loads(payload)
+        except (ValueError, RecursionError):
+            return "does not parse as JSON"
+    elif kind.startswith("text/"):
+        charset = re.search(r"charset\s*=\s*\"?([\w.:-]*)", parameters)
+        if charset is None or charset[1] in _UNICODE:
+            try:
+                payload.decode()
+            except UnicodeDecodeError:
+                return "is not UTF-8 text"
+    elif kind in _IMAGES and _IMAGES[kind].match(payload) is None:
+        return f"does not begin like {kind}"
+    return ""

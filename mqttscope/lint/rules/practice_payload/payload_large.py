@@ -1,0 +1,66 @@
+"""PAY102."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import Properties
+
+
+class PayloadLarge(Rule):
+    """A PUBLISH carries a very large payload.
+
+    Brokers keep it for every subscriber that is slow or offline, and everything else on the connection waits until it
+    has passed, acknowledgments and pings too.  Managed brokers refuse it.
+
+    Instead, send large data another way and publish where it can be fetched, or publish it in parts.
+    """
+
+    code = "PAY102"
+    severity = Severity.INFO
+    looks_at = Publish
+    settings = {
+        # Bytes, the largest payload that is not reported; AWS IoT Core takes 128 KiB.
+        "bytes": 131_072,
+    }
+
+    good = [
+        conversation("a few bytes", *opened(), client(Publish(topic_name="a/b", payload=b"xxxx"))),
+        conversation(
+            "exactly the limit", *opened(), client(Publish(topic_name="a/b", payload=b"x" * 32)), settings={"bytes": 32}
+        ),
+    ]
+    bad = [
+        conversation(
+            "one byte more",
+            *opened(),
+            client(Publish(topic_name="a/b", payload=b"x" * 33)).marked("payload"),
+            settings={"bytes": 32},
+        ),
+        conversation(
+            "beside what the server takes at most",
+            *opened(connack=Properties(maximum_packet_size=100)),
+            client(Publish(topic_name="a/b", payload=b"x" * 40)).marked("payload"),
+            settings={"bytes": 32},
+        ),
+        conversation(
+            "from the server, in MQTT 3.1.1",
+            *opened(V3_1_1),
+            server(Publish(topic_name="a/b", payload=b"x" * 40)).marked("payload"),
+            settings={"bytes": 32},
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Bytes that the capture lost count as well."""
+        length = len(packet.payload) + packet.missing
+        if length <= self.set["bytes"]:
+            return None
+        told = f"PUBLISH {shown(at.topic or '')}: payload of {length:,} bytes"
+        maximum = at.receiver.maximum_packet_size
+        if maximum:
+            share = 100 * (len(packet.raw) + packet.missing) // maximum
+            told += f", the packet is {share} % of the receiver's Maximum Packet Size of {maximum:,} bytes"
+        return self.report("payload", told)

@@ -1,0 +1,104 @@
+"""PAY101."""
+
+import re
+
+from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.strings import shown
+from mqttscope.lint.topics import Seen
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import Properties
+
+MAX_LOOKED_AT = 65_536
+"""Longest payload, in bytes, that is read as text."""
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+
+
+class PayloadTextUnflagged(Rule):
+    """A PUBLISH carries text, but no Payload Format Indicator says so.
+
+    Without the indicator a payload is unspecified bytes: receivers, bridges and tools have to guess whether to show
+    it as text.  Each topic is reported once per connection.
+
+    Instead, set the Payload Format Indicator to 1, and the Content Type where there is one.
+    """
+
+    code = "PAY101"
+    severity = Severity.INFO
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    looks_at = Publish
+    settings = {
+        # Bytes, the shortest payload that counts as text.
+        "bytes": 2,
+    }
+    Memory = Seen
+
+    good = [
+        conversation(
+            "the text is announced",
+            *opened(),
+            client(
+                Publish(
+                    topic_name="a/b",
+                    properties=Properties(payload_format_indicator=1, content_type="application/json"),
+                    payload=b'{"t":21}',
+                )
+            ),
+        ),
+        conversation(
+            "bytes that are no text, one byte, none at all",
+            *opened(),
+            client(
+                Publish(topic_name="a/b", payload=b"\x00\x01abc"),
+                Publish(topic_name="a/b", payload=b"\xff\xfe"),
+                Publish(topic_name="a/b", payload=b"1"),
+                Publish(topic_name="a/b"),
+            ),
+        ),
+        conversation(
+            "the sender says that it is not text",
+            *opened(),
+            client(Publish(topic_name="a/b", properties=Properties(payload_format_indicator=0), payload=b"abc")),
+        ),
+    ]
+    bad = [
+        conversation(
+            "text without a word, reported once for its topic",
+            *opened(),
+            client(Publish(topic_name="a/b", payload=b'{"t":21}')).marked("payload"),
+            client(Publish(topic_name="a/b", payload=b'{"t":22}')),
+        ),
+        conversation(
+            "the Content Type alone is no announcement; two bytes are enough",
+            *opened(),
+            client(
+                Publish(topic_name="a/b", properties=Properties(content_type="text/plain"), payload="\u00fc".encode())
+            ).marked("payload"),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Read the payload as text, once for each topic."""
+        payload, block = packet.payload, packet.properties
+        if not self.set["bytes"] <= len(payload) <= MAX_LOOKED_AT or packet.missing:
+            return None
+        if block is not None and block.first(0x01) is not None:
+            return None
+        topic = at.topic or ""
+        seen: Seen = at.memory(self)
+        if topic in seen.texts:
+            return None
+        try:
+            text = payload.decode()
+        except UnicodeDecodeError:
+            return None
+        if _CONTROL.search(text) is not None:
+            return None
+        seen.first(topic)
+        return self.report(
+            "payload", f"PUBLISH {shown(topic)}: payload is UTF-8 text but Payload Format Indicator is absent"
+        )

@@ -1,0 +1,86 @@
+"""PAY205."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.strings import shown
+from mqttscope.lint.topics import Seen
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.topics import is_valid_topic_name
+
+_REQUEST = Publish(topic_name="req", properties=Properties(response_topic="rsp/c1"))
+
+
+class RequestWithoutSubscription(Rule):
+    """A client sends a request without being subscribed to its Response Topic.
+
+    The answer is published while nobody that the client knows of listens: it is lost, unless another client collects
+    the answers on purpose.  Each Response Topic is reported once per connection.
+
+    Instead, subscribe to the Response Topic first, and send the request when the SUBACK has come.
+    """
+
+    code = "PAY205"
+    severity = Severity.WARNING
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    looks_at = Publish
+    sender = Direction.CLIENT_TO_SERVER
+    when = "properties"
+    needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER
+    Memory = Seen
+
+    good = [
+        conversation(
+            "subscribed before",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("rsp/c1")])),
+            server(Suback(1, None, [0])),
+            client(_REQUEST),
+        ),
+        conversation(
+            "subscribed with a wildcard, the answer is on its way",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("rsp/+")]), _REQUEST),
+            server(Suback(1, None, [0])),
+        ),
+        conversation(
+            "perhaps subscribed on an earlier connection",
+            *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
+            client(_REQUEST),
+        ),
+    ]
+    bad = [
+        conversation(
+            "not subscribed, reported once",
+            *opened(),
+            client(_REQUEST).marked("properties.response_topic"),
+            client(_REQUEST),
+        ),
+        conversation(
+            "the subscription was refused",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("rsp/c1")])),
+            server(Suback(1, None, [0x87])),
+            client(_REQUEST).marked("properties.response_topic"),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Look for a subscription that matches."""
+        block = packet.properties
+        wanted = None if block is None else block.first(0x08)
+        if not wanted or not is_valid_topic_name(wanted):
+            return None
+        table = at.history.subscriptions
+        if not table.complete or table.matching(wanted) or not at.memory(self).first(wanted):
+            return None
+        return self.report(
+            "properties.response_topic",
+            f"request on {shown(at.topic or '')} names response topic {shown(wanted)}, to which {at.client_name!r} is "
+            "not subscribed",
+        )

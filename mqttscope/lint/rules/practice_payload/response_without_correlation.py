@@ -1,0 +1,150 @@
+"""PAY206."""
+
+from dataclasses import dataclass, field
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+
+MAX_RESPONSE_TOPICS = 200
+"""Response Topics that are remembered of a connection; the oldest is forgotten first."""
+MAX_REQUESTS = 200
+"""Correlation Data that is remembered of each; beyond it an unknown one proves nothing."""
+MAX_DATA = 64
+"""Bytes of Correlation Data that are compared."""
+
+_SUBSCRIBED = (
+    client(Subscribe(1, None, [Subscription("req")])),
+    server(Suback(1, None, [0])),
+)
+
+
+def _request(data: bytes | None) -> Publish:
+    block = Properties(response_topic="rsp/c1")
+    if data is not None:
+        block = Properties(response_topic="rsp/c1", correlation_data=data)
+    return Publish(topic_name="req", properties=block)
+
+
+@dataclass(slots=True)
+class Requests:
+    """The requests that want their answers on one topic."""
+
+    data: dict[bytes, bool] = field(default_factory=dict)
+    """Their Correlation Data."""
+    bare: bool = False
+    """Whether one of them had none."""
+    forgotten: bool = False
+
+
+@dataclass(slots=True)
+class Wanted:
+    """Requests that the client received, by Response Topic."""
+
+    topics: dict[str, Requests] = field(default_factory=dict)
+
+
+class ResponseWithoutCorrelation(Rule):
+    """A client answers a request without the Correlation Data of that request.
+
+    The requester uses it to find the request that an answer belongs to; without it the answer cannot be used once two
+    requests are under way.
+
+    Instead, copy the Correlation Data of the request into the response, byte by byte.
+    """
+
+    code = "PAY206"
+    severity = Severity.WARNING
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"V5-RESPONSE-correlation": "publish"}}
+    looks_at = Publish
+    Memory = Wanted
+
+    good = [
+        conversation(
+            "copied",
+            *opened(),
+            *_SUBSCRIBED,
+            server(_request(b"\x01"), _request(b"\x02")),
+            client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x02"))),
+            client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x01"))),
+        ),
+        conversation(
+            "the request had none",
+            *opened(),
+            *_SUBSCRIBED,
+            server(_request(None)),
+            client(Publish(topic_name="rsp/c1")),
+        ),
+        conversation(
+            "another topic", *opened(), *_SUBSCRIBED, server(_request(b"\x01")), client(Publish(topic_name="rsp/c2"))
+        ),
+    ]
+    bad = [
+        conversation(
+            "left out",
+            *opened(),
+            *_SUBSCRIBED,
+            server(_request(b"\x01")),
+            client(Publish(topic_name="rsp/c1")).marked(""),
+        ),
+        conversation(
+            "that of no request",
+            *opened(),
+            *_SUBSCRIBED,
+            server(_request(b"\x01")),
+            client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x02"))).marked(
+                "properties.correlation_data"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Remember requests that the client gets, and look at what it sends to their Response Topics."""
+        block = packet.properties
+        if at.from_client:
+            if self.code not in at.history.memories or at.topic is None:
+                return None
+            requests = at.memory(self).topics.get(at.topic)
+            if requests is None or requests.bare:
+                return None
+            data = None if block is None else block.first(0x09)
+            return self._judge(data, requests, at)
+        wanted = None if block is None else block.first(0x08)
+        if wanted:
+            assert block is not None
+            _remember(at.memory(self).topics, wanted, block.first(0x09))
+        return None
+
+    def _judge(self, data: bytes | None, requests: Requests, at: Moment) -> Findings:
+        start = f"response on {shown(at.topic or '')}"
+        if data is None:
+            return self.report("", f"{start} lacks the request's Correlation Data")
+        known = requests.forgotten or at.server.gapped or at.history.connect_sent is None
+        if known or data[:MAX_DATA] in requests.data:
+            return None
+        return self.report(
+            "properties.correlation_data",
+            f"{start} has Correlation Data {data[:16].hex()} ({len(data)} bytes), which no request had",
+        )
+
+
+def _remember(topics: dict[str, Requests], wanted: str, data: bytes | None) -> None:
+    requests = topics.get(wanted)
+    if requests is None:
+        requests = topics[wanted] = Requests()
+        if len(topics) > MAX_RESPONSE_TOPICS:
+            del topics[next(iter(topics))]
+    if data is None:
+        requests.bare = True
+    else:
+        requests.data[data[:MAX_DATA]] = True
+        if len(requests.data) > MAX_REQUESTS:
+            del requests.data[next(iter(requests.data))]
+            requests.forgotten = True

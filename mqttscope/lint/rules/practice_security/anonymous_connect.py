@@ -1,0 +1,88 @@
+"""SEC102."""
+
+from mqttscope.lint.examples import client, closes, conversation, lost, make_connect, opened, server
+from mqttscope.lint.exposure import is_plain
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Auth, Connack, Connect, Publish
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+
+_METHOD = Properties(authentication_method="SCRAM-SHA-256", authentication_data=b"n,,n=u,r=1")
+_NONE = "no user name, password, certificate or authentication method"
+
+
+class AnonymousConnect(Rule):
+    """A server accepts a client that says nothing about who it is.
+
+    The Client Identifier proves nothing, so anybody who reaches the server can publish and subscribe.  Reported with
+    the CONNACK that accepts; inside TLS nothing is reported, since the client may have shown a certificate there.
+
+    Instead, give each device a user name and password, a certificate or another method, and switch anonymous access
+    off.
+    """
+
+    code = "SEC102"
+    severity = Severity.INFO
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+
+    good = [
+        conversation("a user name", *opened(user_name="u")),
+        conversation("a password alone", *opened(password=b"token")),
+        conversation("refused", client(make_connect()), server(Connack(reason_code=0x87)), closes("server")),
+        conversation("refused in MQTT 3.1.1", client(make_connect(V3_1_1)), server(Connack(reason_code=5))),
+        conversation(
+            "an authentication method",
+            client(make_connect(properties=_METHOD)),
+            server(Auth(0x18, _METHOD)),
+            client(Auth(0x18, _METHOD)),
+            server(Connack(properties=Properties(authentication_method="SCRAM-SHA-256"))),
+        ),
+    ]
+    bad = [
+        conversation("accepted", opened()[0], opened()[1].marked("")),
+        conversation("accepted in MQTT 3.1.1", opened(V3_1_1)[0], opened(V3_1_1)[1].marked("")),
+        conversation(
+            "the answer was not captured, but the client goes on",
+            opened()[0],
+            lost(opened()[1]),
+            client(Publish(topic_name="a")),
+            closes("client").marked(""),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: Moment) -> Findings:
+        """The CONNECT was seen, had nothing, and is accepted now."""
+        sent = at.history.connect_sent
+        if packet.reason_code or sent is None or at.history.connack is not None or not _anonymous(at):
+            return None
+        return self.report(
+            "",
+            f"CONNECT of {at.client_name!r}: {_NONE}, and the server accepts it",
+            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            sender=Direction.CLIENT_TO_SERVER,
+        )
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """A capture without the server's packets: a client that goes on was accepted, most likely."""
+        if connection.connack_packet is not None or at.server.packets or at.client.packets < 2 or not _anonymous(at):
+            return None
+        return self.report(
+            "",
+            f"CONNECT of {at.client_name!r}: {_NONE}; the answer was not captured",
+            confidence=Confidence.LIKELY,
+            sender=Direction.CLIENT_TO_SERVER,
+        )
+
+
+def _anonymous(at: Moment) -> bool:
+    """Whether the CONNECT is known and has nothing, and no certificate can have been shown."""
+    connect: Connect | None = at.history.connect
+    if connect is None or not is_plain(at.connection):
+        return False
+    block = connect.properties
+    method = None if block is None else block.first(0x15)
+    return connect.user_name is None and connect.password is None and method is None

@@ -1,0 +1,55 @@
+"""SEC101."""
+
+from mqttscope.lint.examples import conversation, opened
+from mqttscope.lint.exposure import is_loopback, is_plain
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.spread import count
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connect
+
+
+class PasswordInClear(Rule):
+    """A client sends its password without TLS.
+
+    Everybody on the way can read it and use it, and so can everybody who gets this capture.  On the loopback interface
+    it does not leave the host and is only worth a note.
+
+    Instead, connect with TLS, and change a password that has crossed the network in the clear.
+    """
+
+    code = "SEC101"
+    severity = Severity.WARNING
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+
+    good = [
+        conversation("no password", *opened()),
+        conversation("a user name alone", *opened(V3_1_1, user_name="u")),
+    ]
+    bad = [
+        conversation("MQTT 5.0", opened(user_name="u", password=b"secret")[0].marked("password"), opened()[1]),
+        conversation("a token without a user name", opened(password=b"token")[0].marked("password"), opened()[1]),
+        conversation(
+            "MQTT 3.1.1 on the loopback interface",
+            opened(V3_1_1, user_name="u", password=b"secret")[0].marked("password"),
+            opened(V3_1_1)[1],
+            server="127.0.0.1:1883",
+        ),
+        conversation(
+            "MQTT 3.1", opened(V3_1, user_name="u", password=b"secret")[0].marked("password"), opened(V3_1)[1]
+        ),
+    ]
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """The password itself is never shown."""
+        if packet.password is None or not is_plain(at.connection):
+            return None
+        local = is_loopback(at.connection.server)
+        where = ", on the loopback interface" if local else ""
+        return self.report(
+            "password",
+            f"CONNECT of {at.client_name!r}: password of {count(len(packet.password), 'byte')} sent without TLS{where}",
+            severity=Severity.INFO if local else None,
+        )

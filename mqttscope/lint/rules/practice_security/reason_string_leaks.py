@@ -1,0 +1,121 @@
+"""SEC206."""
+
+import re
+
+from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.secrets import masked
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import (
+    Auth,
+    Connack,
+    Disconnect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+)
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+
+_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "a stack trace",
+        re.compile(
+            r"Traceback \(most recent|\bat [\w$.]+\([\w$]+\.(?:java|kt|scala):\d+\)|\b\w+(?:\.\w+)+(?:Exception|Error)\b"
+            r"|\b\w+Exception\b|\bFile \"[^\"]+\", line \d+|\bgoroutine \d+|\bpanicked at\b|\.(?:erl|ex|go|rs|c|cpp|cs|py):\d+"
+        ),
+    ),
+    (
+        "a path",
+        re.compile(
+            r"(?<![\w/])/(?:etc|var|usr|home|opt|tmp|root|srv|proc|lib|mnt|data|app|run|dev)/[\w.-]+"
+            r"|(?<![\w/])(?:/[\w.-]+)+\.(?:conf|cfg|ini|ya?ml|json|db|log|pem|key|crt|so|jar|py|sock)\b"
+            r"|\b[A-Za-z]:\\[\w.-]+"
+        ),
+    ),
+    (
+        "a software version",
+        re.compile(r"(?<!MQTT )(?<!MQTT v)(?<![\d.])\b[vV]?\d+\.\d+\.\d+(?:-[\w.]+)?\b(?!\.\d)"),
+    ),
+)
+"""In this order, since a stack trace holds paths and a path may hold a version."""
+
+
+class ReasonStringLeaks(Rule):
+    """A Reason String tells the other side something about the inside of the program.
+
+    It is meant for diagnosis and goes to everybody who provokes the error: paths, stack traces and versions help to
+    attack the server.
+
+    Instead, send the Reason Code with a short general text, and write the details into the server's own log.
+    """
+
+    code = "SEC206"
+    severity = Severity.INFO
+    confidence = Confidence.HEURISTIC
+    versions = (V5,)
+    looks_at = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect, Auth)
+    when = "properties"
+
+    good = [
+        conversation(
+            "a general text",
+            client(make_connect()),
+            server(Connack(reason_code=0x87, properties=Properties(reason_string="not authorized"))),
+        ),
+        conversation(
+            "topics, addresses and the protocol's own version are no secrets",
+            *opened(),
+            client(Publish(qos=1, topic_name="plant/line4", packet_identifier=1)),
+            server(
+                Puback(
+                    1, 0x87, Properties(reason_string="no right for topic /plant/line4 of 10.0.0.4, MQTT 3.1.1 or 5.0")
+                )
+            ),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a path",
+            client(make_connect()),
+            server(
+                Connack(reason_code=0x87, properties=Properties(reason_string="user bob not in /etc/mosquitto/passwd"))
+            ).marked("properties.reason_string"),
+        ),
+        conversation(
+            "a version",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("a")])),
+            server(Suback(1, Properties(reason_string="broker 2.0.18: no"), [0x87])).marked("properties.reason_string"),
+        ),
+        conversation(
+            "a stack trace, from a client",
+            *opened(),
+            client(
+                Disconnect(
+                    0x80,
+                    Properties(reason_string="java.lang.NullPointerException at com.example.Main.run(Main.java:12)"),
+                )
+            ).marked("properties.reason_string"),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """Search the text."""
+        text = packet.properties.first(0x1F)  # type: ignore[attr-defined]
+        if not text:
+            return None
+        what = [name for name, pattern in _PATTERNS if pattern.search(text)]
+        if not what:
+            return None
+        return self.report(
+            "properties.reason_string", f"{packet_name(packet)} reason string reveals {what[0]}: {shown(masked(text))}"
+        )

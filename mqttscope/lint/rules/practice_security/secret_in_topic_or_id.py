@@ -1,0 +1,147 @@
+"""SEC104."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.secrets import Secret, find_secret
+from mqttscope.lint.strings import shown, strings_of
+from mqttscope.lint.topics import Seen
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+
+_NAMES = (
+    "password",
+    "passwd",
+    "pwd",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "accesstoken",
+    "secretkey",
+    "privatekey",
+    "authorization",
+)
+"""User properties whose value is a secret, without what stands between the words."""
+_FIELDS = (
+    "client_identifier",
+    "topic_name",
+    "topic_filter",
+    "will_topic",
+    "response_topic",
+    "assigned_client_identifier",
+    "response_information",
+)
+
+
+class SecretInTopicOrId(Rule):
+    """A Client Identifier, a topic or a User Property looks like a secret or like personal data.
+
+    These are names: brokers write them into logs, show them in dashboards and hand topics on to everybody who is
+    subscribed to a wildcard.  Each text is reported once per connection, without what it hides.
+
+    Instead, send secrets as password or authentication data, and personal data in an encrypted payload.
+    """
+
+    code = "SEC104"
+    severity = Severity.WARNING
+    confidence = Confidence.HEURISTIC
+    looks_at = ControlPacket
+    settings = {
+        # Characters, the shortest run of random hexadecimal digits or base64 that counts as a secret.
+        "length": 40,
+    }
+    Memory = Seen
+
+    good = [
+        conversation("ordinary names", *opened(client_identifier="sensor42"), client(Publish(topic_name="a/b"))),
+        conversation(
+            "UUIDs and serial numbers",
+            *opened(client_identifier="550e8400-e29b-41d4-a716-446655440000"),
+            client(
+                Publish(
+                    topic_name="dev/490154203237518/5d41402abc4b2a76b9719d911017c592",
+                    properties=Properties(user_property=[("trace", "0af7651916cd43dd8448eb211c80319c")]),
+                )
+            ),
+        ),
+        conversation(
+            "user name and password are where they belong",
+            *opened(user_name="jane@example.org", password=b"AKIAIOSFODNN7EXAMPLE"),
+        ),
+        conversation("random text one shorter", *opened(client_identifier="0123456789abcdef0123456789abcdef0123456")),
+    ]
+    bad = [
+        conversation(
+            "an access key as Client Identifier",
+            opened(client_identifier="AKIAIOSFODNN7EXAMPLE")[0].marked("client_identifier"),
+            opened()[1],
+        ),
+        conversation(
+            "an e-mail address in a topic and in a filter, reported once each",
+            *opened(),
+            client(Publish(topic_name="home/jane.doe@example.org/lamp")).marked("topic_name"),
+            client(Publish(topic_name="home/jane.doe@example.org/lamp")),
+            client(Subscribe(1, None, [Subscription("a"), Subscription("home/jane.doe@example.org/+")])).marked(
+                "subscriptions[1].topic_filter"
+            ),
+            server(Suback(1, None, [0, 0])),
+        ),
+        conversation(
+            "in User Properties, by value and by name",
+            client(make_connect(properties=Properties(user_property=[("phone", "+49 170 1234567")]))).marked(
+                "properties.user_property"
+            ),
+            server(Connack()),
+            client(
+                Publish(topic_name="a", properties=Properties(user_property=[("API-Key", "hunter2-hunter2")]))
+            ).marked("properties.user_property"),
+        ),
+        conversation(
+            "random digits as long as configured",
+            opened(client_identifier="0123456789abcdef0123456789abcdef01234567")[0].marked("client_identifier"),
+            opened()[1],
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """Topics that were looked at are not looked at again."""
+        if isinstance(packet, Pingreq | Pingresp):
+            return None
+        if not packet.properties:  # type: ignore[attr-defined]
+            if type(packet) is Publish and (not packet.topic_name or packet.topic_name in at.memory(self).texts):
+                return None
+            if 4 <= packet.packet_type <= 7:
+                return None
+        return self._found(packet, at)
+
+    def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
+        seen: Seen = at.memory(self)
+        name = None
+        for field, text in strings_of(packet):
+            if field.endswith("user_property"):
+                # Names and values take turns.
+                if name is None:
+                    name = text
+                    continue
+                found, name = self._pair(name, text), None
+            elif field.rpartition(".")[2] in _FIELDS or field.startswith("topic_filters["):
+                found = find_secret(text, length=self.set["length"]) if text else None
+            else:
+                continue
+            if text and seen.first(text) and found is not None:
+                what = field.rpartition(".")[2]
+                yield self.report(
+                    field, f"{what} {shown(found.masked)} looks like a secret or personal data ({found.what})"
+                )
+
+    def _pair(self, name: str, value: str) -> Secret | None:
+        plain = "".join(one for one in name.lower() if one.isalnum())
+        if value and plain in _NAMES:
+            return Secret(f"a value called {name!r}", f"{name}=***({len(value)} characters)")
+        return find_secret(value, length=self.set["length"]) or find_secret(name, length=self.set["length"])

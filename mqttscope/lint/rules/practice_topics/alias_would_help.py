@@ -1,0 +1,164 @@
+"""TOP209."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Disconnect, Publish
+from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.topics import utf8_length
+from mqttscope.session.connection import Connection
+
+MAX_TOPICS = 1_000
+"""Topics that are counted of each side; those that come later are not."""
+ALIAS_BYTES = 3
+"""What a Topic Alias takes in a PUBLISH."""
+
+_TOPIC = "plant1/line4/machine7/temperature"
+_BYE = client(Disconnect())
+
+
+@dataclass(slots=True)
+class Counted:
+    """PUBLISH packets that spell out one topic."""
+
+    number: int = 0
+    bytes: int = 0
+    """Of the whole packets."""
+
+
+@dataclass(slots=True)
+class Spelled:
+    """What each side spelled out, by topic."""
+
+    client: dict[str, Counted] = field(default_factory=dict)
+    server: dict[str, Counted] = field(default_factory=dict)
+
+
+class AliasWouldHelp(Rule):
+    """A sender spells out the same topic again and again although the receiver takes Topic Aliases.
+
+    An alias replaces the name by three bytes from the second message on.  For short payloads the name is most of the
+    traffic, which counts where data volume is paid for or radio time is battery time.  Reported once for each side,
+    when the connection ends, for as many topics as the receiver takes aliases.
+
+    Instead, set a Topic Alias with the first PUBLISH and leave the Topic Name empty in those that follow.
+    """
+
+    code = "TOP209"
+    severity = Severity.INFO
+    versions = (V5,)
+    looks_at = Publish
+    needs = Needs.OPENING
+    settings = {
+        # PUBLISH packets with the same spelled-out topic, the fewest that are reported.
+        "repeats": 100,
+    }
+    Memory = Spelled
+
+    good = [
+        conversation(
+            "an alias is used",
+            *opened(connack=Properties(topic_alias_maximum=10)),
+            client(Publish(topic_name=_TOPIC, properties=Properties(topic_alias=1))),
+            client(*(Publish(properties=Properties(topic_alias=1)) for _ in range(100))),
+            _BYE,
+            closes("client"),
+        ),
+        conversation(
+            "99 times",
+            *opened(connack=Properties(topic_alias_maximum=10)),
+            client(*(Publish(topic_name=_TOPIC) for _ in range(99))),
+            _BYE,
+            closes("client"),
+        ),
+        conversation(
+            "the server takes no aliases",
+            *opened(),
+            client(*(Publish(topic_name=_TOPIC) for _ in range(100))),
+            _BYE,
+            closes("client"),
+        ),
+        conversation(
+            "a name that is no longer than an alias",
+            *opened(connack=Properties(topic_alias_maximum=10)),
+            client(*(Publish(topic_name="a/b") for _ in range(100))),
+            _BYE,
+            closes("client"),
+        ),
+    ]
+    bad = [
+        conversation(
+            "100 times",
+            *opened(connack=Properties(topic_alias_maximum=10)),
+            client(*(Publish(topic_name=_TOPIC, payload=b"21.5") for _ in range(100))),
+            _BYE,
+            closes("client").marked(""),
+        ),
+        conversation(
+            "the server does so as well, and several topics are one finding",
+            *opened(connect=Properties(topic_alias_maximum=2), connack=Properties(topic_alias_maximum=1)),
+            server(*(Publish(topic_name=f"{_TOPIC}/{number % 3}") for number in range(9))),
+            client(*(Publish(topic_name=_TOPIC) for _ in range(3))),
+            _BYE,
+            closes("client").marked("", ""),
+            settings={"repeats": 3},
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Count what could have been an alias."""
+        topic = packet.topic_name
+        if not topic or not at.receiver.topic_alias_maximum or packet.dup:
+            return None
+        block = packet.properties
+        if block is not None and block.first(0x23) is not None:
+            return None
+        memory: Spelled = at.memory(self)
+        table = memory.client if at.from_client else memory.server
+        counted = table.get(topic)
+        if counted is None:
+            if len(table) >= MAX_TOPICS:
+                return None
+            counted = table[topic] = Counted()
+        counted.number += 1
+        counted.bytes += len(packet.raw) + packet.missing
+        return None
+
+    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+        """Add up what aliases would have saved."""
+        if self.code not in at.history.memories:
+            return
+        memory: Spelled = at.memory(self)
+        for sender, table in (
+            (Direction.CLIENT_TO_SERVER, memory.client),
+            (Direction.SERVER_TO_CLIENT, memory.server),
+        ):
+            rows = [
+                (_saved(topic, one), topic, one) for topic, one in table.items() if one.number >= self.set["repeats"]
+            ]
+            rows = sorted((row for row in rows if row[0] > 0), key=lambda row: (-row[0], row[1]))
+            rows = rows[: connection.receiver(sender).topic_alias_maximum]
+            if rows:
+                yield self.report("", _message(rows), sender=sender)
+
+
+def _saved(topic: str, counted: Counted) -> int:
+    return (counted.number - 1) * (utf8_length(topic) - ALIAS_BYTES) - ALIAS_BYTES
+
+
+def _message(rows: list[tuple[int, str, Counted]]) -> str:
+    saved, topic, counted = rows[0]
+    told = (
+        f"{counted.number:,} PUBLISH repeat {shown(topic)} ({utf8_length(topic)} bytes); an alias would save "
+        f"{saved:,} bytes ({100 * saved // max(1, counted.bytes)} %)"
+    )
+    if len(rows) > 1:
+        total = sum(row[0] for row in rows)
+        told += f", aliases for this and {len(rows) - 1} more topics {total:,} bytes"
+    return told

@@ -1,0 +1,141 @@
+"""TOP213."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from mqttscope.lint.examples import client, conversation, lost, opened, server
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.topics import fold
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+
+MAX_COMPARED = 1_000
+"""Subscriptions among which a filter of nearly the same spelling is looked for."""
+NOT_SUBSCRIBED = 0x11
+"""No subscription existed (5.0 table 3-9)."""
+
+
+class LateFilterSyntax(Rule):
+    """A client unsubscribes from a filter that it has not subscribed to.
+
+    Filters are compared character by character, so the subscription that was meant stays, and its messages keep
+    coming.  Before MQTT 5.0 the answer is the same as for success.  Where the session is older than the connection,
+    only the server's answer counts (0x11, No subscription existed); a filter that the server refused may be
+    unsubscribed.
+
+    Instead, unsubscribe with exactly the filter of the SUBSCRIBE.
+    """
+
+    code = "TOP213"
+    severity = Severity.INFO
+    looks_at = (Unsubscribe, Unsuback)
+
+    good = [
+        conversation(
+            "as it was subscribed",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("A/b")])),
+            server(Suback(1, None, [0])),
+            client(Unsubscribe(2, None, ["A/b"])),
+            server(Unsuback(2, None, [0])),
+        ),
+        conversation(
+            "subscribed on an earlier connection",
+            *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
+            client(Unsubscribe(2, None, ["a/b"])),
+            server(Unsuback(2, None, [0])),
+        ),
+        conversation(
+            "perhaps in bytes that the capture lost",
+            *opened(V3_1_1),
+            lost(client(Subscribe(1, None, [Subscription("a/b")]))),
+            server(Suback(1, None, [0])),
+            client(Unsubscribe(2, None, ["a/b"])),
+            server(Unsuback(2, None)),
+        ),
+        conversation(
+            "the server had refused it",
+            *opened(V3_1_1),
+            client(Subscribe(1, None, [Subscription("a/b")])),
+            server(Suback(1, None, [0x80])),
+            client(Unsubscribe(2, None, ["a/b"])),
+            server(Unsuback(2, None)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "another spelling, reported once",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("A/b")])),
+            server(Suback(1, None, [0])),
+            client(Unsubscribe(2, None, ["a/b"])).marked("topic_filters[0]"),
+            server(Unsuback(2, None, [0x11])),
+        ),
+        conversation(
+            "twice, in MQTT 3.1.1",
+            *opened(V3_1_1),
+            client(Subscribe(1, None, [Subscription("a")])),
+            server(Suback(1, None, [0])),
+            client(Unsubscribe(2, None, ["a"])),
+            server(Unsuback(2, None)),
+            client(Unsubscribe(3, None, ["a"])).marked("topic_filters[0]"),
+            server(Unsuback(3, None)),
+        ),
+        conversation(
+            "the server knows that the session had no such subscription",
+            *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
+            client(Unsubscribe(2, None, ["a", "b"])),
+            server(Unsuback(2, None, [0, 0x11])).marked("reason_codes[1]"),
+        ),
+    ]
+
+    def check(self, packet: Unsubscribe | Unsuback, at: Moment) -> Findings:
+        """The request where all subscriptions are known, else the answer."""
+        if isinstance(packet, Unsubscribe):
+            return self._asked(packet, at) if at.from_client and _all_known(at) else None
+        if at.from_client or not packet.reason_codes or NOT_SUBSCRIBED not in packet.reason_codes or _all_known(at):
+            return None
+        return self._answered(packet, at)
+
+    def _asked(self, packet: Unsubscribe, at: Moment) -> Iterator[Report]:
+        table = at.history.subscriptions
+        spellings: dict[str, str] | None = None
+        for index, name in enumerate(packet.topic_filters or ()):
+            if name in table.live or name in table.refused:
+                continue
+            what = "which it never subscribed"
+            if name in table.ended:
+                what = "which it has unsubscribed before"
+            else:
+                if spellings is None:
+                    spellings = {fold(one): one for one in islice(table.live, MAX_COMPARED)}
+                near = spellings.get(fold(name))
+                what += "" if near is None else f" (subscribed: {near!r})"
+            yield self.report(f"topic_filters[{index}]", f"{at.client_name!r} unsubscribes {name!r}, {what}")
+
+    def _answered(self, packet: Unsuback, at: Moment) -> Iterator[Report]:
+        table = at.history.subscriptions
+        request = table.request_for(packet.packet_identifier, "unsubscribe")
+        codes = packet.reason_codes or ()
+        if request is None or request.answers or len(request.topic_filters) != len(codes):
+            return
+        for index, (name, code) in enumerate(zip(request.topic_filters, codes, strict=True)):
+            if code == NOT_SUBSCRIBED and name not in table.live and name not in table.refused:
+                yield self.report(
+                    f"reason_codes[{index}]",
+                    f"{at.client_name!r} unsubscribed {name!r}, which it had not subscribed as the server says "
+                    f"(0x{NOT_SUBSCRIBED:02x}, No subscription existed)",
+                    sender=Direction.CLIENT_TO_SERVER,
+                )
+
+
+def _all_known(at: Moment) -> bool:
+    """Whether the session has no subscription but those of this connection, all of them captured."""
+    connection = at.connection
+    fresh = connection.clean_start or connection.session_present is False
+    seen = at.history.connect_sent is not None and not at.client.gapped and at.history.subscriptions.complete
+    return seen and bool(fresh)

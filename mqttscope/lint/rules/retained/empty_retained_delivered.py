@@ -1,0 +1,83 @@
+"""RET203."""
+
+from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+
+_SUBSCRIBED = (client(Subscribe(10, subscriptions=[Subscription("a", 0)])), server(Suback(10, reason_codes=[0])))
+_EMPTY = Publish(topic_name="a", retain=True)
+_BRIDGE = make_connect(V3_1_1)
+_BRIDGE.protocol_level = 0x84
+
+
+class EmptyRetainedDelivered(Rule):
+    """A client gets a retained message without any content.
+
+    An empty message with RETAIN 1 deletes the retained message of its topic and is not kept itself.  A server that
+    sends one as retained has stored it, and every new subscriber gets it.  (A subscription with Retain As Published,
+    and a bridge before 5.0, gets the deleting message itself as it was published.)
+
+    Instead, delete the retained message when an empty one comes.
+    """
+
+    code = "RET203"
+    severity = Severity.ERROR
+    statements = {V5: {"MQTT-3.3.1-7": ""}, V3_1_1: {"MQTT-3.3.1-11": ""}}
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    when = "retain"
+    needs = Needs.OPENING | Needs.WHOLE_RECEIVER
+
+    good = [
+        conversation("one byte", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a", retain=True, payload=b" "))),
+        conversation(
+            "the deleting message itself as a live one", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a"))
+        ),
+        conversation(
+            "Retain As Published",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a", 0, retain_as_published=True)])),
+            server(Suback(10, reason_codes=[0])),
+            server(_EMPTY),
+        ),
+        conversation(
+            "a subscription of the session before may have it",
+            *opened(clean_start=False, session_present=True),
+            server(_EMPTY),
+        ),
+        conversation("a bridge", client(_BRIDGE), server(Connack()), *_SUBSCRIBED, server(_EMPTY)),
+    ]
+    bad = [
+        conversation("an empty one", *opened(), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
+        conversation("in 3.1.1", *opened(V3_1_1), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """RETAIN 1 and no payload, where the flag cannot come from the publisher."""
+        if packet.payload or packet.missing:
+            return None
+        topic = at.topic
+        sure = None
+        if at.version is V5:
+            if topic is None or not (at.connection.clean_start or at.connection.session_present is False):
+                return None
+            table = at.history.subscriptions
+            found = table.found.get(topic) or table.match(topic)
+            if found.retain_as_published or not found.known:
+                return None
+            if not found.subscriptions:
+                sure = Confidence.LIKELY
+        else:
+            connect = at.history.connect
+            if connect is None or connect.bridge:
+                return None
+        return self.report(
+            "payload",
+            f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 1 and an empty payload: an empty retained message was "
+            "stored",
+            confidence=sure,
+        )

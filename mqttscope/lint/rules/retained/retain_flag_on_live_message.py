@@ -1,0 +1,145 @@
+"""RET202."""
+
+from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+
+_SUBSCRIBED = (client(Subscribe(10, subscriptions=[Subscription("+", 0)])), server(Suback(10, reason_codes=[0])))
+_RETAINED = Publish(topic_name="a", retain=True, payload=b"21.5")
+_BRIDGE = make_connect(V3_1_1)
+_BRIDGE.protocol_level = 0x84
+
+
+class RetainFlagOnLiveMessage(Rule):
+    """A message for an established subscription has RETAIN 1.
+
+    From a server that flag means: this is an old message, sent because you have just subscribed.  Clients skip such
+    messages or take them for a first state, and so they miss live ones.  A capture shows it when RETAIN 1 comes long
+    after the last SUBSCRIBE (``window`` seconds, or the end of the retained messages that follow it without a pause),
+    or more often for a topic than somebody subscribed to it.  Subscriptions with Retain As Published, and bridges
+    before 5.0, get the flag as it was published.
+
+    Instead, send live messages with RETAIN 0 unless the subscription has Retain As Published.
+    """
+
+    code = "RET202"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    statements = {
+        V5: {"MQTT-3.3.1-12": ""},
+        V3_1_1: {"MQTT-3.3.1-9": ""},
+        V3_1: {"V31-PUBLISH-retain-on-subscribe": ""},
+    }
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    when = "retain"
+    needs = ALL_SUBSCRIPTIONS
+    settings = {"window": 30}
+
+    good = [
+        conversation(
+            "a retained message, then live ones",
+            *opened(),
+            *_SUBSCRIBED,
+            server(_RETAINED),
+            server(Publish(topic_name="a", payload=b"21.6"), after=60),
+        ),
+        conversation(
+            "many retained messages without a pause",
+            *opened(V3_1_1),
+            *_SUBSCRIBED,
+            *(server(Publish(topic_name=f"t{n}", retain=True, payload=b"x"), after=4) for n in range(12)),
+        ),
+        conversation(
+            "subscribed again in 3.1.1",
+            *opened(V3_1_1),
+            *_SUBSCRIBED,
+            server(_RETAINED),
+            *_SUBSCRIBED,
+            server(_RETAINED),
+        ),
+        conversation(
+            "one for each of two filters",
+            *opened(V3_1_1),
+            *_SUBSCRIBED,
+            server(_RETAINED),
+            client(Subscribe(11, subscriptions=[Subscription("#", 0)]), after=60),
+            server(Suback(11, reason_codes=[0])),
+            server(_RETAINED),
+        ),
+        conversation(
+            "Retain As Published",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("a", 0, retain_as_published=True)])),
+            server(Suback(10, reason_codes=[0])),
+            server(_RETAINED),
+            server(_RETAINED, after=60),
+        ),
+        conversation(
+            "a bridge",
+            client(_BRIDGE),
+            server(Connack()),
+            *_SUBSCRIBED,
+            server(_RETAINED),
+            server(_RETAINED, after=60),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a minute after the SUBSCRIBE",
+            *opened(),
+            *_SUBSCRIBED,
+            server(_RETAINED, after=60).marked("retain"),
+        ),
+        conversation(
+            "the topic's retained message has been sent, in 3.1.1",
+            *opened(V3_1_1),
+            *_SUBSCRIBED,
+            server(_RETAINED),
+            server(Publish(topic_name="a", retain=True, payload=b"21.6")).marked("retain"),
+        ),
+        conversation(
+            "in 3.1",
+            *opened(V3_1),
+            *_SUBSCRIBED,
+            server(_RETAINED, after=60).marked("retain"),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Whether a SUBSCRIBE is left that the message may answer."""
+        topic = at.topic
+        if topic is None or packet.dup:
+            return None
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
+        if not found.subscriptions or found.retain_as_published or found.extended or not found.known:
+            return None
+        asking = [one for one in found.subscriptions if one.asks_for_retained]
+        if not asking:
+            return None  # other rules judge what none of the subscriptions asks for
+        connect = at.history.connect
+        if connect is not None and connect.bridge:
+            return None
+        asking += [one.replaced for one in found.subscriptions if one.replaced and one.replaced.asks_for_retained]
+        asking += [one for one in found.ended if one.asks_for_retained]
+        last = max(asking, key=lambda one: one.timestamp_ns)
+        times = sum(one.times for one in (*found.subscriptions, *found.ended))
+        since = (at.timestamp_ns - last.timestamp_ns) / SECOND_NS
+        if table.retained.get(topic, 0) >= times:
+            why = "its retained message has been sent before"
+        elif since > float(self.set["window"]) and not table.is_flood(at.timestamp_ns):
+            why = f"the last SUBSCRIBE for it was {since:.0f} s ago"
+        else:
+            return None
+        return self.report(
+            "retain",
+            f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 1 although it belongs to the established subscription "
+            f"{filters_of(found.subscriptions)}: {why}",
+            related=(Related("the last SUBSCRIBE for it", last.packet, last.frame, last.timestamp_ns),),
+        )

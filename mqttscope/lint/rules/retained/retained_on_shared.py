@@ -1,0 +1,93 @@
+"""RET204."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+
+_RETAINED = Publish(topic_name="a", retain=True, payload=b"21.5")
+
+
+class RetainedOnShared(Rule):
+    """A client gets a retained message because of a Shared Subscription.
+
+    Members of a group share live messages.  If each of them got the retained ones when it joins, a job that was done
+    long ago would be done again with every restart of a worker.
+
+    Instead, send retained messages only for subscriptions that are not shared.
+    """
+
+    code = "RET204"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"V5-SHARED-no-retained": ""}}
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    when = "retain"
+    needs = ALL_SUBSCRIPTIONS
+
+    good = [
+        conversation(
+            "a live message",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
+            server(Suback(10, reason_codes=[0])),
+            server(Publish(topic_name="a", payload=b"21.5")),
+        ),
+        conversation(
+            "an ordinary subscription as well",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0), Subscription("a", 0)])),
+            server(Suback(10, reason_codes=[0, 0])),
+            server(_RETAINED),
+        ),
+        conversation(
+            "an ordinary subscription that has just ended",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0), Subscription("a", 0)])),
+            server(Suback(10, reason_codes=[0, 0])),
+            client(Unsubscribe(11, topic_filters=["a"])),
+            server(Unsuback(11, reason_codes=[0])),
+            server(_RETAINED),
+        ),
+        conversation(
+            "Retain As Published",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0, retain_as_published=True)])),
+            server(Suback(10, reason_codes=[0])),
+            server(_RETAINED),
+        ),
+    ]
+    bad = [
+        conversation(
+            "only a share matches",
+            *opened(),
+            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
+            server(Suback(10, reason_codes=[0])),
+            server(_RETAINED).marked("retain"),
+        )
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """All that match are shared, and none has Retain As Published."""
+        topic = at.topic
+        if topic is None or packet.dup:
+            return None
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
+        if not found.subscriptions or found.retain_as_published or found.ended or not found.known:
+            return None
+        if not all(one.is_shared for one in found.subscriptions):
+            return None
+        first = found.subscriptions[0]
+        return self.report(
+            "retain",
+            f"retained message {topic!r} sent to {at.client_name!r} for the Shared Subscription "
+            f"{filters_of(found.subscriptions)}",
+            related=(Related("the SUBSCRIBE", first.packet, first.frame, first.timestamp_ns),),
+        )

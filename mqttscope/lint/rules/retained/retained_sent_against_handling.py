@@ -1,0 +1,144 @@
+"""RET201."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish, Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.session.matching import Subscribed
+
+_RETAINED = Publish(topic_name="a", retain=True, payload=b"21.5")
+
+
+def _subscribed(packet_identifier: int, retain_handling: int, *, retain_as_published: bool = False) -> Subscribe:
+    options = Subscription("a", 0, retain_as_published=retain_as_published, retain_handling=retain_handling)
+    return Subscribe(packet_identifier, subscriptions=[options])
+
+
+class RetainedSentAgainstHandling(Rule):
+    """A client gets a retained message although the Retain Handling of its subscriptions forbids it.
+
+    Retain Handling 2 asks for no retained messages, 1 only for those of a new subscription; the client has its reasons,
+    such as not to act twice on an old command.  Without Retain As Published a live message never has RETAIN 1, so any
+    that has it is a retained one.
+
+    Instead, look at Retain Handling, and at whether the subscription existed, before sending retained messages.
+    """
+
+    code = "RET201"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.3.1-10": "", "MQTT-3.3.1-11": ""}}
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    when = "retain"
+    needs = ALL_SUBSCRIPTIONS
+    settings = {"window": 30}
+
+    good = [
+        conversation(
+            "a new subscription with Retain Handling 1",
+            *opened(),
+            client(_subscribed(10, 1)),
+            server(Suback(10, reason_codes=[0])),
+            server(_RETAINED),
+        ),
+        conversation(
+            "RETAIN 1 of a live message, as published",
+            *opened(),
+            client(_subscribed(10, 2, retain_as_published=True)),
+            server(Suback(10, reason_codes=[0])),
+            server(_RETAINED),
+        ),
+        conversation(
+            "a live message",
+            *opened(),
+            client(_subscribed(10, 2)),
+            server(Suback(10, reason_codes=[0])),
+            server(Publish(topic_name="a", payload=b"21.5")),
+        ),
+        conversation(
+            "another subscription asks for them",
+            *opened(),
+            client(_subscribed(10, 2), Subscribe(11, subscriptions=[Subscription("#", 0)])),
+            server(Suback(10, reason_codes=[0]), Suback(11, reason_codes=[0])),
+            server(_RETAINED),
+        ),
+        conversation(
+            "that of the first SUBSCRIBE, which came late",
+            *opened(),
+            client(_subscribed(10, 0)),
+            client(_subscribed(11, 1)),
+            server(Suback(10, reason_codes=[0]), Suback(11, reason_codes=[0])),
+            server(_RETAINED),
+        ),
+        conversation(
+            "unsubscribed before, so the subscription is new",
+            *opened(),
+            client(_subscribed(10, 2)),
+            server(Suback(10, reason_codes=[0])),
+            client(Unsubscribe(11, topic_filters=["a"]), _subscribed(12, 1)),
+            server(Unsuback(11, reason_codes=[0]), Suback(12, reason_codes=[0])),
+            server(_RETAINED),
+        ),
+    ]
+    bad = [
+        conversation(
+            "Retain Handling 2",
+            *opened(),
+            client(_subscribed(10, 2)),
+            server(Suback(10, reason_codes=[0])),
+            server(_RETAINED).marked("retain"),
+        ),
+        conversation(
+            "Retain Handling 1, and the subscription existed",
+            *opened(),
+            client(_subscribed(10, 0)),
+            server(Suback(10, reason_codes=[0])),
+            server(_RETAINED),
+            client(_subscribed(11, 1)),
+            server(Suback(11, reason_codes=[0])),
+            server(_RETAINED).marked("retain"),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Every matching subscription has to forbid it."""
+        topic = at.topic
+        if topic is None or packet.dup:
+            return None
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
+        if not found.subscriptions or found.retain_as_published or not found.known:
+            return None
+        window = float(self.set["window"]) * SECOND_NS
+        blamed = None
+        for one in found.subscriptions:
+            if one.asks_for_retained:
+                return None
+            if not one.is_shared:
+                blamed = one
+            before = one.replaced
+            if before is not None and self._may_come(before, at, window, table.retained.get(topic, 0)):
+                return None
+        if blamed is None or any(one.asks_for_retained and self._is_recent(one, at, window) for one in found.ended):
+            return None
+        existed = " of a subscription that existed" if blamed.retain_handling == 1 else ""
+        return self.report(
+            "retain",
+            f"retained message {topic!r} sent to {at.client_name!r} after SUBSCRIBE {blamed.topic_filter!r}{existed} "
+            f"with Retain Handling {blamed.retain_handling}",
+            statements=("MQTT-3.3.1-10",) if blamed.retain_handling == 1 else ("MQTT-3.3.1-11",),
+            related=(Related("the SUBSCRIBE", blamed.packet, blamed.frame, blamed.timestamp_ns),),
+        )
+
+    def _may_come(self, before: Subscribed, at: Moment, window: float, sent: int) -> bool:
+        """Whether the message may belong to the SUBSCRIBE that was replaced."""
+        return before.asks_for_retained and sent < before.times and self._is_recent(before, at, window)
+
+    def _is_recent(self, one: Subscribed, at: Moment, window: float) -> bool:
+        return at.timestamp_ns - one.timestamp_ns <= window or at.history.subscriptions.is_flood(at.timestamp_ns)

@@ -1,0 +1,75 @@
+"""SES208."""
+
+from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Disconnect
+from mqttscope.mqtt.properties import Properties
+
+
+class SessionExpiryRaisedOnDisconnect(Rule):
+    """A client asks in DISCONNECT for a session that its CONNECT said would end with the connection.
+
+    The server need not have kept anything to make it last, so raising the Session Expiry Interval from 0 is a protocol
+    error (0x82).  The session is gone when the client comes back.  What CONNACK said does not change this.
+
+    Instead, send a Session Expiry Interval above 0 in CONNECT, and 0 in DISCONNECT when the session is to end.
+    """
+
+    code = "SES208"
+    severity = Severity.ERROR
+    reason_code = 0x82
+    versions = (V5,)
+    statements = {V5: {"V5-DISCONNECT-expiry-from-0": ""}}
+    looks_at = Disconnect
+    sender = Direction.CLIENT_TO_SERVER
+    when = "properties"
+    needs = Needs.OPENING
+
+    good = [
+        conversation(
+            "raised from 60",
+            *opened(connect=Properties(session_expiry_interval=60)),
+            client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=3_600))),
+        ),
+        conversation(
+            "0 stays 0",
+            *opened(),
+            client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0))),
+        ),
+        conversation(
+            "the server shortened it to 0",
+            *opened(connect=Properties(session_expiry_interval=60), connack=Properties(session_expiry_interval=0)),
+            client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=60))),
+        ),
+    ]
+    bad = [
+        conversation(
+            "absent in CONNECT",
+            *opened(),
+            client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=60))).marked(
+                "properties.session_expiry_interval"
+            ),
+        ),
+        conversation(
+            "0 in CONNECT, whatever CONNACK says",
+            *opened(connect=Properties(session_expiry_interval=0), connack=Properties(session_expiry_interval=60)),
+            client(Disconnect(reason_code=4, properties=Properties(session_expiry_interval=60))).marked(
+                "properties.session_expiry_interval"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Disconnect, at: Moment) -> Findings:
+        """Compare with CONNECT."""
+        interval = packet.properties.first(0x11) if packet.properties is not None else None
+        connect, sent = at.history.connect, at.history.connect_sent
+        if not interval or connect is None or sent is None:
+            return None
+        if connect.properties is not None and connect.properties.first(0x11):
+            return None
+        first = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        told = f"DISCONNECT sets Session Expiry Interval {interval:,}, it was 0 in CONNECT"
+        return self.report("properties.session_expiry_interval", told, related=(first,))

@@ -1,0 +1,125 @@
+"""SES201."""
+
+from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt.constants import Direction, PacketType
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+
+
+class StaleStateAfterSessionLoss(Rule):
+    """A client goes on with exchanges of a session that the server no longer has.
+
+    CONNACK said Session Present 0: the server knows none of the packet identifiers.  It answers 0x92, closes the
+    connection, or takes the repeat for something else.  MQTT 3.1.1 leaves a client that kept its session the choice to
+    go on, so there the finding is information only.
+
+    Instead, throw the old session away on Session Present 0, and publish unfinished messages again as new ones.
+    """
+
+    code = "SES201"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V3_1_1, V5)
+    statements = {V5: {"MQTT-3.2.2-5": ""}}
+    also = {V5: ("MQTT-3.1.2-4",)}
+    looks_at = (Publish, Puback, Pubrec, Pubrel, Pubcomp)
+    sender = Direction.CLIENT_TO_SERVER
+    needs = Needs.OPENING | Needs.WHOLE
+
+    good = [
+        conversation(
+            "published anew",
+            *opened(clean_start=False, session_present=False),
+            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            server(Puback(packet_identifier=1)),
+        ),
+        conversation(
+            "the session goes on",
+            *opened(clean_start=False, session_present=True),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1), Pubrel(packet_identifier=2)),
+            server(Puback(packet_identifier=1), Pubcomp(packet_identifier=2)),
+        ),
+        conversation(
+            "sent before the CONNACK had arrived",
+            *opened(V3_1_1, clean_start=False, session_present=False),
+            crossing(client(Pubrel(packet_identifier=7))),
+            server(Pubcomp(packet_identifier=7)),
+        ),
+        conversation(
+            "exchanges of this connection",
+            *opened(clean_start=False, session_present=False),
+            client(Publish(qos=2, topic_name="a", packet_identifier=1)),
+            server(Pubrec(packet_identifier=1)),
+            client(Pubrel(packet_identifier=1)),
+            server(Pubcomp(packet_identifier=1), Publish(qos=1, topic_name="b", packet_identifier=9)),
+            client(Puback(packet_identifier=9)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "PUBREL",
+            *opened(clean_start=False, session_present=False),
+            client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
+        ),
+        conversation(
+            "PUBLISH with DUP 1",
+            *opened(clean_start=False, session_present=False),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)).marked("dup"),
+        ),
+        conversation(
+            "acknowledgements of what came on the last connection",
+            *opened(clean_start=False, session_present=False),
+            client(Puback(packet_identifier=7)).marked("packet_identifier"),
+            client(Pubrec(packet_identifier=8)).marked("packet_identifier"),
+            client(Pubcomp(packet_identifier=9)).marked("packet_identifier"),
+        ),
+        conversation(
+            "information in MQTT 3.1.1",
+            *opened(V3_1_1, clean_start=False, session_present=False),
+            client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
+            server(Pubcomp(packet_identifier=7)),
+        ),
+        conversation(
+            "after a clean start",
+            *opened(),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)).marked("dup"),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """Look for what continues nothing of this connection."""
+        connection = at.connection
+        if connection.session_present is not False:
+            return None
+        kind = packet.packet_type
+        if isinstance(packet, Publish):
+            identifier = packet.packet_identifier
+            if not packet.dup or not packet.qos or identifier is None or at.party.has_sent(identifier):
+                return None
+            field, what = "dup", f"PUBLISH {at.topic!r} with DUP 1"
+        else:
+            identifier = packet.packet_identifier  # type: ignore[attr-defined]
+            assert identifier is not None
+            if (at.party if kind == PacketType.PUBREL else at.other).has_sent(identifier):
+                return None
+            if identifier in at.party.owes_pubrel or identifier in at.party.owes_pubcomp:
+                return None
+            if kind != PacketType.PUBREL and connection.clean_start:
+                return None
+            if identifier in at.receiver.exchanges or identifier in at.party.pubrels_again:
+                return None
+            field, what = "packet_identifier", packet_name(packet)
+        connack = at.history.connack_sent
+        if connack is None or not at.knew(connack) or at.party.acknowledged > at.other.position:
+            return None
+        chooses = at.version is V3_1_1 and not connection.clean_start
+        return self.report(
+            field,
+            f"client sends {what} and identifier {identifier} although CONNACK said Session Present 0",
+            severity=Severity.INFO if chooses else None,
+            confidence=Confidence.HEURISTIC if connection.clean_start else None,
+            related=(Related("the CONNACK", connack.packet, connack.frame, connack.timestamp_ns),),
+        )

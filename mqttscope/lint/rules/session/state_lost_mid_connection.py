@@ -1,0 +1,92 @@
+"""SES202."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
+
+
+class StateLostMidConnection(Rule):
+    """A side answers that it does not know a packet identifier whose exchange is going on on this connection.
+
+    0x92 (Packet Identifier not found) is for recovery, when the two sides remember different things after a reconnect.
+    On a connection that never broke it means that one of them has lost the state of a message under way, and QoS 2 no
+    longer holds for it.
+
+    Instead, keep the state of every exchange until its last step, whatever happens to other clients of the server.
+    """
+
+    code = "SES202"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"MQTT-4.1.0-1": ""}}
+    looks_at = (Pubrel, Pubcomp)
+    when = "reason_code"
+    needs = Needs.WHOLE
+
+    good = [
+        conversation(
+            "all steps known",
+            *opened(),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            server(Pubrec(packet_identifier=7)),
+            client(Pubrel(packet_identifier=7)),
+            server(Pubcomp(packet_identifier=7, reason_code=0)),
+        ),
+        conversation(
+            "recovery after a reconnect",
+            *opened(clean_start=False, session_present=True),
+            client(Pubrel(packet_identifier=7)),
+            server(Pubcomp(packet_identifier=7, reason_code=0x92)),
+        ),
+        conversation(
+            "the answer to a PUBREC that came too often",
+            *opened(),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            server(Pubrec(packet_identifier=7)),
+            client(Pubrel(packet_identifier=7)),
+            server(Pubcomp(packet_identifier=7), Pubrec(packet_identifier=7)),
+            client(Pubrel(packet_identifier=7, reason_code=0x92)),
+            server(Pubcomp(packet_identifier=7, reason_code=0x92)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "PUBCOMP",
+            *opened(),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            server(Pubrec(packet_identifier=7)),
+            client(Pubrel(packet_identifier=7)),
+            server(Pubcomp(packet_identifier=7, reason_code=0x92)).marked("reason_code"),
+        ),
+        conversation(
+            "PUBREL, by the server",
+            *opened(),
+            server(Publish(qos=2, topic_name="a", packet_identifier=7)),
+            client(Pubrec(packet_identifier=7)),
+            server(Pubrel(packet_identifier=7, reason_code=0x92)).marked("reason_code"),
+            client(Pubcomp(packet_identifier=7)),
+        ),
+    ]
+
+    def check(self, packet: Pubrel | Pubcomp, at: Moment) -> Findings:
+        """Look for the earlier steps on this connection."""
+        if packet.reason_code != 0x92:
+            return None
+        identifier = packet.packet_identifier
+        answers = isinstance(packet, Pubcomp)
+        running = (at.receiver if answers else at.sender).running(identifier, "publish")
+        if running is None or running.phase != ("released" if answers else "received"):
+            return None
+        if at.party.acknowledged > at.other.position:
+            return None
+        who = "client" if at.from_client else "server"
+        first = Related("the PUBLISH", running.packet, running.frame, running.timestamp_ns)
+        return self.report(
+            "reason_code",
+            f"{who} answers {packet_name(packet)} 0x92 (Packet Identifier not found) for identifier {identifier}, "
+            "whose exchange began on this connection",
+            related=(first,),
+        )

@@ -1,0 +1,108 @@
+"""ALS202."""
+
+from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import Properties
+
+
+class TopicAliasExceedsMaximum(Rule):
+    """A PUBLISH has a Topic Alias above the receiver's Topic Alias Maximum.
+
+    The receiver keeps no table for it and closes the connection with 0x94 (Topic Alias invalid).  The client's maximum
+    is in CONNECT and binds the server, the server's is in CONNACK and binds the client.  Without one it is 0: no
+    aliases at all.  A client that uses aliases before the CONNACK has reached it guesses.
+
+    Instead, use aliases from 1 to what the receiver announced on this connection.
+    """
+
+    code = "ALS202"
+    severity = Severity.ERROR
+    reason_code = 0x94
+    versions = (V5,)
+    statements = {
+        V5: {
+            "MQTT-3.1.2-26": "server",
+            "MQTT-3.1.2-27": "server",
+            "MQTT-3.2.2-17": "client",
+            "MQTT-3.2.2-18": "client",
+            "MQTT-3.3.2-9": "client",
+            "MQTT-3.3.2-11": "server",
+            "V5-PUBLISH-alias-range": "",
+        }
+    }
+    looks_at = Publish
+    when = "properties"
+    needs = Needs.OPENING
+
+    good = [
+        conversation(
+            "exactly the maximum, both ways",
+            *opened(connect=Properties(topic_alias_maximum=3), connack=Properties(topic_alias_maximum=5)),
+            client(Publish(topic_name="a", properties=Properties(topic_alias=5))),
+            server(Publish(topic_name="b", properties=Properties(topic_alias=3))),
+        ),
+        conversation(
+            "a guess that comes true",
+            *opened(connack=Properties(topic_alias_maximum=5)),
+            crossing(client(Publish(topic_name="a", properties=Properties(topic_alias=5)))),
+        ),
+    ]
+    bad = [
+        conversation(
+            "above the server's maximum",
+            *opened(connack=Properties(topic_alias_maximum=5)),
+            client(Publish(topic_name="a", properties=Properties(topic_alias=6))).marked("properties.topic_alias"),
+        ),
+        conversation(
+            "above the client's maximum",
+            *opened(connect=Properties(topic_alias_maximum=3), connack=Properties(topic_alias_maximum=5)),
+            server(Publish(topic_name="b", properties=Properties(topic_alias=4))).marked("properties.topic_alias"),
+        ),
+        conversation(
+            "the server takes none",
+            *opened(connect=Properties(topic_alias_maximum=3)),
+            client(Publish(topic_name="a", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
+        ),
+        conversation(
+            "the client takes none",
+            *opened(),
+            server(Publish(topic_name="b", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
+        ),
+        conversation(
+            "before there is a CONNACK",
+            opened()[0],
+            client(Publish(topic_name="a", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
+        ),
+        conversation(
+            "sent before the CONNACK had arrived",
+            *opened(connack=Properties(topic_alias_maximum=5)),
+            crossing(client(Publish(topic_name="a", properties=Properties(topic_alias=6)))).marked(
+                "properties.topic_alias"
+            ),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Compare with what the receiver announced."""
+        assert packet.properties is not None
+        alias = packet.properties.first(0x23)
+        if alias is None or alias <= at.receiver.topic_alias_maximum:
+            return None
+        limit = at.receiver.topic_alias_maximum
+        whose = "server" if at.from_client else "client"
+        told = f"PUBLISH {at.topic!r} has Topic Alias {alias:,}, the {whose}'s Topic Alias Maximum is {limit:,}"
+        known = not at.from_client or at.knew(at.history.connack_sent)
+        if at.from_client and at.history.connack is None:
+            told = f"PUBLISH {at.topic!r} has Topic Alias {alias:,} before the CONNACK has announced any"
+        left_out = () if limit == 0 else ("MQTT-3.1.2-27", "MQTT-3.2.2-18")
+        side = "client" if at.from_client else "server"
+        rows = self.statements_for(at.version, side, "publish", "properties.topic_alias")
+        return self.report(
+            "properties.topic_alias",
+            told,
+            confidence=None if known else Confidence.LIKELY,
+            statements=tuple(row for row in rows if row not in left_out),
+        )

@@ -1,0 +1,73 @@
+"""ALS204."""
+
+from mqttscope.lint.examples import client, conversation, lost, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.mqtt.packets import Disconnect, Puback, Publish
+from mqttscope.mqtt.properties import Properties
+
+
+class TopicAliasRefusedWithinMaximum(Rule):
+    """A receiver closes with 0x94 (Topic Alias invalid) although every alias was one that it had to accept.
+
+    It announced a Topic Alias Maximum, and the other side kept to it and set each alias before using it.  The sender
+    can do nothing but give up aliases, and the connection breaks again and again until it does.
+
+    Instead, accept every alias from 1 to the announced maximum, or announce none.
+    """
+
+    code = "ALS204"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.3.2-10": "client", "MQTT-3.3.2-12": "server"}}
+    looks_at = Disconnect
+    needs = Needs.OPENING | Needs.WHOLE_RECEIVER
+
+    good = [
+        conversation(
+            "accepted",
+            *opened(connect=Properties(topic_alias_maximum=10)),
+            server(Publish(qos=1, topic_name="a/b", packet_identifier=1, properties=Properties(topic_alias=1))),
+            client(Puback(packet_identifier=1)),
+            client(Disconnect()),
+        ),
+        conversation(
+            "what came before is not in the capture",
+            *opened(connect=Properties(topic_alias_maximum=10)),
+            lost(server(Publish(topic_name="a/b", properties=Properties(topic_alias=11)))),
+            server(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
+            client(Disconnect(reason_code=0x94)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "by the client",
+            *opened(connect=Properties(topic_alias_maximum=10)),
+            server(Publish(topic_name="a/b", properties=Properties(topic_alias=10))),
+            client(Disconnect(reason_code=0x94)).marked("reason_code"),
+        ),
+        conversation(
+            "by the server, what it sent itself does not count",
+            *opened(connack=Properties(topic_alias_maximum=10)),
+            client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
+            client(Publish(properties=Properties(topic_alias=1))),
+            server(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
+            server(Disconnect(reason_code=0x94)).marked("reason_code"),
+        ),
+    ]
+
+    def check(self, packet: Disconnect, at: Moment) -> Findings:
+        """Nothing that came so far may have had an alias to refuse."""
+        if packet.reason_code != 0x94:
+            return None
+        used = at.receiver.alias_sets + at.receiver.alias_hits
+        if not used or at.other.odd_aliases or at.other.malformed:
+            return None
+        who = "client" if at.from_client else "server"
+        return self.report(
+            "reason_code",
+            f"{who} disconnects with 0x94 (Topic Alias invalid), but its Topic Alias Maximum is "
+            f"{at.sender.topic_alias_maximum:,} and all {used:,} aliases that it received were within it and set",
+        )

@@ -1,0 +1,73 @@
+"""Workflow commands: each on a line of its own, whatever the capture holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from mqttscope.lint.finding import Severity
+from tests.report.findings.samples import HOSTILE, IN_BASELINE, MADE, many, summary, written
+
+COMMAND = re.compile(r"::(error|warning|notice) ((?:[a-z]+=[^,:]*)(?:,[a-z]+=[^,:]*)*)::(.*)")
+
+
+def read(line: str) -> tuple[str, dict[str, str], str]:
+    """A command as the runner reads it."""
+    found = COMMAND.fullmatch(line)
+    assert found is not None, line
+    named = {}
+    for one in found[2].split(","):
+        name, _, value = one.partition("=")
+        for code, char in (("%3A", ":"), ("%2C", ","), ("%0D", "\r"), ("%0A", "\n"), ("%25", "%")):
+            value = value.replace(code, char)
+        named[name] = value
+    told = found[3].replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%")
+    return found[1], named, told
+
+
+def test_a_finding_is_an_annotation() -> None:
+    finding, end = written("github", [MADE]).splitlines()
+
+    assert read(finding) == (
+        "error",
+        {"file": "capture.pcap", "line": "118", "title": "CON212 second-connect"},
+        "Password without User Name [3.1.1 MQTT-3.1.2-22]\nframe 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)",
+    )
+    assert read(end) == ("notice", {"title": "mqttscope"}, "no findings by 3 rules")
+
+
+@pytest.mark.parametrize(("severity", "command"), [("error", "error"), ("warning", "warning"), ("info", "notice")])
+def test_commands_by_severity(severity: str, command: str) -> None:
+    line = written("github", [replace(MADE, severity=Severity(severity))]).splitlines()[0]
+
+    assert read(line)[0] == command
+
+
+def test_names_are_escaped() -> None:
+    odd = replace(MADE, capture="./a,b:c%2C.pcap")
+    line = written("github", [odd]).splitlines()[0]
+
+    assert "file=a%2Cb%3Ac%252C.pcap," in line
+    assert read(line)[1]["file"] == "a,b:c%2C.pcap"
+
+
+def test_every_line_is_a_command() -> None:
+    lines = written("github", [*many(), HOSTILE], summary()).split("\n")[:-1]
+
+    assert len(lines) == len(many()) + 2
+    for line in lines:
+        assert line.isprintable()
+        read(line)
+
+
+def test_a_run_that_failed_is_an_error() -> None:
+    command, _, told = read(written("github", [], summary()).splitlines()[-1])
+
+    assert command == "error"
+    assert told.splitlines()[-1] == "a capture could not be read to its end: findings may be missing"
+
+
+def test_suppressed_findings_are_not_shown() -> None:
+    assert len(written("github", [(MADE, IN_BASELINE)]).splitlines()) == 1

@@ -1,0 +1,74 @@
+"""Markdown in which nothing captured has a meaning."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from markdown_it import MarkdownIt
+
+from mqttscope.report.findings.markdown import MAX_BYTES, MAX_SHOWN, safe
+from tests.report.findings.samples import HOSTILE, HOSTILE_TEXT, IN_BASELINE, MADE, many, summary, written
+
+
+def rendered(text: str) -> str:
+    """The page as a site shows it, with HTML passed on."""
+    return MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+
+
+def test_a_table_then_the_findings() -> None:
+    text = written("markdown", [MADE, MADE, (MADE, IN_BASELINE), replace(MADE, rule="ENC101")])
+
+    assert text.startswith("### mqttscope: no findings\n\n| rule | severity |")
+    assert "| CON212 second-connect | 🔴 error | 2 | 1 | 1 |" in text
+    assert "<details><summary><b>CON212</b> second-connect (2)</summary>" in text
+    page = rendered(text)
+    assert page.count("<tr>") == 3
+    assert "Password without User Name [3.1.1 MQTT-3.1.2-22]<br>capture.pcap, frame 118, " in page
+    assert "Instead, open a new TCP connection for another CONNECT." in page
+
+
+def test_many_findings_are_counted() -> None:
+    assert "\n* 5 more\n" in written("markdown", [MADE] * (MAX_SHOWN + 5))
+
+
+def test_the_page_is_never_too_long() -> None:
+    long = replace(MADE, message="*" * 900)
+    text = written("markdown", [replace(long, rule=f"ABC1{n:02}") for n in range(99) for _ in range(MAX_SHOWN)])
+
+    assert len(text.encode()) <= MAX_BYTES + 100
+    assert re.search(r"Details of \d+ rules are left out\.", text)
+
+
+def test_no_findings() -> None:
+    assert written("markdown", []) == "### mqttscope: no findings\n\n* no findings by 3 rules\n"
+
+
+def test_everything_of_the_summary_is_said() -> None:
+    assert written("markdown", [], summary()).count("\n* ") == 6
+
+
+def test_hostile_text_means_nothing() -> None:
+    page = rendered(written("markdown", [*many(), HOSTILE], summary()))
+
+    assert "<b onclick" not in page
+    assert "evil.example" in page
+    assert "<a " not in page
+    assert "<code>code</code>" not in page
+    assert "<h1>" not in page
+    text = written("markdown", [HOSTILE])
+    assert not re.search(r"(?<![\w&])[@#]\w", text.replace("###", ""))
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_safe_text_is_shown_as_it_is() -> None:
+    plain = HOSTILE_TEXT.encode("ascii", "ignore").decode().replace("\r\n", " ")
+    plain = "".join(char for char in plain if char.isprintable())
+
+    assert rendered(f"x {safe(plain)}").strip() == (
+        "<p>x " + re.sub(r"&(?=\w+;)|&", "&amp;", plain).replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+        + "</p>"
+    )  # fmt: skip
+    assert safe("- x") == "&#45; x"
+    assert safe("10.0.0.4:51234") == "10.0.0.4:51234"
+    assert safe("http://a :smile: www.b") == "http&#58;//a &#58;smile: www&#46;b"

@@ -1,0 +1,60 @@
+"""The JSON form of a finding: the keys of the outward interface, and text that any reader takes."""
+
+from __future__ import annotations
+
+import json
+
+from mqttscope.report.findings.plain import KEYS, finding_view, line, summary_view, utf8
+from tests.report.findings.samples import HOSTILE, HOSTILE_TEXT, MADE, clean, many, summary
+
+INTERFACE = (
+    "schema rule slug severity confidence message statements version capture frame timestamp_ns connection client server"
+    " client_identifier direction packet packet_type field offset length reason_code fingerprint"
+).split()
+
+
+def test_the_keys_are_those_of_the_interface_in_their_order() -> None:
+    assert list(finding_view(MADE)) == INTERFACE
+    assert ("schema", *KEYS) == tuple(INTERFACE)
+
+
+def test_topic_and_related_are_there_only_where_there_is_one() -> None:
+    assert list(finding_view(HOSTILE)) == [*INTERFACE, "topic", "related"]
+    assert list(finding_view(HOSTILE)["related"][0]) == ["message", "packet", "frame", "timestamp_ns"]
+
+
+def test_values_are_plain() -> None:
+    shown = json.loads(line(finding_view(MADE)))
+
+    assert shown["severity"] == "error"
+    assert shown["statements"] == ["3.1.1 MQTT-3.1.2-22"]
+    assert shown["reason_code"] is None
+    assert "raw" not in shown
+
+
+def test_any_finding_is_one_harmless_line() -> None:
+    for finding in many():
+        made = line(finding_view(finding)).decode()
+        assert made.isprintable()
+        assert json.loads(made)["rule"] == finding.rule
+
+
+def test_text_that_is_no_utf8() -> None:
+    assert utf8("a\udcffé") == "a\\xffé"
+    assert utf8("\ud800") == "\\xed\\xa0\\x80"
+    assert utf8("plain") == "plain"
+    assert HOSTILE_TEXT[:5] in utf8(HOSTILE_TEXT)
+
+
+def test_the_summary() -> None:
+    shown = json.loads(line(summary_view(summary())))
+
+    assert shown["findings"] == {"error": 2, "warning": 1, "info": 3}
+    assert shown["suppressed"] == {"baseline": 4, "configuration": 1}
+    assert shown["withheld"] == {"CON212": 5, "PUB209": 2}
+    assert shown["rules"] == ["CON212", "ENC101", "PUB209"]
+    assert shown["truncated"] is True
+    assert shown["quality"]["joined"] == 1
+    assert shown["fixed"][0]["rule"] == "CON212"
+    assert shown["internal_errors"][0]["error"] == "ValueError: \x1b[31m\\xff"
+    assert json.loads(line(summary_view(clean())))["findings"] == {"error": 0, "warning": 0, "info": 0}

@@ -1,0 +1,186 @@
+"""SARIF against the schema of the standard, and what GitHub needs beyond it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jsonschema
+import pytest
+
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.report.findings.sarif import plain, uri
+from tests.conftest import ROOT
+from tests.report.findings.samples import (
+    ACCEPTED,
+    AT_THE_END,
+    HOSTILE,
+    IN_BASELINE,
+    MADE,
+    clean,
+    many,
+    summary,
+    written,
+)
+
+
+@cache
+def schema() -> Any:
+    text = (ROOT / "tests" / "data" / "sarif-schema-2.1.0.json").read_text("utf-8")
+    return jsonschema.Draft4Validator(json.loads(text), format_checker=jsonschema.FormatChecker())
+
+
+def run_of(*findings: Any, end: Any = None) -> dict[str, Any]:
+    """The one run of a log that the schema takes."""
+    log = json.loads(written("sarif", findings, end))
+    assert [f"{list(error.path)}: {error.message}" for error in schema().iter_errors(log)] == []
+    (run,) = log["runs"]
+    assert isinstance(run, dict)
+    return run
+
+
+def result_of(finding: Finding) -> dict[str, Any]:
+    (result,) = run_of(finding)["results"]
+    assert isinstance(result, dict)
+    return result
+
+
+def test_the_schema_finds_faults() -> None:
+    assert list(schema().iter_errors({"version": "2.1.0", "runs": [{"tool": {}}]}))
+
+
+@pytest.mark.parametrize("end", [clean(), summary()], ids=["clean", "broken"])
+def test_logs_are_valid(end: Any) -> None:
+    assert len(run_of(*many(), end=end)["results"]) == len(many())
+    assert run_of(end=end)["results"] == []
+
+
+def test_all_rules_are_in_the_driver() -> None:
+    run = run_of(MADE)
+    driver = run["tool"]["driver"]
+
+    assert [rule["id"] for rule in driver["rules"]] == list(all_rules())
+    rule = driver["rules"][run["results"][0]["ruleIndex"]]
+    assert rule["id"] == run["results"][0]["ruleId"] == "CON212"
+    assert rule["shortDescription"]["text"] == "A client sends CONNECT twice on one connection."
+    assert "Instead, open a new TCP connection" in rule["help"]["markdown"]
+    assert "**5.0 MQTT-3.1.0-2**" in rule["help"]["markdown"]
+    assert rule["defaultConfiguration"] == {"enabled": True, "level": "error"}
+
+
+def test_what_github_asks_of_rules() -> None:
+    for rule in run_of()["tool"]["driver"]["rules"]:
+        assert len(rule["shortDescription"]["text"]) <= 1024
+        assert len(rule["fullDescription"]["text"]) <= 1024
+        assert rule["properties"]["precision"] in ("very-high", "high", "medium", "low")
+        assert rule["properties"]["problem.severity"] in ("error", "warning", "recommendation")
+        assert len(rule["properties"]["tags"]) <= 20
+
+
+def test_a_result_points_at_frame_packet_and_bytes() -> None:
+    (location,) = result_of(MADE)["locations"]
+
+    assert location["physicalLocation"]["artifactLocation"] == {"uri": "capture.pcap"}
+    assert location["physicalLocation"]["region"] == {"startLine": 118}
+    assert location["physicalLocation"]["address"]["relativeAddress"] == 18
+    assert location["physicalLocation"]["address"]["length"] == 16
+    assert [one["fullyQualifiedName"] for one in location["logicalLocations"]] == [
+        "connection 3",
+        "connection 3, packet 7",
+    ]
+
+
+def test_a_finding_about_a_connection_has_no_bytes() -> None:
+    (location,) = result_of(AT_THE_END)["locations"]
+
+    assert "address" not in location["physicalLocation"]
+    assert len(location["logicalLocations"]) == 1
+
+
+def test_levels() -> None:
+    levels = {severity: result_of(replace(MADE, severity=severity))["level"] for severity in Severity}
+
+    assert levels == {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+    assert result_of(replace(MADE, confidence=Confidence.LIKELY))["properties"]["confidence"] == "likely"
+
+
+def test_fingerprints_stay_and_equal_ones_are_numbered_for_github() -> None:
+    prints = [one["partialFingerprints"] for one in run_of(MADE, MADE)["results"]]
+
+    assert prints[0]["mqttscopeFingerprint/v1"] == prints[1]["mqttscopeFingerprint/v1"] == MADE.fingerprint
+    assert [one["primaryLocationLineHash"][-2:] for one in prints] == [":1", ":2"]
+
+
+def test_suppressed_results_are_kept_and_marked() -> None:
+    known, accepted, new = run_of((MADE, IN_BASELINE), (MADE, ACCEPTED), MADE)["results"]
+
+    assert known["suppressions"][0]["kind"] == "external"
+    assert accepted["suppressions"][0]["justification"] == "firmware 2.1 sleeps too long\\x1b[31m"
+    assert accepted["suppressions"][0]["properties"] == {"kind": "configuration", "expires": "2027-03-31"}
+    assert "suppressions" not in new
+
+
+def test_related_packets_are_related_locations() -> None:
+    (related,) = result_of(HOSTILE)["relatedLocations"]
+
+    assert related["physicalLocation"]["region"] == {"startLine": 2}
+    assert related["properties"]["packet"] == 1
+
+
+def test_a_run_that_failed_says_so() -> None:
+    (invocation,) = run_of(end=summary())["invocations"]
+
+    assert invocation["executionSuccessful"] is False
+    notes = invocation["toolExecutionNotifications"]
+    assert notes[0]["associatedRule"]["id"] == "ENC101"
+    assert notes[0]["message"]["text"] == "ENC101 failed: ValueError: \\x1b[31m\\xff"
+    assert notes[1]["message"]["text"].startswith("cut\\x1b.pcap could not be read to its end")
+    assert [one["level"] for one in notes] == ["error", "error", "note", "note", "note"]
+    assert run_of(end=clean())["invocations"][0]["executionSuccessful"] is True
+
+
+def test_rules_that_did_not_run_are_told() -> None:
+    (invocation,) = run_of(end=clean())["invocations"]
+    told = {
+        one["descriptor"]["id"]: one["configuration"]["enabled"] for one in invocation["ruleConfigurationOverrides"]
+    }
+
+    assert "CON212" not in told
+    assert not any(told.values())
+    assert all(all_rules()[code].code[:3] not in ("TOP", "PAY", "SEC", "OPS", "PRF") for code in told)
+
+
+def test_hostile_text_does_no_harm() -> None:
+    text = written("sarif", [HOSTILE])
+    result = result_of(HOSTILE)
+
+    assert all(one.isprintable() for one in text.split("\n"))
+    assert re.fullmatch(r"[\w.~/%-]+", result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"])
+    message = result["message"]["text"]
+    assert message.isprintable()
+    assert not re.search(r"(?<!\\)\]\(", message)
+    assert "{{0}}" in message
+
+
+def test_messages_have_no_links_and_no_placeholders() -> None:
+    assert plain("a [b](c) {0}") == "a \\[b\\](c) {{0}}"
+    assert plain("topic[0] is fine") == "topic[0] is fine"
+
+
+@pytest.mark.parametrize(
+    ("capture", "wanted"),
+    [
+        ("a.pcap", "a.pcap"),
+        ("./day 1/a.pcap", "day%201/a.pcap"),
+        ("/var/a.pcap", "file:///var/a.pcap"),
+        ("x:y.pcap", "x%3Ay.pcap"),
+        ("\udcff.pcap", "%FF.pcap"),
+        ("-", "stdin"),
+    ],
+)
+def test_paths_are_uris(capture: str, wanted: str) -> None:
+    assert uri(capture) == wanted

@@ -1,0 +1,54 @@
+"""Findings counted by rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from mqttscope.lint.finding import Severity
+from mqttscope.report.base import View
+from mqttscope.report.findings.statistics import Statistics
+from tests.report.findings.samples import IN_BASELINE, MADE, clean, many, summary
+from tests.report.make import Lines
+from tests.report.test_harmless import check
+
+
+def shown(*findings: object, width: int = 100, withheld: Counter[str] | None = None) -> list[str]:
+    sink = Lines()
+    reporter = Statistics(sink, View(width=width))
+    for one in findings:
+        reporter.feed(*(one if isinstance(one, tuple) else (one, None)))
+    end = clean()
+    end.withheld = withheld or Counter()
+    reporter.close(end)
+    return sink.lines
+
+
+def test_rules_are_counted_most_first() -> None:
+    other = replace(MADE, rule="ENC101", slug="utf8-ill-formed", severity=Severity.WARNING)
+    lines = shown(MADE, other, other, (MADE, IN_BASELINE), withheld=Counter(PUB209=4))
+
+    assert lines[0].split() == ["rule", "findings", "severity", "clients", "suppressed", "withheld"]
+    assert [line.split() for line in lines[2:5]] == [
+        ["ENC101", "utf8-ill-formed", "2", "warning", "1"],
+        ["CON212", "second-connect", "1", "error", "1", "1"],
+        ["PUB209", "qos-exceeds-maximum", "0", "error", "4"],
+    ]
+    assert lines[5] == "no findings by 3 rules"
+
+
+def test_nothing_found_is_no_table() -> None:
+    assert shown() == ["no findings by 3 rules"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_lines_fit_and_are_harmless(width: int) -> None:
+    sink = Lines()
+    reporter = Statistics(sink, View(width=width))
+    for finding in many():
+        reporter.feed(finding)
+    reporter.close(summary())
+
+    check(sink.lines, width)

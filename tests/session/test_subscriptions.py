@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt import Properties, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from mqttscope.session import subscriptions as module
+from mqttscope.session.subscriptions import FLOOD_PAUSE_NS, FLOOD_START_NS, Subscriptions
+
+SECOND = 1_000_000_000
+
+Row = Subscribe | Suback | Unsubscribe | Unsuback
+
+
+class Talk:
+    """Requests and answers, one a second, on one table."""
+
+    def __init__(self, *rows: Row, shared: bool = True) -> None:
+        self.table = Subscriptions()
+        self.shared = shared
+        self.number = 0
+        self.tell(*rows)
+
+    def tell(self, *rows: Row) -> Subscriptions:
+        for row in rows:
+            number, now = self.number, self.number * SECOND
+            if isinstance(row, Subscribe):
+                self.table.subscribe(row, number, number + 1, now, shared=self.shared)
+            elif isinstance(row, Suback):
+                self.table.granted(row, number, now)
+            elif isinstance(row, Unsubscribe):
+                self.table.unsubscribe(row, number, number + 1, now)
+            else:
+                self.table.unsubscribed(row, number, now)
+            self.number += 1
+        return self.table
+
+
+def subscribe(identifier: int, *filters: str, qos: int = 1, number: int | None = None, **options: object) -> Subscribe:
+    block = None if number is None else Properties(subscription_identifier=number)
+    return Subscribe(identifier, block, [Subscription(one, qos, **options) for one in filters])  # type: ignore[arg-type]
+
+
+def suback(identifier: int, *codes: int) -> Suback:
+    return Suback(identifier, reason_codes=list(codes))
+
+
+def unsubscribe(identifier: int, *filters: str) -> Unsubscribe:
+    return Unsubscribe(identifier, topic_filters=list(filters))
+
+
+def unsuback(identifier: int, *codes: int) -> Unsuback:
+    return Unsuback(identifier, reason_codes=list(codes) if codes else None)
+
+
+def filters(table: Subscriptions, topic: str) -> list[str]:
+    return [one.topic_filter for one in table.matching(topic)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "topic", "wanted"),
+    [
+        pytest.param([subscribe(1, "a")], "a", ["a"], id="from the SUBSCRIBE on"),
+        pytest.param([subscribe(1, "b")], "a", [], id="another filter"),
+        pytest.param([subscribe(1, "a/+"), subscribe(2, "a/b", "#")], "a/b", ["a/+", "a/b", "#"], id="overlapping"),
+        pytest.param([subscribe(1, "a"), suback(1, 0x80)], "a", [], id="refused"),
+        pytest.param([subscribe(1, "a", "b"), suback(1, 0x80, 1)], "b", ["b"], id="the other one was refused"),
+        pytest.param([subscribe(1, "a"), suback(1, 1), unsubscribe(2, "a")], "a", ["a"], id="until the UNSUBACK"),
+        pytest.param(
+            [subscribe(1, "a"), suback(1, 1), unsubscribe(2, "a"), unsuback(2)], "a", [], id="ended, in 3.1.1"
+        ),
+        pytest.param(
+            [subscribe(1, "a"), unsubscribe(2, "a"), unsuback(2, 0x87)], "a", ["a"], id="the UNSUBSCRIBE was refused"
+        ),
+        pytest.param(
+            [subscribe(1, "a"), unsubscribe(2, "a"), subscribe(3, "a"), unsuback(2, 0)],
+            "a", ["a"], id="subscribed again while the UNSUBSCRIBE was under way",
+        ),
+        pytest.param([subscribe(1, "#")], "$SYS/x", [], id="no wildcard for the server's own topics"),
+        pytest.param([subscribe(1, "a/b#", "+a")], "a/b", [], id="filters that are none"),
+        pytest.param([subscribe(1, "a"), subscribe(2, "a")], "a", ["a"], id="the same filter is one subscription"),
+        pytest.param([subscribe(1, "$share/g/a/+")], "a/b", ["$share/g/a/+"], id="shared"),
+        pytest.param([subscribe(1, "$share/g/a", "a")], "a", ["$share/g/a", "a"], id="shared and not"),
+        pytest.param([subscribe(1, "$share/g")], "$share/g", ["$share/g"], id="a share that is none"),
+    ],
+)  # fmt: skip
+def test_matching_subscriptions(rows: list[Row], topic: str, wanted: list[str]) -> None:
+    assert sorted(filters(Talk(*rows).table, topic)) == sorted(wanted)
+
+
+def test_before_5_0_a_share_is_an_ordinary_level_and_an_extension_at_best() -> None:
+    table = Talk(subscribe(1, "$share/g/a", "$queue/b", "$share/g/+"), shared=False).table
+
+    assert filters(table, "$share/g/a") == ["$share/g/a", "$share/g/+"]
+    assert filters(table, "a") == []
+    assert [one.topic_filter for one in table.match("a").extended] == ["$share/g/a", "$share/g/+"]
+    assert [one.topic_filter for one in table.match("b").extended] == ["$queue/b", "$share/g/+"]
+    assert table.live["$share/g/a"].shared is None
+
+
+def test_a_share_is_known_in_5_0() -> None:
+    one = Talk(subscribe(1, "$share/g/a/#")).table.live["$share/g/a/#"]
+
+    assert one.is_shared
+    assert one.shared == ("g", "a/#")
+    assert one.plain_filter == "a/#"
+
+
+def test_a_match_is_kept_until_the_table_changes() -> None:
+    talk = Talk(subscribe(1, "a", qos=2))
+    first = talk.table.match("a")
+
+    assert talk.table.match("a") is first
+    assert first.granted_qos == 2
+    talk.tell(suback(1, 0))
+    assert talk.table.match("a") is not first
+    assert talk.table.match("a").granted_qos == 0
+
+
+def test_matches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_MATCHES", 3)
+    table = Talk(subscribe(1, "#")).table
+
+    for number in range(10):
+        assert filters(table, f"t{number}") == ["#"]
+    assert len(table.found) <= 3
+
+
+def test_a_new_subscribe_replaces_options_and_remembers_the_old_ones() -> None:
+    talk = Talk(subscribe(1, "a", number=7, qos=1), suback(1, 1), subscribe(2, "a", number=8, qos=0))
+    one = talk.table.live["a"]
+    found = talk.table.match("a")
+
+    assert one.existed
+    assert one.times == 2
+    assert one.formerly == (7,)
+    assert one.replaced is not None
+    assert one.replaced.subscription_identifier == 7
+    assert (found.granted_qos, found.highest_qos) == (0, 1)
+    assert found.identifiers == (8,)
+    assert set(found.possible_identifiers) == {7, 8}
+    assert found.replaces
+
+
+def test_only_one_predecessor_is_kept_but_all_its_identifiers() -> None:
+    talk = Talk(*(subscribe(number, "a", number=number) for number in range(1, 5)))
+    one = talk.table.live["a"]
+
+    assert one.formerly == (3, 2, 1)
+    assert one.replaced is not None
+    assert one.replaced.replaced is None
+    for number in range(5, 40):
+        talk.tell(subscribe(number, "a", number=number))
+    assert len(talk.table.live["a"].formerly) == module.MAX_CHAIN
+
+
+def test_a_refused_request_leaves_the_subscription_before_it() -> None:
+    talk = Talk(subscribe(1, "a"), suback(1, 1), subscribe(2, "a", qos=2), suback(2, 0x97))
+    one = talk.table.live["a"]
+
+    assert (one.packet, one.granted, one.doubtful) == (0, 1, True)
+    assert talk.table.refused == {"a": 2}
+
+
+def test_a_subscription_did_not_exist_when_the_one_before_is_refused_late_or_was_ending() -> None:
+    late = Talk(subscribe(1, "a"), subscribe(2, "a"), suback(1, 0x80), suback(2, 1)).table.live["a"]
+    ending = Talk(subscribe(1, "a"), unsubscribe(2, "a"), subscribe(3, "a")).table.live["a"]
+
+    assert (late.granted, late.existed, late.replaced) == (1, False, None)
+    assert not ending.existed
+    assert ending.replaced is not None
+
+
+def test_an_ended_subscription_is_remembered_until_it_is_asked_for_again() -> None:
+    talk = Talk(subscribe(1, "a", number=7), suback(1, 1), unsubscribe(2, "a"), unsuback(2, 0))
+
+    assert talk.table.ended["a"].ended_ns == 3 * SECOND
+    assert [one.topic_filter for one in talk.table.match("a").ended] == ["a"]
+    talk.tell(subscribe(3, "a"))
+    assert talk.table.ended == {}
+    assert talk.table.live["a"].formerly == (7,)
+    assert talk.table.live["a"].times == 2
+    assert not talk.table.live["a"].existed
+
+
+def test_a_suback_of_another_length_says_nothing_about_single_filters() -> None:
+    table = Talk(subscribe(1, "a", "b"), suback(1, 0x80)).table
+
+    assert [one.granted for one in table.live.values()] == [None, None]
+    assert table.requests[1].codes == (0x80,)
+
+
+def test_requests_with_one_identifier_are_answered_in_order() -> None:
+    talk = Talk(subscribe(1, "a"), subscribe(1, "b"), unsubscribe(1, "c"))
+
+    assert [one.topic_filters for one in (talk.table.request_for(1, "subscribe"),) if one] == [("a",)]
+    talk.tell(suback(1, 0x80))
+    assert list(talk.table.live) == ["b"]
+    talk.tell(suback(1, 1))
+    assert talk.table.live["b"].granted == 1
+    again = talk.table.request_for(1, "subscribe")
+    assert again is not None
+    assert again.answers == 1
+    assert talk.table.request_for(1, "unsubscribe") is talk.table.requests[1]
+
+
+def test_an_answer_without_a_request_changes_nothing() -> None:
+    talk = Talk(subscribe(1, "a"))
+    talk.tell(suback(2, 1), unsuback(1, 0))
+
+    assert talk.table.live["a"].granted is None
+    assert talk.table.request_for(2, "subscribe") is None
+
+
+def test_a_second_answer_changes_nothing() -> None:
+    talk = Talk(subscribe(1, "a"), suback(1, 1), suback(1, 0x80))
+
+    assert talk.table.live["a"].granted == 1
+    assert talk.table.requests[1].answers == 2
+    assert talk.table.requests[1].answer == 1
+
+
+def test_unanswered_requests_with_one_identifier_are_bounded() -> None:
+    table = Talk(*(subscribe(1, f"t{number}") for number in range(100))).table
+    depth, one = 0, table.requests.get(1)
+    while one is not None:
+        depth, one = depth + 1, one.earlier
+
+    assert depth <= module.MAX_CHAIN + 1
+
+
+def test_an_unsubscribe_remembers_what_its_filters_stood_for() -> None:
+    talk = Talk(subscribe(1, "a"), suback(1, 1), subscribe(2, "b"), unsubscribe(3, "a", "b", "c"))
+    request = talk.table.requests[3]
+
+    assert request.existing == (0, 2, -1)
+    talk.tell(unsuback(3, 0, 0, 0x11))
+    assert talk.table.named("a", 0) is talk.table.ended["a"]
+    assert talk.table.named("a", 1) is None
+
+
+def test_too_many_subscriptions_are_said_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SUBSCRIPTIONS", 2)
+    talk = Talk(subscribe(1, "a", "b"))
+
+    assert talk.table.match("a").known
+    talk.tell(subscribe(2, "c"))
+    assert list(talk.table.live) == ["a", "b"]
+    assert not talk.table.match("c").known
+
+
+def test_ended_and_refused_filters_and_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ENDED", 5)
+    talk = Talk()
+    for number in range(1, 30):
+        talk.tell(subscribe(number, f"r{number}"), suback(number, 0x80))
+        talk.tell(subscribe(number, f"t{number}"), unsubscribe(number + 100, f"t{number}"), unsuback(number + 100, 0))
+
+    assert len(talk.table.ended) == len(talk.table.refused) == len(talk.table.requests) == 5
+    assert talk.table.live == {}
+    assert talk.table.patterns == {}
+
+
+def test_what_could_not_be_read_makes_the_table_incomplete() -> None:
+    talk = Talk(subscribe(1, "a"))
+    talk.table.unreadable(request=True)
+
+    assert not talk.table.match("a").known
+    assert talk.table.requests == {}
+    talk.table.unreadable(request=False)
+    assert talk.table.unread_answers
+
+
+def test_a_malformed_subscribe_may_lack_everything() -> None:
+    talk = Talk()
+    broken = subscribe(1)
+    broken.subscriptions = None  # type: ignore[assignment]
+    talk.tell(broken, suback(1))
+
+    assert talk.table.live == {}
+    assert talk.table.requests[1].answers == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "wanted"),
+    [
+        ("a/b", "A/B", "folding case"),
+        ("a/b", "a//b", "collapsing '//'"),
+        ("a/b", "/a/b", "trimming '/'"),
+        ("a/+", "a/b/", "trimming '/'"),
+        ("caf\u00e9", "cafe\u0301", "Unicode normalisation to NFC"),
+        ("\ufb01le", "file", "folding case"),
+        ("x\u00b2", "x2", "Unicode normalisation to NFKC"),
+        ("a/b", "a/c", None),
+    ],
+)
+def test_filters_that_match_after_a_change(name: str, topic: str, wanted: str | None) -> None:
+    near = Talk(subscribe(1, name)).table.near(topic)
+
+    assert near == (None if wanted is None else (name, wanted))
+
+
+def test_near_is_not_asked_for_topics_that_match_and_leaves_refused_filters_out() -> None:
+    assert Talk(subscribe(1, "a", "A")).table.near("a") is None
+    assert Talk(subscribe(1, "a"), suback(1, 0x87)).table.near("A") is None
+
+
+def test_a_leading_wildcard_stands_beside_a_topic_of_the_server() -> None:
+    table = Talk(subscribe(1, "#", "+/x", "$SYS/y", "$share/g/+/x")).table
+
+    assert table.match("$SYS/x").beside == ("#", "+/x", "$share/g/+/x")
+    assert table.match("$SYS/y").beside == ()
+
+
+def test_retained_messages_follow_a_subscribe_in_one_go() -> None:
+    table = Talk(subscribe(1, "#")).table
+
+    assert table.is_flood(FLOOD_START_NS)
+    assert not table.is_flood(FLOOD_START_NS + 1)
+    table.retained_sent("a", FLOOD_START_NS)
+    assert table.is_flood(FLOOD_START_NS + FLOOD_PAUSE_NS)
+    assert not table.is_flood(FLOOD_START_NS + FLOOD_PAUSE_NS + 1)
+    table.retained_sent("a", FLOOD_START_NS + FLOOD_PAUSE_NS + 1)
+    assert not table.is_flood(FLOOD_START_NS + FLOOD_PAUSE_NS + 2)
+    assert table.retained == {"a": 2}
+
+
+def test_topics_of_retained_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_RETAINED", 4)
+    table = Subscriptions()
+    for number in range(10):
+        table.retained_sent(f"t{number}", 0)
+
+    assert len(table.retained) == 4
+
+
+def test_retained_messages_are_asked_for_by_handling_and_novelty() -> None:
+    def asks(*rows: Row, name: str = "a") -> bool:
+        return Talk(*rows).table.live[name].asks_for_retained
+
+    assert asks(subscribe(1, "a"))
+    assert asks(subscribe(1, "a", retain_handling=1))
+    assert not asks(subscribe(1, "a"), subscribe(2, "a", retain_handling=1))
+    assert not asks(subscribe(1, "a", retain_handling=2))
+    assert not asks(subscribe(1, "$share/g/a"), name="$share/g/a")

@@ -1,0 +1,115 @@
+"""The examples for continuous integration: every command line in them runs, and writes what the platforms read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.conftest import ROOT
+
+PAGE = ROOT / "docs" / "ci.md"
+ACTION = ROOT / "action.yml"
+FAILING = ROOT / "captures" / "failing-device" / "capture.pcapng"
+
+
+def blocks(kind: str, text: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.M | re.S)
+
+
+def commands(text: str) -> list[str]:
+    """Command lines of mqttscope lint, continuation lines joined; not those that a hook completes with files."""
+    joined = re.sub(r"\\\n\s*", "", text)
+    lines = (line.strip().removeprefix("- ") for line in joined.splitlines())
+    return [line for line in lines if line.startswith("mqttscope lint ")]
+
+
+YAML = [line for block in blocks("yaml", PAGE.read_text("utf-8")) for line in commands(block)]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A folder as a job has it: the recording, and mqttscope on the path."""
+    (tmp_path / "device.pcap").write_bytes(FAILING.read_bytes())
+    program = tmp_path / "bin" / "mqttscope"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
+    program.chmod(0o755)
+    return tmp_path
+
+
+def run(command: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    path = f"{folder}/bin:{os.environ['PATH']}"
+    environment = {"PATH": path, "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8", **variables}
+    return subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_there_are_examples() -> None:
+    assert len(YAML) >= 2
+
+
+@pytest.mark.parametrize("command", YAML)
+def test_a_command_of_the_page_fails_on_the_failing_device(command: str, workspace: Path) -> None:
+    done = run(command, workspace, GITHUB_STEP_SUMMARY=str(workspace / "summary.md"))
+
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == ""
+    assert "PUB103" in done.stdout
+    for name in re.findall(r"--output \w+=\"?([\w.-]+)", command):
+        assert (workspace / name).stat().st_size > 0
+
+
+def test_github_gets_annotations_a_summary_and_sarif(workspace: Path) -> None:
+    command = next(line for line in YAML if "--format github" in line)
+    done = run(command, workspace, GITHUB_STEP_SUMMARY=str(workspace / "summary.md"))
+
+    assert all(line.startswith("::") for line in done.stdout.splitlines())
+    assert any(line.startswith("::error file=device.pcap") for line in done.stdout.splitlines())
+    assert "PUB103" in (workspace / "summary.md").read_text("utf-8")
+    assert json.loads((workspace / "lint.sarif").read_text("utf-8"))["runs"][0]["results"]
+
+
+def test_gitlab_gets_code_quality_and_test_reports(workspace: Path) -> None:
+    command = next(line for line in YAML if "gitlab=" in line)
+    run(command, workspace)
+    rows = json.loads((workspace / "gl-code-quality-report.json").read_text("utf-8"))
+
+    assert {"description", "check_name", "fingerprint", "severity", "location"} <= set(rows[0])
+    assert len({row["fingerprint"] for row in rows}) == len(rows)
+    assert ElementTree.fromstring((workspace / "lint.xml").read_bytes()).tag == "testsuites"
+
+
+@pytest.mark.parametrize("sarif", ["", "lint.sarif"])
+def test_the_action_lints_and_fails_with_the_findings(sarif: str, workspace: Path) -> None:
+    text = ACTION.read_text("utf-8")
+    script = re.sub(r"^ {8}", "", text.rpartition("run: |\n")[2], flags=re.M)
+    summary = workspace / "summary.md"
+    done = run(
+        f"set -eo pipefail\n{script}",
+        workspace,
+        CAPTURES="device.pcap",
+        ARGUMENTS="--extend-select SEC",
+        SARIF=sarif,
+        GITHUB_STEP_SUMMARY=str(summary),
+    )
+
+    assert done.returncode == 1, done.stderr
+    assert "PUB103" in done.stdout
+    assert summary.stat().st_size > 0
+    assert (workspace / "lint.sarif").exists() is bool(sarif)
+
+
+def test_every_input_of_the_action_is_used() -> None:
+    text = ACTION.read_text("utf-8")
+    inputs = re.findall(r"^  ([a-z-]+):$", text.partition("\nruns:")[0].partition("inputs:")[2], re.M)
+
+    assert inputs
+    assert [name for name in inputs if f"inputs.{name}" not in text] == []
