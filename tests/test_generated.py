@@ -11,6 +11,7 @@ import pytest
 
 from mqttscope.cli.main import COMMANDS
 from mqttscope.dev import generate
+from mqttscope.lint.catalogue import all_rules
 from tests.cli.running import environment
 from tests.conftest import ROOT
 
@@ -23,14 +24,16 @@ def test_a_generated_file_is_fresh(path: Path) -> None:
     assert path.read_text("utf-8") == FILES[path], "run make generate"
 
 
-def test_completions_and_the_command_reference_are_generated() -> None:
+def test_completions_the_command_reference_and_the_pages_of_rules_are_generated() -> None:
     assert {str(path.relative_to(ROOT)) for path in FILES} == {
         "completions/mqttscope.bash", "completions/_mqttscope", "completions/mqttscope.fish", "docs/cli.md",
+        "docs/conformance.md", "docs/rules/README.md", *(f"docs/rules/{code}.md" for code in all_rules()),
     }  # fmt: skip
 
 
 def test_no_other_files_lie_beside_them() -> None:
     assert {path for path in (ROOT / "completions").iterdir() if path.is_file()} <= set(FILES)
+    assert set((ROOT / "docs" / "rules").iterdir()) <= set(FILES), "run make generate"
 
 
 def test_the_reference_has_every_command_and_option() -> None:
@@ -54,6 +57,23 @@ def test_check_says_what_is_not_fresh(
     assert capsys.readouterr() == ("", "")
     (tmp_path / "docs" / "cli.md").write_text("something else")
     assert generate.main(["--check"]) == 1
+
+
+def test_the_page_of_a_rule_that_is_gone_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    generate.main([])
+    old = tmp_path / "docs" / "rules" / "OLD101.md"
+    old.write_text("# OLD101")
+    capsys.readouterr()
+
+    assert generate.main(["--check"]) == 1
+    assert capsys.readouterr().err == "docs/rules/OLD101.md is of no rule: run make generate\n"
+    assert generate.main([]) == 0
+    assert capsys.readouterr().out == "removed docs/rules/OLD101.md\n"
+    assert not old.exists()
+    assert generate.main(["--check"]) == 0
 
 
 def test_check_of_the_checkout() -> None:

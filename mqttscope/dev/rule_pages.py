@@ -108,8 +108,9 @@ def conformance(rows: list[Coverage]) -> str:
     out = [
         "# Conformance",
         "",
-        "Every normative statement of MQTT 5.0 and 3.1.1 in words of this project, with the rules that check it,",
-        "or why none does. Statements that the standards do not number have identifiers of this project (`V5-…`, `V311-…`).",
+        "Every normative statement of MQTT 5.0 and 3.1.1 in the project's own words, with the rules that check it,",
+        "or why none does. Statements that have no number in the standards have identifiers of this project (`V5-…`,",
+        "`V311-…`).",
         f"{MADE}",
         "",
         f"| version | statements | {' | '.join(_STATES[state] for state in STATES)} |",

@@ -357,13 +357,13 @@ def dissect_segments(
                 yield from handle(event)
                 continue
             from_client = event.from_initiator is dialogue.client_is_initiator
-            items = (dialogue.client_stream if from_client else dialogue.server_stream).feed(event.data)
-            if not items:
-                continue
             connection = dialogue.connection
             assert connection is not None
             if connection.history is not None:
                 note_segment(dialogue, event)
+            items = (dialogue.client_stream if from_client else dialogue.server_stream).feed(event.data)
+            if not items:
+                continue
             if not connection.version_known:
                 yield from running.items(dialogue, from_client, items, event)
                 continue

@@ -30,7 +30,7 @@ from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Findings, Needs, Rule, Scope
 from mqttscope.lint.spans import place_of
 from mqttscope.lint.strings import has_odd_strings
-from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
@@ -238,14 +238,18 @@ class Linter:
         lacks = Needs.NOTHING
         if connection.connect_packet is None and history.connect_sent is None:
             lacks |= Needs.OPENING | Needs.SESSION_BIRTH
-        elif connection.connack_packet is None and history.connack is None and at.server.packets:
-            # The server has said something, but its CONNACK was not among it.
+        elif history.connack is None and (
+            at.server.packets > history.server.counts[PacketType.AUTH] or at.server.gapped or history.disordered
+        ):
+            # The server has said more than it may before its CONNACK, so that was lost or is still to come.
             lacks |= Needs.OPENING
         if not (connection.clean_start or connection.session_present is False):
             lacks |= Needs.SESSION_BIRTH
-        if at.sender.gapped:
+        # Bytes that came again or waited behind a hole were sent before they are seen: who knows what is seen between.
+        disordered = history.disordered or at.party.acknowledged < 0
+        if at.sender.gapped or disordered:
             lacks |= Needs.WHOLE_SENDER
-        if at.receiver.gapped:
+        if at.receiver.gapped or disordered:
             lacks |= Needs.WHOLE_RECEIVER
         if not at.client.packets or not at.server.packets:
             lacks |= Needs.BOTH_DIRECTIONS
@@ -259,7 +263,7 @@ class Linter:
         elif isinstance(event, MalformedEvent):
             raw, number, kind, missing = event.malformed.raw, event.number, event.type, event.malformed.missing
         confidence = report.confidence or rule.confidence
-        if confidence is Confidence.CERTAIN and not self._sure(at):
+        if confidence is Confidence.CERTAIN and not self._sure(rule, at):
             confidence = Confidence.LIKELY
         located = not isinstance(event, ConnectionOpened | ConnectionClosed)
         blamed = report.sender or (at.direction if located else None)
@@ -296,10 +300,10 @@ class Linter:
         made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, at.topic)
         return made
 
-    def _sure(self, at: Moment) -> bool:
+    def _sure(self, rule: Rule, at: Moment) -> bool:
         """Whether the bytes can prove anything: who is who, which version, where packets begin."""
         connection = at.connection
-        if not connection.version_known or not connection.roles_known:
+        if not connection.roles_known or (rule.version_matters and not connection.version_known):
             return False
         return not (isinstance(at.event, MalformedEvent) and at.sender.gapped)
 
@@ -307,8 +311,9 @@ class Linter:
         found = report.statements
         if found is None:
             found = tuple(rule.statements_for(at.version, sender, kind, report.field))
-            # A rule may see only what one has to do about a violation: that sentence is better than none.
-            found = found or rule.also.get(at.version, ())
+            if not rule.statements.get(at.version):
+                # The rule sees only what one has to do about a violation: that sentence is better than none.
+                found = rule.also.get(at.version, ())
         return tuple(f"{at.version.text} {identifier}" for identifier in found)
 
     def _failed(self, rule: Rule, at: Moment, error: Exception) -> None:

@@ -60,9 +60,9 @@ class Needs(Flag):
     SESSION_BIRTH = auto()
     """The session began on this connection, so that no identifiers and subscriptions come from before."""
     WHOLE_SENDER = auto()
-    """No bytes of the sender's direction lost so far."""
+    """No bytes of the sender's direction lost so far, and the two directions in the order of their causes."""
     WHOLE_RECEIVER = auto()
-    """No bytes of the other direction lost so far."""
+    """The same of the other direction."""
     BOTH_DIRECTIONS = auto()
     """Packets of both sides were captured."""
     WHOLE = WHOLE_SENDER | WHOLE_RECEIVER
@@ -105,6 +105,8 @@ class Rule:
     malformed: ClassVar[tuple[MalformedReason, ...]] = ()
     """Reasons of the decoder that this rule stands for."""
     needs: ClassVar[Needs] = Needs.NOTHING
+    version_matters: ClassVar[bool] = True
+    """Whether a finding could be wrong where the version is only assumed."""
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {}
     """Thresholds that the configuration may change (``[rules.TOP104]``), with their defaults."""
     Memory: ClassVar[type | None] = None

@@ -52,7 +52,7 @@ def render(rule: type[Rule], example: Conversation, view: View) -> list[str]:
             out += sink.take()
         for one in findings:
             out += _under(one, text.painter)
-    return out
+    return out or [" " * _INDENT + "(no packets)"]
 
 
 def _is_frame_work(event: Event) -> bool:

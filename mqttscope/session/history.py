@@ -117,6 +117,10 @@ class Party:
     surplus: int = 0
     """Answers to nothing on this connection that gave it send quota all the same (5.0 4.9): after a reconnect the
     PUBCOMP of an earlier connection's PUBREL does.  Never more than it has in flight."""
+    ahead: dict[int, int] = field(default_factory=dict)
+    """Answers it sent to what the capture shows only later: number of the packet by 16 * identifier + type."""
+    settled: dict[int, int] = field(default_factory=dict)
+    """Packets it sent that were answered `ahead`: number of the packet by its packet identifier."""
     odd_aliases: int = 0
     """Its PUBLISH packets with a Topic Alias that is 0, above the other side's maximum or without a mapping."""
     pings: int = 0
@@ -135,6 +139,13 @@ class Party:
     def has_sent(self, packet_identifier: int) -> bool:
         """Whether it sent a PUBLISH with this packet identifier on this connection."""
         return bool(self.identifiers) and bool(self.identifiers[packet_identifier >> 3] & 1 << (packet_identifier & 7))
+
+    def in_step(self, other: Party) -> bool:
+        """Whether the capture has proof of showing everything that this side had of the other's when it sent its last.
+
+        Where frames were captured late, or are missing and not given up yet, an answer may come before its question.
+        """
+        return 0 <= self.acknowledged <= other.position
 
     def repeats(self, packet: packets.Publish, topic: str | None, before: Exchange) -> bool:
         """Whether a PUBLISH brings the message again that its packet identifier had in an exchange, its last one."""
@@ -161,6 +172,8 @@ class History:
     """The first CONNACK of the server, when it broke the layout."""
     early: int = 0
     """Packets that the client sent before a CONNACK came, CONNECT and AUTH not counted."""
+    disordered: bool = False
+    """A side had received what the capture had not shown yet: the order between the directions proves nothing."""
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     foreign: str = ""
     """The protocol that is spoken instead of MQTT, once the first bytes have shown it."""
@@ -181,6 +194,9 @@ class History:
         if length == 1:
             party.single_bytes += 1
         party.position, party.acknowledged = position, acknowledged
+        # A FIN counts one in acknowledgment numbers and nothing in the stream.
+        if acknowledged > (self.server if from_client else self.client).position + 1:
+            self.disordered = True
 
     def gap(self, direction: Direction) -> None:
         """Bytes of this direction are lost: what its sender owed may have been among them."""
@@ -268,7 +284,28 @@ class History:
         sender.identifiers[identifier >> 3] |= 1 << (identifier & 7)
         sender.checksums[identifier] = checksum
         sender.positions[identifier] = sender.position
-        (receiver.owes_puback if qos == 1 else receiver.owes_pubrec).setdefault(identifier, number)
+        kind = PacketType.PUBACK if qos == 1 else PacketType.PUBREC
+        if receiver.ahead and self._was_ahead(sender, receiver, kind, identifier, number):
+            sender.surplus += qos == 1
+        else:
+            (receiver.owes_puback if qos == 1 else receiver.owes_pubrec).setdefault(identifier, number)
+
+    @staticmethod
+    def _was_ahead(sender: Party, receiver: Party, kind: int, identifier: int, number: int) -> bool:
+        """Whether a packet has had its answer before the capture showed it."""
+        if receiver.ahead.pop(identifier * 16 + kind, None) is None:
+            return False
+        sender.settled[identifier] = number
+        return True
+
+    def _note_ahead(self, party: Party, other: Party, kind: int, identifier: int, number: int) -> bool:
+        """Remember an answer to what was not shown, where that is because of the capture."""
+        if party.in_step(other):
+            return False
+        party.ahead[identifier * 16 + kind] = number
+        if len(party.ahead) > MAX_ENDED:
+            del party.ahead[next(iter(party.ahead))]
+        return True
 
     def _acknowledge(
         self,
@@ -284,7 +321,11 @@ class History:
         code: int = packet.reason_code or 0  # type: ignore[attr-defined]
         party, other = self.party(direction), self.party(direction.opposite)
         if kind == PacketType.PUBREL:
-            party.owes_pubrel.pop(identifier, None)
+            if party.owes_pubrel.pop(identifier, None) is None:
+                self._note_ahead(party, other, kind, identifier, number)
+            if other.ahead and self._was_ahead(party, other, PacketType.PUBCOMP, identifier, number):
+                party.surplus += 1
+                return
             if identifier in other.owes_pubcomp:
                 other.pubrels_again[identifier] = other.pubrels_again.get(identifier, 0) + 1
             other.owes_pubcomp[identifier] = number
@@ -294,15 +335,21 @@ class History:
             party.owes_puback.pop(identifier, None)
         elif kind == PacketType.PUBREC:
             party.owes_pubrec.pop(identifier, None)
-            if not ends:
+            if not ends and not (other.ahead and other.ahead.pop(identifier * 16 + PacketType.PUBREL, None)):
                 other.owes_pubrel.setdefault(identifier, number)
-        elif party.owes_pubcomp.pop(identifier, None) is None and identifier in party.pubrels_again:
-            party.pubrels_again[identifier] -= 1
-            if not party.pubrels_again[identifier]:
-                del party.pubrels_again[identifier]
+            if not ends and connection.receiver(direction).running(identifier, "publish") is None:
+                self._note_ahead(party, other, kind, identifier, number)
+        elif party.owes_pubcomp.pop(identifier, None) is None:
+            again = party.pubrels_again.pop(identifier, 0)
+            if again > 1:
+                party.pubrels_again[identifier] = again - 1
+            elif not again:
+                self._note_ahead(party, other, kind, identifier, number)
         if ends:
             side = connection.receiver(direction)
             running = side.running(identifier, "publish")
+            if running is None and self._note_ahead(party, other, kind, identifier, number):
+                return
             if running is None:
                 before = other.ended.get(identifier)
                 if before is not None and before.by == kind:

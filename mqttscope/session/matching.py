@@ -45,10 +45,12 @@ class Subscribed:
     """How often the filter was asked for on this connection."""
     formerly: tuple[int, ...] = ()
     """Subscription Identifiers that the filter had before, newest first."""
+    former_qos: int = 0
+    """Highest QoS that the filter had before."""
     doubtful: bool = False
     """Whether the server refused to replace it: nothing says whether it still exists."""
     replaced: Subscribed | None = None
-    """The subscription that this one replaced; that one's own predecessor is forgotten."""
+    """The subscription with this filter before it, replaced or ended; that one's own predecessor is forgotten."""
 
     @property
     def shared(self) -> tuple[str, str] | None:
@@ -139,7 +141,7 @@ def match_topic(
         tuple(extended),
         () if subscriptions or topic[:1] != "$" else _beside(topic, live, patterns),
         max((one.qos for one in subscriptions), default=0),
-        max((one.qos for one in before), default=0),
+        max((max(one.qos, one.former_qos) for one in before), default=0),
         tuple(identifiers),
         tuple(possible) + tuple(known for one in before for known in one.formerly),
         len(identifiers) == len(subscriptions) > 0,

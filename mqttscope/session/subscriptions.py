@@ -81,7 +81,8 @@ class Subscriptions:
     unread_answers: bool = False
     """Whether a SUBACK or UNSUBACK could not be read."""
     retained: dict[str, int] = field(default_factory=dict)
-    """How many messages with RETAIN 1 the server has sent of each topic, DUP ones left out."""
+    """How many messages with RETAIN 1 the server has sent of each topic.  Those with DUP are left out, and those that
+    may be live ones because of Retain As Published."""
     flood_ns: int | None = None
     """Time of the last one of those that came in one go after a SUBSCRIBE."""
     subscribed_ns: int | None = None
@@ -198,9 +199,9 @@ class Subscriptions:
         if before.subscription_identifier not in (None, one.subscription_identifier):
             former = (before.subscription_identifier, *former)
         one.formerly = tuple(known for known in former if known != one.subscription_identifier)[:MAX_CHAIN]
-        if before.ended_ns is None:
-            one.replaced = before
-            one.existed = before.ending_ns is None
+        one.former_qos = max(before.qos, before.former_qos)
+        one.replaced = before
+        one.existed = before.ending_ns is None and before.ended_ns is None
 
     def unsubscribe(self, packet: Unsubscribe, number: int, frame: int, timestamp_ns: int, position: int = 0) -> None:
         """Take an UNSUBSCRIBE."""
@@ -251,12 +252,14 @@ class Subscriptions:
         if current.packet != one.packet:
             if current.replaced is not None and current.replaced.packet == one.packet:
                 current.replaced, current.existed = None, False
-        elif current.replaced is not None:
+        elif current.replaced is not None and current.replaced.ended_ns is None:
             current.replaced.doubtful = True
             self.live[name] = current.replaced
         else:
             del self.live[name]
             self.patterns.pop(name, None)
+            if current.replaced is not None:
+                self._end(name, current.replaced)
 
     def unsubscribed(self, packet: Unsuback, number: int, timestamp_ns: int) -> None:
         """Take an UNSUBACK."""
@@ -265,21 +268,28 @@ class Subscriptions:
             return
         codes = request.codes
         for index, name in enumerate(request.topic_filters):
-            one = self.live.get(name)
-            if one is None or one.packet != request.existing[index]:
+            one = self.named(name, request.existing[index])
+            if one is None or one.ended_ns is not None:
                 continue
             if index < len(codes) and codes[index] >= FAILURE:
                 one.ending_ns = None
                 continue
-            del self.live[name]
-            self.patterns.pop(name, None)
-            one.ended_ns, one.replaced = timestamp_ns, None
-            self.ended[name] = one
-            if len(self.ended) > MAX_ENDED:
-                del self.ended[next(iter(self.ended))]
+            one.ended_ns = timestamp_ns
+            if self.live[name].packet == one.packet:  # else it was subscribed again meanwhile
+                del self.live[name]
+                self.patterns.pop(name, None)
+                self._end(name, one)
+
+    def _end(self, name: str, one: Subscribed) -> None:
+        one.replaced = None
+        self.ended[name] = one
+        if len(self.ended) > MAX_ENDED:
+            del self.ended[next(iter(self.ended))]
 
     def retained_sent(self, topic: str, timestamp_ns: int) -> None:
         """Take a message with RETAIN 1 from the server."""
+        if self.match(topic).retain_as_published:
+            return  # it may be a live message
         self.retained[topic] = self.retained.get(topic, 0) + 1
         if len(self.retained) > MAX_RETAINED:
             del self.retained[next(iter(self.retained))]

@@ -79,7 +79,12 @@ def test_every_reason_of_the_decoder_is_explained_by_exactly_one_rule() -> None:
     assert {reason: codes for reason, codes in owners.items() if len(codes) != 1} == {}
 
 
-DEVIATIONS: dict[str, str] = {}
+DEVIATIONS: dict[str, str] = {
+    "CON103": "looks at 3.1 too, at info: the byte is reserved there as well",
+    "CON104": "looks at 3.1 too: every Malformed reason of the decoder needs its rule in every version",
+    "CON109": "looks at 3.1 too, at info: the byte is reserved there as well",
+    "WIL101": "looks at 3.1 too, at info: the bits mean nothing there either",
+}
 """Codes whose rule differs from the catalogue on purpose, with the reason."""
 
 
@@ -129,7 +134,7 @@ def test_a_slug_names_its_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("ENC100", "ENC101"), ("PUBB", "PUB"), ("utf8-illformed", "utf8-ill-formed")]
+    ("name", "hint"), [("ENC100", "ENC1"), ("PUBB", "PUB"), ("utf8-illformed", "utf8-ill-formed")]
 )
 def test_an_unknown_name_gets_a_suggestion(name: str, hint: str) -> None:
     with pytest.raises(UnknownRuleError, match=hint):

@@ -182,6 +182,23 @@ def test_an_ended_subscription_is_remembered_until_it_is_asked_for_again() -> No
     assert not talk.table.live["a"].existed
 
 
+def test_a_subscription_that_was_ended_does_not_come_back_when_the_next_one_is_refused() -> None:
+    rows = subscribe(1, "a"), suback(1, 1), unsubscribe(2, "a"), subscribe(3, "a"), unsuback(2, 0), suback(3, 0x80)
+    table = Talk(*rows).table
+
+    assert table.live == {}
+    assert table.ended["a"].packet == 0
+    assert table.ended["a"].ended_ns == 4 * SECOND
+
+
+def test_the_highest_qos_that_a_filter_had_is_remembered() -> None:
+    table = Talk(*(subscribe(number, "a", qos=qos) for number, qos in enumerate((2, 1, 0), 1))).table
+
+    assert table.live["a"].former_qos == 2
+    assert table.match("a").granted_qos == 0
+    assert table.match("a").highest_qos == 2
+
+
 def test_a_suback_of_another_length_says_nothing_about_single_filters() -> None:
     table = Talk(subscribe(1, "a", "b"), suback(1, 0x80)).table
 
@@ -322,6 +339,13 @@ def test_retained_messages_follow_a_subscribe_in_one_go() -> None:
     table.retained_sent("a", FLOOD_START_NS + FLOOD_PAUSE_NS + 1)
     assert not table.is_flood(FLOOD_START_NS + FLOOD_PAUSE_NS + 2)
     assert table.retained == {"a": 2}
+
+
+def test_messages_that_keep_retain_as_published_are_not_counted_as_retained() -> None:
+    table = Talk(subscribe(1, "a", retain_as_published=True)).table
+    table.retained_sent("a", 0)
+
+    assert table.retained == {}
 
 
 def test_topics_of_retained_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

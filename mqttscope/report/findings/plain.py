@@ -25,7 +25,7 @@ def finding_view(finding: Finding) -> dict[str, Any]:
     shown |= {name: getattr(finding, name) for name in KEYS}
     for name in _CAPTURED:
         shown[name] = None if shown[name] is None else text(shown[name])
-    shown["message"] = utf8(finding.message)
+    shown["message"], shown["field"] = utf8(finding.message), utf8(finding.field)
     if finding.topic is not None:
         shown["topic"] = text(finding.topic)
     if finding.related:

@@ -120,7 +120,7 @@ class Sarif:
                 "relativeAddress": finding.offset,
                 "length": finding.length,
                 "kind": "packet",
-                "name": finding.field or (finding.packet_type or "packet"),
+                "name": escape(finding.field) or (finding.packet_type or "packet"),
                 "fullyQualifiedName": f"packet {finding.packet}, bytes {finding.offset} to "
                 f"{finding.offset + finding.length}",
             }

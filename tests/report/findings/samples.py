@@ -52,7 +52,7 @@ MADE = Finding(
 )
 HOSTILE_TEXT = (
     "\x1b[31mred\x1b]0;title\x07 \u202egnp\r\n::error::owned\n##[error]x %0A ]]> &amp; <b onclick='x'> \"quoted\" "
-    "| `code` [link](http://evil.example) @someone #12 {0} \ud800 \udcff \ufffe \x00 \x85 \u2028 é 日本 \U0001f600"
+    "| `code` [link](http://evil.example) @someone #1 {0} \udced\udca0 \udcff \ufffe \x00 \x85 \u2028 é 日本 \U0001f600"
 )
 HOSTILE = replace(
     MADE,

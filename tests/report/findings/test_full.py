@@ -25,7 +25,7 @@ def test_a_finding_in_full() -> None:
         "  0020  ** **                                            **",
         "        ^^^^^",
         "  see the first CONNECT: frame 30, packet 2, 20.0 ms before",
-        "  breaks 3.1.1 MQTT-3.1.2-22 (section 3.1.2.9): Without a User Name there is no Password.",
+        "  breaks 3.1.1 MQTT-3.1.2-22 (section 3.1.2.9): User Name Flag 0: Password Flag is 0 too.",
         "  likely: it holds unless something happened that the capture does not show",
         "  Instead, open a new TCP connection for another CONNECT.",
         "",

@@ -10,6 +10,7 @@ import jsonschema
 
 from mqttscope.lint.finding import Severity
 from tests.report.findings.samples import HOSTILE, IN_BASELINE, MADE, many, summary, written
+from tests.report.test_harmless import check
 
 SCHEMA = {
     "type": "array",
@@ -77,4 +78,4 @@ def test_no_findings_are_an_empty_list() -> None:
 
 def test_hostile_text_is_safe() -> None:
     assert all(one["description"].isprintable() for one in issues(*many()))
-    assert all(line.isprintable() for line in written("gitlab", many()).split("\n"))
+    check(written("gitlab", many()).split("\n"), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from tests.report.findings.samples import HOSTILE, HOSTILE_TEXT, IN_BASELINE, MA
 
 def rendered(text: str) -> str:
     """The page as a site shows it, with HTML passed on."""
-    return MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    return str(MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
 
 
 def test_a_table_then_the_findings() -> None:
@@ -62,13 +63,10 @@ def test_hostile_text_means_nothing() -> None:
 
 
 def test_safe_text_is_shown_as_it_is() -> None:
-    plain = HOSTILE_TEXT.encode("ascii", "ignore").decode().replace("\r\n", " ")
-    plain = "".join(char for char in plain if char.isprintable())
+    plain = "".join(char for char in HOSTILE_TEXT if char.isascii() and char.isprintable()).strip()
+    page = rendered(f"x {safe(plain)}").strip()
 
-    assert rendered(f"x {safe(plain)}").strip() == (
-        "<p>x " + re.sub(r"&(?=\w+;)|&", "&amp;", plain).replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
-        + "</p>"
-    )  # fmt: skip
+    assert html.unescape(page.removeprefix("<p>x ").removesuffix("</p>")) == plain
     assert safe("- x") == "&#45; x"
     assert safe("10.0.0.4:51234") == "10.0.0.4:51234"
     assert safe("http://a :smile: www.b") == "http&#58;//a &#58;smile: www&#46;b"

@@ -6,7 +6,7 @@ from itertools import islice
 from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 
@@ -40,6 +40,7 @@ class AckOutOfOrder(Rule):
     }
     also = {V3_1_1: ("MQTT-4.6.0-6",)}
     looks_at = (Puback, Pubrec, Pubrel)
+    needs = Needs.WHOLE
     Memory = Told
 
     good = [

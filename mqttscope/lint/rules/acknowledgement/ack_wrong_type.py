@@ -145,7 +145,9 @@ class AckWrongType(Rule):
             running = at.sender.exchanges.get(identifier)
             if running is None or identifier in at.party.owes_pubrel:
                 return None
-            wanted = "" if running.phase in ("received", "released") else _wanted(running)
+            if running.phase in ("received", "released") or at.party.settled.get(identifier) == running.packet:
+                return None
+            wanted = _wanted(running)
         else:
             running = at.receiver.exchanges.get(identifier)
             if running is None:
@@ -154,7 +156,7 @@ class AckWrongType(Rule):
             again = kind == PacketType.PUBREC and running.qos == 2
             if again or (kind == PacketType.PUBCOMP and identifier in at.party.owes_pubcomp):
                 return None
-        if wanted in ("", PacketType(kind).name) or at.party.acknowledged > at.other.position:
+        if wanted == PacketType(kind).name or not at.party.in_step(at.other):
             return None
         sure = _had(running, kind, at)
         if not sure and _earlier(identifier, at):

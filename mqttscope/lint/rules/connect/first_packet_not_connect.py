@@ -20,6 +20,7 @@ class FirstPacketNotConnect(Rule):
 
     code = "CON211"
     severity = Severity.ERROR
+    version_matters = False
     statements = {V5: {"MQTT-3.1.0-1": ""}, V3_1_1: {"MQTT-3.1.0-1": ""}, V3_1: {"V31-CONNECT-first": ""}}
     looks_at = ControlPacket
     sender = Direction.CLIENT_TO_SERVER

@@ -24,7 +24,7 @@ class PacketAfterConnackRefusal(Rule):
     """A side goes on after the server has refused the connection.
 
     A refusing CONNACK is the last packet.  A server that sends more has processed what a refused client sent with its
-    CONNECT; a client that sends more speaks to nobody.  What the client had sent before the refusal reached it is not
+    CONNECT; a client that sends more speaks to nobody, which is a warning.  What the client had sent before the refusal reached it is not
     reported, nor is a DISCONNECT.  The first packet of each side is.
 
     Instead, close the connection: the server behind its CONNACK, the client when it has received it.
@@ -115,5 +115,9 @@ class PacketAfterConnackRefusal(Rule):
         refusal = Related("the refusal", sent.packet, sent.frame, sent.timestamp_ns)
         name = reason_name(PacketType.CONNACK, code, at.version)
         return self.report(
-            "", f"{who} sent {packet_name(packet)} after the refusing CONNACK 0x{code:02x} ({name})", related=(refusal,)
+            "",
+            f"{who} sent {packet_name(packet)} after the refusing CONNACK 0x{code:02x} ({name})",
+            # The statements bind the server alone; a client only speaks to nobody.
+            severity=Severity.WARNING if at.from_client else None,
+            related=(refusal,),
         )

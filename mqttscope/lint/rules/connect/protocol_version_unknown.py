@@ -21,6 +21,7 @@ class ProtocolVersionUnknown(Rule):
 
     code = "CON102"
     severity = Severity.ERROR
+    version_matters = False
     reason_code = 0x84
     also = {V5: ("MQTT-3.1.2-2",)}
     malformed = (MalformedReason.PROTOCOL_VERSION_UNKNOWN,)

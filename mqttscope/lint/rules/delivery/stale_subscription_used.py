@@ -143,13 +143,13 @@ class StaleSubscriptionUsed(Rule):
             if one.granted is None or one.is_shared:
                 continue
             for number in one.formerly:
-                if number in carried and not self._is_of_another(number, found):
+                if number in carried and not self._is_of_another(number, one, found):
                     old = f"its old Subscription Identifier {number}"
                     return self._stale(one, "properties.subscription_identifier", old, at)
             before = one.replaced
-            if before is None:
+            if before is None or before.ended_ns is not None:
                 continue
-            if found.granted_qos < packet.qos <= before.qos and not found.ended and not found.extended:
+            if found.granted_qos < packet.qos <= before.qos and not self._has_another(packet.qos, one, found):
                 return self._stale(one, "qos", f"its old QoS {before.qos}", at)
             if len(found.subscriptions) == 1 and not found.ended and self._comes_twice(packet, one, at):
                 return self._stale(one, "", "the old one", at)
@@ -166,9 +166,21 @@ class StaleSubscriptionUsed(Rule):
             related=(Related("the SUBSCRIBE that replaced it", one.packet, one.frame, one.timestamp_ns),),
         )
 
-    def _is_of_another(self, number: int, found: Match) -> bool:
+    def _is_of_another(self, number: int, one: Subscribed, found: Match) -> bool:
         """Whether another subscription explains the identifier."""
-        return number in found.identifiers or any(one.subscription_identifier == number for one in found.ended)
+        return number in found.identifiers or any(
+            other.subscription_identifier == number or number in other.formerly
+            for other in (*found.subscriptions, *found.ended)
+            if other.topic_filter != one.topic_filter
+        )
+
+    def _has_another(self, qos: int, one: Subscribed, found: Match) -> bool:
+        """Whether another subscription explains the QoS."""
+        return bool(found.ended or found.extended) or any(
+            qos <= max(other.qos, other.former_qos)
+            for other in found.subscriptions
+            if other.topic_filter != one.topic_filter
+        )
 
     def _comes_twice(self, packet: Publish, one: Subscribed, at: Moment) -> bool:
         """Whether this message ends the first three pairs since the SUBACK, each of its own content."""

@@ -29,14 +29,14 @@ class Copies:
     frame: int
     timestamp_ns: int
     missing: tuple[int, ...]
-    """Identifiers that no copy has carried."""
+    """Identifiers that no copy has carried; none once all have come."""
     filters: str
     times: int = 1
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Messages of which a copy may still be to come, and what never came."""
+    """Messages of which copies came or may still be to come, and what never came."""
 
     copies: dict[str, Copies] = field(default_factory=dict)
     """By topic and content."""
@@ -184,7 +184,7 @@ class SubscriptionIdMissing(Rule):
                 f"{filters_of(found.subscriptions)} ({', '.join(map(str, found.identifiers))})",
                 statements=("MQTT-3.3.4-3",),
             )
-        if len(found.subscriptions) > 1 and not packet.retain and not packet.missing:
+        if len(found.subscriptions) > 1 and not packet.missing:
             self._wait(packet, carried, found, at)
         return None
 
@@ -203,21 +203,20 @@ class SubscriptionIdMissing(Rule):
         )
 
     def _wait(self, packet: Publish, carried: list[int] | tuple[()], found: Match, at: Moment) -> None:
+        shared = any(one.is_shared for one in found.subscriptions)
+        if found.all_identified and not shared and all(number in carried for number in found.identifiers):
+            return  # all of them at once, so no other copy is needed
         due = [
             one for one in found.subscriptions if self._is_due(one, at) and one.subscription_identifier not in carried
         ]
-        if not due and self.code not in at.history.memories:
-            return
         memory = at.memory(self)
         key = f"{at.topic}\0{zlib.crc32(packet.payload)}\0{len(packet.payload)}"
         copies = memory.copies.get(key)
         if copies is not None:
             copies.missing = tuple(number for number in copies.missing if number not in carried)
-            if not copies.missing:
-                del memory.copies[key]
             return
-        if not due:
-            return
+        if packet.retain:
+            due = []  # one that a SUBSCRIBE asked for belongs to that alone
         missing = tuple(one.subscription_identifier for one in due if one.subscription_identifier is not None)
         event = at.event
         memory.copies[key] = Copies(at.topic or "", at.number, event.frame, at.timestamp_ns, missing, filters_of(due))
@@ -251,6 +250,8 @@ class SubscriptionIdMissing(Rule):
 
 def _never_came(memory: Waiting, key: str) -> None:
     copies = memory.copies.pop(key)
+    if not copies.missing:
+        return
     before = memory.never.get(copies.filters)
     if before is not None:
         before.times += 1

@@ -52,7 +52,11 @@ class NotMqtt(Rule):
 
     def check_foreign(self, protocol: str, at: Moment) -> Findings:
         """Bytes that another protocol begins with."""
-        return self.report("", f"connection to port {_port(at.connection)}: the first bytes are {protocol}, not MQTT")
+        return self.report(
+            "",
+            f"connection to port {_port(at.connection)}: the first bytes are {protocol}, not MQTT",
+            sender=Direction.CLIENT_TO_SERVER,
+        )
 
     def check_opened(self, connection: Connection, at: Moment) -> Findings:
         """TLS has a port of its own."""

@@ -149,7 +149,7 @@ class ReceiveMaximumExceeded(Rule):
         # The receiver's answers pass the capture before they reach the sender: the count is never too high, unless the
         # sender has had packets that the capture has not shown yet.
         count = at.sender.in_flight - at.party.surplus
-        if count < limit or at.party.acknowledged > at.other.position:
+        if count < limit or not at.party.in_step(at.other):
             return None
         if at.sender.running(packet.packet_identifier or 0, "publish") is not None:
             return None

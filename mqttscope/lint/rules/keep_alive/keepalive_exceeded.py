@@ -141,7 +141,8 @@ class KeepaliveExceeded(Rule):
         percent = self.set["tolerance_percent"]
         if quiet <= allowed_ns(at, limit, percent) or server_value_ignored(at, quiet, percent):
             return None
-        told = f"client was silent for {quiet / SECOND:.1f} s until the connection ended, its Keep Alive is {limit} s"
+        span = f"{'' if sure else 'up to '}{quiet / SECOND:.1f} s"
+        told = f"client was silent for {span} until the connection ended, its Keep Alive is {limit} s"
         return self.report("", told, sender=Direction.CLIENT_TO_SERVER, confidence=None if sure else Confidence.LIKELY)
 
 

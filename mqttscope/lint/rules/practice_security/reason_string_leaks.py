@@ -29,8 +29,10 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "a stack trace",
         re.compile(
-            r"Traceback \(most recent|\bat [\w$.]+\([\w$]+\.(?:java|kt|scala):\d+\)|\b\w+(?:\.\w+)+(?:Exception|Error)\b"
-            r"|\b\w+Exception\b|\bFile \"[^\"]+\", line \d+|\bgoroutine \d+|\bpanicked at\b|\.(?:erl|ex|go|rs|c|cpp|cs|py):\d+"
+            r"Traceback \(most recent|\bat [\w$.]+\([\w$]+\.(?:java|kt|scala):\d+\)"
+            r"|\b\w+(?:\.\w+)+(?:Exception|Error)\b"
+            r"|\b\w+Exception\b|\bFile \"[^\"]+\", line \d+|\bgoroutine \d+|\bpanicked at\b"
+            r"|\.(?:erl|ex|go|rs|c|cpp|cs|py):\d+"
         ),
     ),
     (

@@ -42,9 +42,9 @@ class ProfileQos(Rule):
     ]
 
     def check(self, packet: Publish, at: Moment) -> Findings:
-        """Compare with the profile."""
+        """Compare with the profile; QoS 3 is wrong everywhere."""
         limit = self.set["maximum_qos"]
-        if packet.qos <= limit:
+        if packet.qos <= limit or packet.qos == 3:
             return None
         return self.report(
             "qos", f"PUBLISH {at.topic!r} has QoS {packet.qos}; {self.set['profile']} takes at most {limit}"

@@ -19,6 +19,7 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
 
 _BAD_AUTHENTICATION_METHOD = 0x8C
 
@@ -57,9 +58,8 @@ class ReasonCodeInvalid(Rule):
 
     good = [
         conversation(
-            "a PUBREL that does not know the identifier",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=10)),
+            "a PUBREL that does not know the identifier, in a session taken up again",
+            *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
             server(Pubrec(10)),
             client(Pubrel(10, 0x92)),
         ),

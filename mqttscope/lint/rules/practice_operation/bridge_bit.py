@@ -1,0 +1,52 @@
+"""OPS109."""
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Connect
+
+
+class BridgeBit(Rule):
+    """A client marks itself as a bridge with bit 7 of the protocol level.
+
+    No specification has that bit; mosquitto introduced it for bridges between brokers.  A server that knows it keeps
+    RETAIN on what it forwards and sends no message back where it came from; one that does not refuses the protocol
+    level.
+
+    Instead, use a bridge of MQTT 5.0, which has No Local and Retain As Published for it.
+    """
+
+    code = "OPS109"
+    severity = Severity.INFO
+    versions = (V3_1, V3_1_1)
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+
+    good = [
+        conversation("an ordinary client", *opened(V3_1_1)),
+        conversation("an ordinary client of MQTT 3.1", *opened(V3_1)),
+    ]
+    bad = [
+        conversation(
+            "MQTT 3.1.1",
+            client(Connect("MQTT", 0x84, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
+            server(Connack()),
+        ),
+        conversation(
+            "MQTT 3.1",
+            client(Connect("MQIsdp", 0x83, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
+            server(Connack()),
+        ),
+    ]
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """The decoder knows the levels of bridges."""
+        if not packet.bridge:
+            return None
+        return self.report(
+            "protocol_level",
+            f"CONNECT of {at.client_name!r}: bridge bit set in protocol level 0x{packet.protocol_level:02x} "
+            f"(MQTT {packet.version.text})",
+        )

@@ -1,0 +1,81 @@
+"""OPS101."""
+
+from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Connect, Disconnect
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+
+_WHY = "Keep Alive 0, a dead peer is never noticed"
+
+
+class KeepaliveDisabled(Rule):
+    """A client switches Keep Alive off, and the server does not set one.
+
+    When the network goes away without a word, the server keeps the connection, the session and the will for ever, and
+    a client that only receives waits for ever.  In MQTT 5.0 the finding waits for the CONNACK, which may bring a
+    Server Keep Alive.
+
+    Instead, ask for a Keep Alive that fits the network, for example 60 seconds.
+    """
+
+    code = "OPS101"
+    severity = Severity.WARNING
+    looks_at = (Connect, Connack)
+
+    good = [
+        conversation("60 seconds", *opened()),
+        conversation("60 seconds in MQTT 3.1.1", *opened(V3_1_1)),
+        conversation("the server sets one", *opened(keep_alive=0, connack=Properties(server_keep_alive=60))),
+        conversation(
+            "refused", client(make_connect(keep_alive=0)), server(Connack(reason_code=0x87)), closes("server")
+        ),
+    ]
+    bad = [
+        conversation("MQTT 5.0", opened(keep_alive=0)[0], opened()[1].marked("")),
+        conversation(
+            "the server sets none either",
+            opened(keep_alive=0)[0],
+            server(Connack(properties=Properties(server_keep_alive=0))).marked(""),
+        ),
+        conversation("no answer", opened(keep_alive=0)[0], client(Disconnect()), closes("client").marked("")),
+        conversation("MQTT 3.1.1", opened(V3_1_1, keep_alive=0)[0].marked("keep_alive"), opened(V3_1_1)[1]),
+        conversation("MQTT 3.1", opened(V3_1, keep_alive=0)[0].marked("keep_alive"), opened(V3_1)[1]),
+    ]
+
+    def check(self, packet: Connect | Connack, at: Moment) -> Findings:
+        """At once where there is no Server Keep Alive, else with the CONNACK."""
+        if isinstance(packet, Connect):
+            if at.version is V5 or packet.keep_alive != 0:
+                return None
+            return self.report("keep_alive", f"CONNECT of {at.client_name!r}: {_WHY}")
+        if at.version is not V5 or packet.reason_code or at.history.connack is not None or not _asked(at):
+            return None
+        block, sent = packet.properties, at.history.connect_sent
+        if sent is None or (block is not None and block.first(0x13)):
+            return None
+        return self.report(
+            "",
+            f"CONNECT of {at.client_name!r}: {_WHY}; the server sets no Server Keep Alive",
+            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            sender=Direction.CLIENT_TO_SERVER,
+        )
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """Nothing says what the server would have set."""
+        if at.version is not V5 or connection.connack_packet is not None or not _asked(at):
+            return None
+        return self.report(
+            "",
+            f"CONNECT of {at.client_name!r}: {_WHY}; there is no answer to it in the capture",
+            confidence=Confidence.LIKELY,
+            sender=Direction.CLIENT_TO_SERVER,
+        )
+
+
+def _asked(at: Moment) -> bool:
+    connect = at.history.connect
+    return connect is not None and connect.keep_alive == 0

@@ -1,0 +1,52 @@
+"""OPS102."""
+
+from mqttscope.lint.examples import conversation, opened
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connect
+
+
+class KeepaliveExtreme(Rule):
+    """A client asks for a Keep Alive that is very short or very long.
+
+    A short one costs battery and data volume and ends connections at every hiccup of a radio network.  With a long one
+    address translators forget the connection, and the will of a dead client is published late.
+
+    Instead, choose between half a minute and some minutes, below the time-out of the network in between.
+    """
+
+    code = "OPS102"
+    severity = Severity.INFO
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+    settings = {
+        # Seconds, the shortest that is not reported; 0 is another rule's matter.
+        "shortest": 10,
+        # Seconds, the longest that is not reported; many address translators forget an idle connection within 30 min.
+        "longest": 1800,
+    }
+
+    good = [
+        conversation("10 seconds", *opened(keep_alive=10)),
+        conversation("half an hour", *opened(keep_alive=1800)),
+        conversation("none at all", *opened(keep_alive=0)),
+    ]
+    bad = [
+        conversation("9 seconds", opened(keep_alive=9)[0].marked("keep_alive"), opened()[1]),
+        conversation(
+            "a second more than half an hour",
+            opened(V3_1_1, keep_alive=1801)[0].marked("keep_alive"),
+            opened(V3_1_1)[1],
+        ),
+        conversation("the longest there is", opened(V3_1, keep_alive=65_535)[0].marked("keep_alive"), opened(V3_1)[1]),
+    ]
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """Compare with both limits."""
+        keep_alive = packet.keep_alive
+        if not keep_alive or self.set["shortest"] <= keep_alive <= self.set["longest"]:
+            return None
+        how = "very short" if keep_alive < self.set["shortest"] else "very long"
+        return self.report("keep_alive", f"CONNECT of {at.client_name!r}: Keep Alive {keep_alive} s is {how}")

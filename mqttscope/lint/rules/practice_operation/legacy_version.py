@@ -1,0 +1,48 @@
+"""OPS108."""
+
+from mqttscope.lint.examples import conversation, opened
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connect
+
+
+class LegacyVersion(Rule):
+    """A client speaks an old version of MQTT.
+
+    MQTT 3.1 was never a standard: it limits Client Identifiers to 23 characters, cannot refuse a subscription and
+    cannot say whether a session was there.  Servers begin to drop it.
+
+    Instead, use MQTT 5.0, or 3.1.1 where a library knows no better.
+    """
+
+    code = "OPS108"
+    severity = Severity.INFO
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+    settings = {
+        # Protocol level, the lowest that is not reported: 4 is MQTT 3.1.1; 5 reports MQTT 3.1.1 too.
+        "lowest": 4,
+    }
+
+    good = [
+        conversation("MQTT 5.0", *opened(), settings={"lowest": 5}),
+        conversation("MQTT 3.1.1", *opened(V3_1_1)),
+    ]
+    bad = [
+        conversation("MQTT 3.1", opened(V3_1)[0].marked("protocol_level"), opened(V3_1)[1]),
+        conversation(
+            "MQTT 3.1.1 where 5.0 is wanted",
+            opened(V3_1_1)[0].marked("protocol_level"),
+            opened(V3_1_1)[1],
+            settings={"lowest": 5},
+        ),
+    ]
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """Bit 7 is the mark of a bridge, not of a version."""
+        level = packet.protocol_level
+        if level is None or not 3 <= level & 0x7F < self.set["lowest"] or level & 0x7F > 5:
+            return None
+        return self.report("protocol_level", f"CONNECT of {at.client_name!r}: MQTT {packet.version.text}")

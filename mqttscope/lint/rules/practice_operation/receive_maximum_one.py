@@ -1,0 +1,59 @@
+"""OPS110."""
+
+from mqttscope.lint.examples import conversation, opened
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.spread import duration
+from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt.properties import Properties
+
+
+class ReceiveMaximumOne(Rule):
+    """A side announces Receive Maximum 1.
+
+    Messages with QoS 1 and 2 then come strictly in order, but each one waits for the acknowledgment of the one before:
+    no more than one message per round trip gets through, however fast the link is.  The round trip is that of the TCP
+    handshake, or from CONNECT to CONNACK.
+
+    Instead, announce as many as can be handled; order is kept with more than one, too.
+    """
+
+    code = "OPS110"
+    severity = Severity.INFO
+    versions = (V5,)
+    looks_at = (Connect, Connack)
+
+    good = [
+        conversation("20", *opened(connect=Properties(receive_maximum=20))),
+        conversation("2", *opened(connack=Properties(receive_maximum=2))),
+        conversation("not announced", *opened()),
+    ]
+    bad = [
+        conversation(
+            "the client",
+            opened(connect=Properties(receive_maximum=1))[0].marked("properties.receive_maximum"),
+            opened()[1],
+        ),
+        conversation(
+            "the server",
+            opened()[0],
+            opened(connack=Properties(receive_maximum=1))[1].marked("properties.receive_maximum"),
+        ),
+    ]
+
+    def check(self, packet: Connect | Connack, at: Moment) -> Findings:
+        """The same property in both packets."""
+        block = packet.properties
+        if block is None or block.first(0x21) != 1:
+            return None
+        connection = at.connection
+        if isinstance(packet, Connack):
+            began, what = connection.connect_timestamp_ns, "from CONNECT to CONNACK"
+        else:
+            began, what = connection.opened_ns if connection.handshake_seen else None, "from SYN to CONNECT"
+        trip = "" if began is None else f" (measured: {duration(at.timestamp_ns - began)} {what})"
+        return self.report(
+            "properties.receive_maximum",
+            f"{packet_name(packet)}: Receive Maximum 1, one message in flight per round trip{trip}",
+        )

@@ -1,0 +1,95 @@
+"""OPS105."""
+
+import re
+
+from mqttscope.lint.examples import conversation, opened
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt.properties import Properties
+
+_NEVER = 0xFFFFFFFF
+_LIBRARY = re.compile(r"(?:mosq-|auto-|paho|mqttjs_|mqtt-explorer-|MQTT_FX_Client|mosqpub\||mosqsub\||clientId-)\S*\d")
+_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32}")
+
+
+class SessionNeverExpires(Rule):
+    """A client asks for a session that never expires.
+
+    Where its Client Identifier is made up anew for each start, nobody ever comes back for the session: the server
+    keeps it, with its subscriptions and all messages that match them, until somebody cleans up by hand.  Before MQTT
+    5.0 every session without CleanSession is such a one; it is reported where the identifier looks random.
+
+    Instead, ask for an expiry of hours or days, and keep one Client Identifier for each device.
+    """
+
+    code = "OPS105"
+    severity = Severity.WARNING
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+
+    good = [
+        conversation("a day", *opened(clean_start=False, connect=Properties(session_expiry_interval=86_400))),
+        conversation(
+            "136 years less a second",
+            *opened(clean_start=False, connect=Properties(session_expiry_interval=_NEVER - 1)),
+        ),
+        conversation("MQTT 3.1.1 with a name of its own", *opened(V3_1_1, clean_start=False)),
+        conversation(
+            "a random identifier and CleanSession",
+            *opened(V3_1_1, client_identifier="mqttjs_8c3a91f0", clean_start=True),
+        ),
+        conversation("a serial number", *opened(V3_1_1, client_identifier="meter-490154203237518", clean_start=False)),
+    ]
+    bad = [
+        conversation(
+            "MQTT 5.0",
+            opened(clean_start=False, connect=Properties(session_expiry_interval=_NEVER))[0].marked(
+                "properties.session_expiry_interval"
+            ),
+            opened()[1],
+        ),
+        conversation(
+            "MQTT 3.1.1 with an identifier that a library makes up",
+            opened(V3_1_1, client_identifier="mqttjs_8c3a91f0", clean_start=False)[0].marked("clean_start"),
+            opened(V3_1_1)[1],
+        ),
+        conversation(
+            "MQTT 3.1 with random digits",
+            opened(V3_1, client_identifier="x0af7651916cd43dd8448e", clean_start=False)[0].marked("clean_start"),
+            opened(V3_1)[1],
+        ),
+    ]
+
+    def check(self, packet: Connect, at: Moment) -> Findings:
+        """By the number in 5.0, by the identifier before."""
+        if at.version is V5:
+            block = packet.properties
+            if block is None or block.first(0x11) != _NEVER:
+                return None
+            return self.report(
+                "properties.session_expiry_interval",
+                f"CONNECT of {at.client_name!r}: session never expires (Session Expiry Interval 0xffffffff)",
+            )
+        if packet.clean_start is not False or not _looks_random(packet.client_identifier or ""):
+            return None
+        return self.report(
+            "clean_start",
+            f"CONNECT of {at.client_name!r}: session never expires (CleanSession 0), and the Client Identifier looks "
+            "random",
+            confidence=Confidence.HEURISTIC,
+        )
+
+
+def _looks_random(client_identifier: str) -> bool:
+    """Made up by a library, a UUID, or many digits and letters mixed."""
+    if _LIBRARY.match(client_identifier) or _UUID.search(client_identifier):
+        return True
+    for word in re.findall(r"[0-9A-Za-z]{12,}", client_identifier):
+        kinds = [one.isdigit() for one in word]
+        changes = sum(one != other for one, other in zip(kinds, kinds[1:], strict=False))
+        if changes * 4 >= len(word):
+            return True
+    return False

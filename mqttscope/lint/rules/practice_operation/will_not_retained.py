@@ -1,0 +1,76 @@
+"""OPS104."""
+
+from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.strings import shown
+from mqttscope.lint.topics import Seen
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.parts import Will
+
+
+class WillNotRetained(Rule):
+    """A client publishes retained messages to the topic of its will, but the will is not retained.
+
+    The will reaches those who are subscribed when the client dies.  Who subscribes later gets the retained message of
+    its last life and takes the client for alive.  Reported once per connection.
+
+    Instead, set Will Retain.
+    """
+
+    code = "OPS104"
+    severity = Severity.INFO
+    looks_at = Publish
+    sender = Direction.CLIENT_TO_SERVER
+    when = "retain"
+    Memory = Seen
+
+    good = [
+        conversation(
+            "both are retained",
+            *opened(will=Will("state/c1", b"offline", will_retain=True)),
+            client(Publish(retain=True, topic_name="state/c1", payload=b"online")),
+        ),
+        conversation(
+            "neither is",
+            *opened(will=Will("state/c1", b"offline")),
+            client(Publish(topic_name="state/c1", payload=b"online")),
+        ),
+        conversation(
+            "another topic, and a retained message that is deleted",
+            *opened(will=Will("state/c1", b"offline")),
+            client(Publish(retain=True, topic_name="a", payload=b"1"), Publish(retain=True, topic_name="state/c1")),
+        ),
+    ]
+    bad = [
+        conversation(
+            "the state is retained, the will is not",
+            *opened(will=Will("state/c1", b"offline")),
+            client(Publish(retain=True, topic_name="state/c1", payload=b"online")).marked("retain"),
+            client(Publish(retain=True, topic_name="state/c1", payload=b"busy")),
+        ),
+        conversation(
+            "MQTT 3.1.1",
+            *opened(V3_1_1, will=Will("state/c1", b"offline")),
+            client(Publish(retain=True, topic_name="state/c1", payload=b"online")).marked("retain"),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: Moment) -> Findings:
+        """Compare the topic with that of the will."""
+        connect, sent = at.history.connect, at.history.connect_sent
+        if connect is None or sent is None or connect.will is None:
+            return None
+        will = connect.will
+        if will.will_retain or at.topic is None or at.topic != will.will_topic:
+            return None
+        if not (packet.payload or packet.missing) or not at.memory(self).first(at.topic):
+            return None
+        return self.report(
+            "retain",
+            f"CONNECT of {at.client_name!r}: will on {shown(at.topic)} is not retained, but messages there are: "
+            "late subscribers miss it",
+            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+        )

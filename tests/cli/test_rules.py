@@ -1,0 +1,87 @@
+"""``mqttscope rules``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mqttscope.lint.catalogue import all_rules
+from tests.cli.running import invoke, run
+
+
+def test_all_rules_are_listed() -> None:
+    done = run("rules")
+
+    assert (done.code, done.err) == (0, "")
+    codes = [line.split()[0] for line in done.text.splitlines() if not line.startswith("──")]
+    assert codes == list(all_rules())
+
+
+def test_a_prefix_lists_an_area() -> None:
+    lines = invoke("rules", "ENC").text.splitlines()
+
+    assert lines[0] == "── encoding"
+    assert all(line.startswith("ENC") for line in lines[1:])
+    assert len(invoke("rules", "PUB", "con212").text.splitlines()) > len(invoke("rules", "PUB").text.splitlines())
+
+
+@pytest.mark.parametrize("name", ["CON212", "con212", "second-connect"])
+def test_a_code_or_name_is_explained(name: str) -> None:
+    done = invoke("rules", name)
+
+    assert done.code == 0
+    assert done.text.startswith("CON212 second-connect  error\n")
+    assert "^ CON212 error: second CONNECT on one connection\n" in done.text
+
+
+def test_several_codes_are_explained_one_after_the_other() -> None:
+    text = invoke("rules", "ENC101", "CON212").text
+
+    assert text.startswith("CON212 ")
+    assert "\n\nENC101 utf8-ill-formed  error\n" in text
+
+
+@pytest.mark.parametrize(("name", "hint"), [("PUBB", "did you mean PUB?"), ("second-conect", "second-connect?")])
+def test_an_unknown_code_is_a_usage_error_with_a_suggestion(name: str, hint: str) -> None:
+    done = invoke("rules", name)
+
+    assert done.code == 2
+    assert done.out == b""
+    assert hint in done.err
+
+
+def test_json() -> None:
+    assert [one["code"] for one in json.loads(invoke("rules", "--format", "json").out)["rules"]] == list(all_rules())
+    (rule,) = json.loads(invoke("rules", "CON212", "--format", "json").out)["rules"]
+    assert rule["examples"]["bad"]
+    assert "examples" not in json.loads(invoke("rules", "CON", "--format", "json").out)["rules"][0]
+
+
+def test_coverage() -> None:
+    text = invoke("rules", "--coverage").text
+    shown = json.loads(invoke("rules", "--coverage", "--format", "json").out)
+
+    assert text.startswith("── MQTT 5.0\n")
+    assert len(shown["coverage"]) == sum(one["statements"] for one in shown["totals"].values())
+    assert text.count("\n") >= len(shown["coverage"])
+
+
+def test_coverage_of_some_rules() -> None:
+    shown = json.loads(invoke("rules", "CON212", "--coverage", "--format", "json").out)
+
+    assert [(one["version"], one["identifier"]) for one in shown["coverage"]] == [
+        ("5.0", "MQTT-3.1.0-2"),
+        ("3.1.1", "MQTT-3.1.0-2"),
+    ]
+
+
+def test_colour_only_where_it_is_wanted() -> None:
+    assert b"\x1b[" not in invoke("rules").out
+    assert b"\x1b[" in invoke("rules", "--color").out
+    assert b"\x1b[" not in invoke("rules", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).out
+
+
+def test_lines_fit_the_terminal() -> None:
+    for arguments in ((), ("CON212",), ("--coverage",)):
+        assert all(len(line) <= 60 for line in invoke("rules", *arguments, env={"COLUMNS": "60"}).text.splitlines())

@@ -1,0 +1,77 @@
+"""Rules in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.lint.catalogue import find
+from mqttscope.lint.finding import Confidence
+from mqttscope.lint.rule import Needs, Scope
+from mqttscope.report.explain import (
+    CONFIDENCES,
+    NEEDS,
+    SCOPES,
+    area,
+    cited,
+    help_markdown,
+    help_text,
+    in_words,
+    is_on,
+    markdown,
+    needs,
+    switched,
+    versions,
+)
+
+UTF8, SECOND, QOS = find("ENC101"), find("CON212"), find("PUB209")
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("", ""),
+        ("client", "of the client"),
+        ("client publish", "PUBLISH of the client"),
+        ("connect.client_identifier", "client_identifier of CONNECT"),
+        ("any.properties.user_property", "properties.user_property of any packet"),
+        ("server suback, server unsuback", "SUBACK of the server or UNSUBACK of the server"),
+    ],
+)
+def test_where_a_statement_applies(where: str, words: str) -> None:
+    assert in_words(where) == words
+
+
+def test_statements_come_newest_version_first_and_partly_seen_ones_last() -> None:
+    assert [(one.statement.version, one.partly) for one in cited(SECOND)] == [
+        ("5.0", True),
+        ("3.1.1", True),
+        ("3.1", False),
+    ]
+    assert next(one.where for one in cited(UTF8) if one.statement.key == "5.0 MQTT-3.1.3-12") == "user_name of CONNECT"
+
+
+def test_facts() -> None:
+    assert versions(UTF8) == "3.1, 3.1.1, 5.0"
+    assert area(QOS) == "publish"
+    assert needs(QOS) == ["the CONNECT and the answer to it"]
+    assert needs(UTF8) == []
+    assert is_on(UTF8)
+    assert switched(UTF8) == ""
+
+
+def test_every_word_of_a_rule_has_words_for_people() -> None:
+    assert set(CONFIDENCES) == set(Confidence)
+    assert set(SCOPES) == set(Scope)
+    whole = Needs.NOTHING
+    for need in NEEDS:
+        whole |= need
+    assert whole == ~Needs.NOTHING
+
+
+def test_help() -> None:
+    assert help_text(SECOND).startswith("A client sends CONNECT twice on one connection.\n\n")
+    assert "\n\n* **5.0 MQTT-3.1.0-2** (section 3.1): " in help_markdown(SECOND)
+
+
+def test_docstrings_as_markdown() -> None:
+    assert markdown("a*b ``x_y`` <c> [d]") == "a\\*b `x_y` \\<c\\> \\[d\\]"

@@ -1,0 +1,87 @@
+"""Rules for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mqttscope.lint.catalogue import all_rules, find
+from mqttscope.lint.coverage import coverage
+from mqttscope.report.base import View
+from mqttscope.report.rules_text import RulesText
+from tests.report.test_harmless import ANSI, check
+
+RULES = list(all_rules().values())
+
+
+def text(width: int = 0, **view: Any) -> RulesText:
+    return RulesText(View(width=width, **view))
+
+
+def test_the_table_has_every_rule_by_area() -> None:
+    lines = text().table(RULES)
+
+    assert [line.split()[0] for line in lines if not line.startswith("──")] == list(all_rules())
+    assert "── topic alias" not in lines or lines.count("── topic alias") == 1
+    (row,) = text().table([find("CON212")])[1:]
+    assert (
+        row == "CON212 second-connect error   certain   3.1, 3.1.1, 5.0 A client sends CONNECT twice on one connection."
+    )
+
+
+def test_a_narrow_table_leaves_columns_out() -> None:
+    (row,) = text(90).table([find("CON212")])[1:]
+
+    assert row == "CON212 second-connect error   A client sends CONNECT twice on one connection."
+
+
+def test_areas_that_are_off_say_so() -> None:
+    practice = [rule for rule in RULES if rule.is_practice()][:1]
+
+    assert not practice or text().table(practice)[0].endswith("(off unless selected)")
+
+
+def test_an_explanation_has_everything() -> None:
+    lines = text(100).explain(find("PUB209"))
+
+    assert lines[0] == "PUB209 qos-exceeds-maximum  error"
+    assert lines[2] == "reason code 0x9B QoS not supported · needs the CONNECT and the answer to it · since 0.1.0"
+    assert "Instead, wait for the CONNACK and publish with at most its Maximum QoS." in lines
+    assert "── statements" in lines
+    assert "── found: QoS 2 where 1 is the maximum" in lines
+    assert "── fine: as much as the server takes" in lines
+
+
+def test_settings_are_shown() -> None:
+    with_settings = [rule for rule in RULES if rule.settings]
+    for rule in with_settings[:3]:
+        lines = text().explain(rule)
+        at = lines.index(f"── settings, in [rules.{rule.code}]")
+        name, value = next(iter(rule.settings.items()))
+        assert lines[at + 1] == f"  {name} = {value!r}"
+
+
+def test_coverage_names_rules_or_says_why_not() -> None:
+    lines = text().coverage(coverage())
+
+    assert lines[0] == "── MQTT 5.0"
+    (row,) = [line for line in lines if line.startswith("MQTT-2.2.1-2 ") and "invisible" in line]
+    assert "two extra bytes" in row
+    assert lines[-1].startswith("MQTT 3.1.1: ")
+
+
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("unicode", [False, True])
+@pytest.mark.parametrize("width", [0, 40, 80, 160])
+def test_lines_fit_and_are_harmless(width: int, unicode: bool, colour: bool) -> None:
+    made = text(width, unicode=unicode, colour=colour)
+    for lines in (made.table(RULES), made.coverage(coverage()), made.explain(find("ENC101"))):
+        check(lines, width, unicode=unicode)
+
+
+def test_colour_changes_nothing_but_colour() -> None:
+    colour = text(80, colour=True)
+
+    assert [ANSI.sub("", line).rstrip() for line in colour.table(RULES)] == text(80).table(RULES)
+    assert [ANSI.sub("", line).rstrip() for line in colour.coverage(coverage())] == text(80).coverage(coverage())
