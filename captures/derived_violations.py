@@ -38,7 +38,7 @@ PLANTED: list[tuple[int, str, bytes, bool]] = [
     (0, "PINGREQ with flags", mb.packet(0xC1), False),
     (0, "", mb.packet(0xC0), True),
     (1, "PINGRESP with a body", mb.packet(0xD0, b"\x00"), False),
-    (0, "a property twice", _publish(b"\x01\x00", b"\x01\x00"), True),
+    (0, "a property twice", _publish(b"\x03\0\x01x", b"\x03\0\x01y"), True),
     (0, "a property of another packet", _publish(b"\x21\x00\x0a"), False),
     (0, "an unknown property", _publish(b"\x7e\x00"), False),
     (0, "Payload Format Indicator 9", _publish(b"\x01\x09"), True),

@@ -316,7 +316,8 @@ def note_segment(dialogue: Dialogue, event: StreamData) -> None:
     connection = dialogue.connection
     if connection is not None and connection.history is not None:
         from_client = event.from_initiator is dialogue.client_is_initiator
-        connection.history.segment(from_client, event.offset + len(event.data), event.acknowledged)
+        other = event.flow.responder if event.from_initiator else event.flow.initiator
+        connection.history.segment(from_client, event.offset + len(event.data), event.acknowledged, other.offset)
 
 
 _SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, "tls": TLS}

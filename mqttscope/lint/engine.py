@@ -305,7 +305,8 @@ class Linter:
         connection = at.connection
         if not connection.roles_known or (rule.version_matters and not connection.version_known):
             return False
-        return not (isinstance(at.event, MalformedEvent) and at.sender.gapped)
+        # Behind lost bytes packets are found again by their looks.
+        return not at.sender.gapped
 
     def _statements(self, rule: Rule, report: Report, at: Moment, sender: str, kind: str | None) -> tuple[str, ...]:
         found = report.statements

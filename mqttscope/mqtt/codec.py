@@ -275,6 +275,9 @@ def trace(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list
 def field_span(packet: ControlPacket, path: str, version: ProtocolVersion) -> Span | None:
     """Span of one field by its path; bits give the byte that holds them, parts of a list their whole."""
     wanted = packet.byte_of.get(path, path)
+    row, _, name = wanted.rpartition(".")
+    if row.startswith("subscriptions") and name in _OPTIONS:
+        wanted = f"{row}.options"
     if wanted in ("dup", "qos", "retain", "header_flags"):
         return Span(path, 0, 1)
     hits = [
@@ -285,6 +288,10 @@ def field_span(packet: ControlPacket, path: str, version: ProtocolVersion) -> Sp
     if not hits:
         return None
     return Span(path, min(one.start for one in hits), max(one.end for one in hits))
+
+
+_OPTIONS = ("maximum_qos", "no_local", "retain_as_published", "retain_handling", "reserved")
+"""Parts of the options byte of a subscription (5.0 3.8.3.1)."""
 
 
 def encode(

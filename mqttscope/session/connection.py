@@ -202,7 +202,8 @@ class Connection:
                     side.set_alias(alias, packet.topic_name)
                 else:
                     side.alias_hits += 1
-        if not packet.qos or packet.packet_identifier is None:
+        # A QoS of 3 is none: nobody waits for its acknowledgment.
+        if not 0 < packet.qos < 3 or packet.packet_identifier is None:
             return
         identifier = packet.packet_identifier
         running = side.exchanges.get(identifier)

@@ -186,8 +186,8 @@ class History:
         """The side that sends in this direction."""
         return self.client if direction is C2S else self.server
 
-    def segment(self, from_client: bool, position: int, acknowledged: int) -> None:
-        """Take note of a segment, before its packets are judged."""
+    def segment(self, from_client: bool, position: int, acknowledged: int, delivered: int) -> None:
+        """Take note of a segment, before its packets are judged; ``delivered`` is what the other side has shown."""
         party = self.client if from_client else self.server
         length = position - party.position
         party.length_before, party.segment_length = party.segment_length, length
@@ -195,7 +195,7 @@ class History:
             party.single_bytes += 1
         party.position, party.acknowledged = position, acknowledged
         # A FIN counts one in acknowledgment numbers and nothing in the stream.
-        if acknowledged > (self.server if from_client else self.client).position + 1:
+        if acknowledged > delivered + 1:
             self.disordered = True
 
     def gap(self, direction: Direction) -> None:
@@ -277,7 +277,7 @@ class History:
         qos, identifier = packet.qos, packet.packet_identifier
         if qos > sender.highest_qos:
             sender.highest_qos = qos
-        if not qos or identifier is None:
+        if not 0 < qos < 3 or identifier is None:
             return
         if not sender.identifiers:
             sender.identifiers = bytearray(8192)
@@ -335,7 +335,7 @@ class History:
             party.owes_puback.pop(identifier, None)
         elif kind == PacketType.PUBREC:
             party.owes_pubrec.pop(identifier, None)
-            if not ends and not (other.ahead and other.ahead.pop(identifier * 16 + PacketType.PUBREL, None)):
+            if not ends and other.ahead.pop(identifier * 16 + PacketType.PUBREL, -1) < 0:
                 other.owes_pubrel.setdefault(identifier, number)
             if not ends and connection.receiver(direction).running(identifier, "publish") is None:
                 self._note_ahead(party, other, kind, identifier, number)

@@ -35,7 +35,11 @@ def test_the_docstring_says_what_why_and_what_instead(rule: type[Rule]) -> None:
 def test_a_rule_has_examples_and_says_what_it_looks_at(rule: type[Rule]) -> None:
     assert rule.good
     assert rule.bad
-    looks = [name for name in ("check", "check_unparsed", "check_opened", "check_close") if rule.implements(name)]
+    looks = [
+        name
+        for name in ("check", "check_damaged", "check_foreign", "check_unparsed", "check_opened", "check_close")
+        if rule.implements(name)
+    ]
     assert looks or rule.malformed
     assert ("check" in looks) == bool(rule.looks_at)
     assert rule.versions
@@ -133,9 +137,7 @@ def test_a_slug_names_its_rule() -> None:
     assert expand("utf8-ill-formed") == ["ENC101"]
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("ENC100", "ENC1"), ("PUBB", "PUB"), ("utf8-illformed", "utf8-ill-formed")]
-)
+@pytest.mark.parametrize(("name", "hint"), [("ENC100", "ENC1"), ("PUBB", "PUB"), ("utf8-illformed", "utf8-ill-formed")])
 def test_an_unknown_name_gets_a_suggestion(name: str, hint: str) -> None:
     with pytest.raises(UnknownRuleError, match=hint):
         expand(name)

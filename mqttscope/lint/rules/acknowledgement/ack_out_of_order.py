@@ -167,7 +167,7 @@ def _waits(kind: int, identifier: int, at: Moment) -> bool:
     """Whether the exchange really waits: it may have had a wrong answer, or another packet may have its identifier."""
     if kind == PacketType.PUBREL:
         running = at.sender.running(identifier, "publish")
-        return running is not None and running.phase == "received"
+        return running is not None and running.phase == "received" and running.released_by is None
     running = at.receiver.running(identifier, "publish")
     if running is None or running.phase != "sent":
         return False

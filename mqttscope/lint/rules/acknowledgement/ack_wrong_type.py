@@ -158,6 +158,9 @@ class AckWrongType(Rule):
                 return None
         if wanted == PacketType(kind).name or not at.party.in_step(at.other):
             return None
+        before = at.other.ended.get(identifier)
+        if before is not None and before.answers <= before.exchange.retransmissions:
+            return None  # a message that was sent more than once may still have an answer due
         sure = _had(running, kind, at)
         if not sure and _earlier(identifier, at):
             return None  # an answer to the exchange that had the identifier before

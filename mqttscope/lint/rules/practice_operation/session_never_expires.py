@@ -1,6 +1,7 @@
 """OPS105."""
 
 import re
+from itertools import pairwise
 
 from mqttscope.lint.examples import conversation, opened
 from mqttscope.lint.finding import Confidence, Severity
@@ -42,6 +43,9 @@ class SessionNeverExpires(Rule):
             *opened(V3_1_1, client_identifier="mqttjs_8c3a91f0", clean_start=True),
         ),
         conversation("a serial number", *opened(V3_1_1, client_identifier="meter-490154203237518", clean_start=False)),
+        conversation(
+            "the address of a network card", *opened(V3_1_1, client_identifier="ESP_A4CF12F03B2C", clean_start=False)
+        ),
     ]
     bad = [
         conversation(
@@ -57,8 +61,8 @@ class SessionNeverExpires(Rule):
             opened(V3_1_1)[1],
         ),
         conversation(
-            "MQTT 3.1 with random digits",
-            opened(V3_1, client_identifier="x0af7651916cd43dd8448e", clean_start=False)[0].marked("clean_start"),
+            "MQTT 3.1 with random characters",
+            opened(V3_1, client_identifier="t7Gk2Lq9ZbW4xR8mC1vD5n", clean_start=False)[0].marked("clean_start"),
             opened(V3_1)[1],
         ),
     ]
@@ -84,12 +88,11 @@ class SessionNeverExpires(Rule):
 
 
 def _looks_random(client_identifier: str) -> bool:
-    """Made up by a library, a UUID, or many digits and letters mixed."""
+    """Made up by a library, a UUID, or many letters and digits mixed; MAC addresses and serial numbers are neither."""
     if _LIBRARY.match(client_identifier) or _UUID.search(client_identifier):
         return True
-    for word in re.findall(r"[0-9A-Za-z]{12,}", client_identifier):
-        kinds = [one.isdigit() for one in word]
-        changes = sum(one != other for one, other in zip(kinds, kinds[1:], strict=False))
-        if changes * 4 >= len(word):
+    for word in re.findall(r"[0-9A-Za-z]{20,}", client_identifier):
+        kinds = [0 if one.isdigit() else 1 if one.isupper() else 2 for one in word]
+        if len(set(kinds)) == 3 and sum(one != other for one, other in pairwise(kinds)) * 3 >= len(word):
             return True
     return False

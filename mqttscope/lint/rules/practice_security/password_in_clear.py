@@ -26,6 +26,7 @@ class PasswordInClear(Rule):
 
     good = [
         conversation("no password", *opened()),
+        conversation("an empty password", *opened(user_name="u", password=b"")),
         conversation("a user name alone", *opened(V3_1_1, user_name="u")),
     ]
     bad = [
@@ -44,7 +45,7 @@ class PasswordInClear(Rule):
 
     def check(self, packet: Connect, at: Moment) -> Findings:
         """The password itself is never shown."""
-        if packet.password is None or not is_plain(at.connection):
+        if not packet.password or not is_plain(at.connection):
             return None
         local = is_loopback(at.connection.server)
         where = ", on the loopback interface" if local else ""

@@ -10,7 +10,6 @@ from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.properties import Properties
 
 T = TypeVar("T")
 MAX_SHAPES = 500
@@ -97,9 +96,7 @@ class IdentityInTopic(Rule):
         conversation(
             "a counter",
             *opened(),
-            client(*(Publish(topic_name=f"msg/{number}", properties=Properties()) for number in range(20))).marked(
-                "topic_name"
-            ),
+            client(*(Publish(topic_name=f"msg/{number}") for number in range(20))).marked("topic_name"),
         ),
     ]
 

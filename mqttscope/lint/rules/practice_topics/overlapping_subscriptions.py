@@ -11,6 +11,7 @@ from mqttscope.lint.topics import overlap, plain
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.topics import is_valid_topic_filter
 
 MAX_COMPARED = 1_000
 """Subscriptions that each new filter is compared with."""
@@ -105,12 +106,16 @@ class OverlappingSubscriptions(Rule):
     def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
         """Compare each new filter with those before it; the first that overlaps is named."""
         live = at.history.subscriptions.live
-        before = [(one.topic_filter, one.plain_filter, one.packet) for one in islice(live.values(), MAX_COMPARED)]
+        before = [
+            (one.topic_filter, one.plain_filter, one.packet)
+            for one in islice(live.values(), MAX_COMPARED)
+            if is_valid_topic_filter(one.topic_filter)
+        ]
         budget = MAX_COMPARISONS
         for index, row in enumerate(packet.subscriptions or ()):
             name = row.topic_filter
             wanted = plain(name) if at.version is V5 else name
-            if name in live:
+            if name in live or not is_valid_topic_filter(name):
                 continue
             wild = "+" in wanted or "#" in wanted
             for other, other_plain, number in before:

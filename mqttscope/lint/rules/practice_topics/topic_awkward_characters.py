@@ -16,6 +16,8 @@ from mqttscope.mqtt.parts import Subscription, Will
 
 _AWKWARD = re.compile(r"[^!#-&(-\[\]-_a-~]")
 """Anything but printable ASCII without space, quotes and backslash."""
+_ILL_FORMED = re.compile("[\ud800-\udfff]")
+"""What stands for bytes that are no UTF-8: another rule's matter."""
 _KINDS = (("a space", " "), ("a quote", "\"'`"), ("a backslash", "\\"))
 
 
@@ -74,6 +76,8 @@ class TopicAwkwardCharacters(Rule):
 
     def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
         for named in named_topics(packet):
+            if _ILL_FORMED.search(named.text) is not None:
+                continue
             if _AWKWARD.search(named.text) is not None and at.memory(self).first(named.text):
                 what = _what(named.text)
                 if what:

@@ -1,0 +1,71 @@
+"""OPS216."""
+
+from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Disconnect
+from mqttscope.session.connection import Connection
+
+C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
+
+
+class CloseWithoutDisconnect(Rule):
+    """A side closes the connection without a DISCONNECT.
+
+    The server takes it for a failure and publishes the will.  A server of MQTT 5.0 that closes silently leaves its
+    client to guess whether to come back.  Mobile clients do it all the time; before MQTT 5.0 servers have no
+    DISCONNECT.
+
+    Instead, send DISCONNECT with the reason before closing.
+    """
+
+    code = "OPS216"
+    severity = Severity.INFO
+
+    good = [
+        conversation("with DISCONNECT", *opened(), client(Disconnect()), closes("client")),
+        conversation(
+            "the server closes after the client's DISCONNECT", *opened(), client(Disconnect()), closes("server")
+        ),
+        conversation("the server says why", *opened(), server(Disconnect(0x8B)), closes("server")),
+        conversation(
+            "the client closes after the server's DISCONNECT", *opened(), server(Disconnect(0x8B)), closes("client")
+        ),
+        conversation("a server of MQTT 3.1.1", *opened(V3_1_1), closes("server")),
+        conversation("after a refusal", client(make_connect()), server(Connack(reason_code=0x87)), closes("server")),
+        conversation("before any answer", client(make_connect()), closes("server")),
+        conversation("the capture ends first", *opened()),
+    ]
+    bad = [
+        conversation("the client", *opened(), closes("client").marked("")),
+        conversation("the client, with a reset, in MQTT 3.1.1", *opened(V3_1_1), closes("client", "reset").marked("")),
+        conversation(
+            "the server, after a second CONNECT",
+            *opened(),
+            client(make_connect()),
+            closes("server").marked(""),
+        ),
+        conversation("the server", *opened(), closes("server").marked("")),
+    ]
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """Who ended the transport, and whether anybody took leave before."""
+        how, who = connection.closed_how, connection.closed_by
+        if how not in ("fin", "reset") or who is None or connection.phase in ("refused", "disconnected"):
+            return None
+        by_client = who == "client"
+        if at.history.connect_sent is not None and at.history.connack is None:
+            return None
+        side = at.client if by_client else at.server
+        if side.gapped or not side.packets or at.history.client.disconnect or at.history.server.disconnect:
+            return None
+        if not by_client and at.version is not V5:
+            return None
+        name = repr(at.client_name) if by_client else f"the server of {at.client_name!r}"
+        return self.report(
+            "",
+            f"{name} closed the connection without DISCONNECT ({'FIN' if how == 'fin' else 'RST'})",
+            sender=C2S if by_client else S2C,
+        )

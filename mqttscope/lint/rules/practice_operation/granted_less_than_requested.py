@@ -1,0 +1,69 @@
+"""OPS219."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.finding import Related, Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1, V3_1_1, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+
+
+class GrantedLessThanRequested(Rule):
+    """A server grants a subscription with a lower QoS than the client asked for.
+
+    That is allowed, but nobody notices unless the client looks: messages that were to arrive for certain may now be
+    lost on the way.
+
+    Instead, compare the codes of the SUBACK with what was asked for, and ask for what the server can give.
+    """
+
+    code = "OPS219"
+    severity = Severity.INFO
+    looks_at = Suback
+    sender = Direction.SERVER_TO_CLIENT
+
+    good = [
+        conversation(
+            "as asked for",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("a", 1), Subscription("b", 0)])),
+            server(Suback(1, None, [1, 0])),
+        ),
+        conversation(
+            "a failure is another rule's matter",
+            *opened(V3_1_1),
+            client(Subscribe(1, None, [Subscription("a", 1)])),
+            server(Suback(1, None, [0x80])),
+        ),
+    ]
+    bad = [
+        conversation(
+            "QoS 1 instead of 2",
+            *opened(),
+            client(Subscribe(1, None, [Subscription("a", 2)])),
+            server(Suback(1, None, [1])).marked("reason_codes[0]"),
+        ),
+        conversation(
+            "QoS 0 instead of 1, one of two",
+            *opened(V3_1),
+            client(Subscribe(1, None, [Subscription("a", 0), Subscription("b", 1)])),
+            server(Suback(1, None, [0, 0])).marked("reason_codes[1]"),
+        ),
+    ]
+
+    def check(self, packet: Suback, at: Moment) -> Iterator[Report]:
+        """Compare with the request, where every filter has its code."""
+        request = at.history.subscriptions.request_for(packet.packet_identifier, "subscribe")
+        codes = packet.reason_codes or ()
+        if request is None or request.answers or len(request.maximum_qos) != len(codes):
+            return
+        for index, (code, wanted) in enumerate(zip(codes, request.maximum_qos, strict=True)):
+            if code < wanted <= 2:
+                yield self.report(
+                    f"reason_codes[{index}]",
+                    f"SUBACK: {request.topic_filters[index]!r} granted QoS {code}, requested {wanted}",
+                    related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+                )

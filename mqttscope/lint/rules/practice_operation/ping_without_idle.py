@@ -1,0 +1,143 @@
+"""OPS212."""
+
+from dataclasses import dataclass
+
+from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
+from mqttscope.session.connection import Connection
+
+C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
+
+
+@dataclass(slots=True)
+class Early:
+    """PINGREQ packets of a connection."""
+
+    number: int = 0
+    """Those that nothing called for."""
+    all: int = 0
+
+
+class PingWithoutIdle(Rule):
+    """A client pings although it has just sent something else.
+
+    Every packet of the client restarts the Keep Alive, so these pings tell the server nothing and cost data volume and
+    battery.  A ping that tests a server from which nothing has come is meant and does not count.
+
+    Instead, restart the timer of the ping with every packet that is sent.
+    """
+
+    code = "OPS212"
+    severity = Severity.INFO
+    looks_at = Pingreq
+    sender = Direction.CLIENT_TO_SERVER
+    needs = Needs.OPENING
+    settings = {
+        # Share of the Keep Alive: a ping is early when both sides sent something more recently than that.
+        "share": 0.5,
+        # Early pings of a connection, the fewest that are reported.
+        "pings": 3,
+    }
+    Memory = Early
+
+    good = [
+        conversation(
+            "pings after idle time",
+            *opened(),
+            *(
+                step
+                for _ in range(4)
+                for step in (
+                    client(Publish(topic_name="a")),
+                    client(Pingreq(), after=55),
+                    server(Pingresp()),
+                )
+            ),
+            client(Disconnect()),
+            closes("client"),
+        ),
+        conversation(
+            "half of the Keep Alive is idle enough",
+            *opened(),
+            *(step for _ in range(4) for step in (client(Pingreq(), after=30.5), server(Pingresp()))),
+            client(Disconnect()),
+            closes("client"),
+        ),
+        conversation(
+            "nothing came from the server",
+            *opened(),
+            *(
+                step
+                for _ in range(4)
+                for step in (
+                    client(Publish(topic_name="a"), after=28),
+                    client(Publish(topic_name="a"), after=28),
+                    client(Pingreq(), after=3),
+                    server(Pingresp()),
+                )
+            ),
+            client(Disconnect()),
+            closes("client"),
+        ),
+        conversation(
+            "twice",
+            *opened(),
+            *(step for _ in range(2) for step in (client(Pingreq(), after=1), server(Pingresp()))),
+            client(Disconnect()),
+            closes("client"),
+        ),
+    ]
+    bad = [
+        conversation(
+            "a second after a PUBLISH",
+            *opened(),
+            *(
+                step
+                for _ in range(3)
+                for step in (
+                    client(Publish(topic_name="a"), after=1),
+                    client(Pingreq(), after=1),
+                    server(Pingresp()),
+                )
+            ),
+            client(Disconnect()),
+            closes("client").marked(""),
+        ),
+        conversation(
+            "every second, in MQTT 3.1.1",
+            *opened(V3_1_1),
+            *(step for _ in range(3) for step in (client(Pingreq(), after=1), server(Pingresp()))),
+            client(Disconnect()),
+            closes("client").marked(""),
+        ),
+    ]
+
+    def check(self, packet: Pingreq, at: Moment) -> Findings:
+        """Count."""
+        keep_alive = at.connection.keep_alive
+        if keep_alive:
+            memory: Early = at.memory(self)
+            memory.all += 1
+            limit = keep_alive * self.set["share"] * 1_000_000_000
+            own, other = at.silence_ns(C2S), at.silence_ns(S2C)
+            if own is not None and own < limit and other is not None and other < limit:
+                memory.number += 1
+        return None
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """Say how many."""
+        if self.code not in at.history.memories:
+            return None
+        memory: Early = at.memory(self)
+        if memory.number < self.set["pings"]:
+            return None
+        return self.report(
+            "",
+            f"{memory.number} of {memory.all} PINGREQ of {at.client_name!r} came while the connection was busy "
+            f"(Keep Alive {connection.keep_alive} s)",
+            sender=C2S,
+        )

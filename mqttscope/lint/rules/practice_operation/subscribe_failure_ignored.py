@@ -1,0 +1,145 @@
+"""OPS220."""
+
+from dataclasses import dataclass, field
+
+from mqttscope.lint.examples import client, closes, conversation, lost, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.constants import Direction, PacketType, reason_name
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish, Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.session.connection import Connection
+
+MAX_FAILURES = 16
+"""Failures that are remembered."""
+
+_ASKS = client(Subscribe(1, None, [Subscription("a", 1)]))
+_REFUSES = server(Suback(1, None, [0x87]))
+
+
+@dataclass(slots=True)
+class Failures:
+    """What was refused since the client last did something about subscriptions."""
+
+    rows: list[tuple[str, int]] = field(default_factory=list)
+    """Topic Filter and code."""
+    position: int = 0
+    """Stream position of the server behind the last such SUBACK."""
+    timestamp_ns: int = 0
+
+
+class SubscribeFailureIgnored(Rule):
+    """A client goes on after a failed subscription as if nothing had happened.
+
+    It waits for messages that will never come.  Many applications see that a SUBACK has come and do not look at the
+    codes in it.  Counted as a reaction is another SUBSCRIBE, an UNSUBSCRIBE, a DISCONNECT or the end of the connection.
+
+    Instead, look at each code of the SUBACK; subscribe to what is permitted, or say that it does not work.
+    """
+
+    code = "OPS220"
+    severity = Severity.WARNING
+    confidence = Confidence.LIKELY
+    looks_at = (Suback, Subscribe, Unsubscribe, Disconnect)
+    needs = Needs.WHOLE_SENDER
+    Memory = Failures
+
+    good = [
+        conversation(
+            "another filter",
+            *opened(),
+            _ASKS,
+            _REFUSES,
+            client(Subscribe(2, None, [Subscription("permitted/a", 1)])),
+            server(Suback(2, None, [1])),
+            client(Publish(topic_name="b")),
+            client(Disconnect()),
+            closes("client"),
+        ),
+        conversation(
+            "unsubscribed",
+            *opened(V3_1_1),
+            _ASKS,
+            server(Suback(1, None, [0x80])),
+            client(Unsubscribe(2, None, ["a"])),
+            server(Unsuback(2)),
+            client(Publish(topic_name="b")),
+        ),
+        conversation("the client leaves", *opened(), _ASKS, _REFUSES, client(Disconnect()), closes("client")),
+        conversation("the client closes the connection", *opened(), _ASKS, _REFUSES, closes("client")),
+        conversation(
+            "the capture lost bytes",
+            *opened(),
+            _ASKS,
+            _REFUSES,
+            lost(client(Disconnect())),
+            client(Publish(topic_name="b")),
+            closes("client"),
+        ),
+        conversation(
+            "granted",
+            *opened(),
+            _ASKS,
+            server(Suback(1, None, [1])),
+            client(Publish(topic_name="b")),
+        ),
+    ]
+    bad = [
+        conversation(
+            "the client goes on without it",
+            *opened(),
+            _ASKS,
+            _REFUSES,
+            client(Publish(topic_name="b")),
+            closes("client").marked(""),
+        ),
+        conversation(
+            "one of two, in MQTT 3.1.1",
+            *opened(V3_1_1),
+            client(Subscribe(1, None, [Subscription("a"), Subscription("b")])),
+            server(Suback(1, None, [0, 0x80])),
+            client(Pingreq(), after=20),
+            server(Pingresp()),
+            closes("server").marked(""),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """Remember failures until the client does something about subscriptions."""
+        if at.from_client:
+            if self.code in at.history.memories:
+                at.memory(self).rows.clear()
+            return None
+        if not isinstance(packet, Suback) or not any(code >= 0x80 for code in packet.reason_codes or ()):
+            return None
+        request = at.history.subscriptions.request_for(packet.packet_identifier, "subscribe")
+        codes = packet.reason_codes
+        if request is None or len(request.topic_filters) != len(codes):
+            return None
+        memory: Failures = at.memory(self)
+        failed = [(name, code) for name, code in zip(request.topic_filters, codes, strict=True) if code >= 0x80]
+        memory.rows = [*memory.rows, *failed][:MAX_FAILURES]
+        memory.position, memory.timestamp_ns = at.party.position, at.timestamp_ns
+        return None
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """The client has sent something after it had the SUBACK."""
+        if self.code not in at.history.memories:
+            return None
+        memory: Failures = at.memory(self)
+        last_ns = at.client.last_timestamp_ns
+        if not memory.rows or last_ns is None or last_ns <= memory.timestamp_ns:
+            return None
+        if at.history.client.acknowledged < memory.position:
+            return None
+        name, code = memory.rows[0]
+        more = f", and {len(memory.rows) - 1} more" if len(memory.rows) > 1 else ""
+        told = reason_name(PacketType.SUBACK, code, at.version)
+        return self.report(
+            "",
+            f"{at.client_name!r} never reacted to SUBACK failure 0x{code:02x} ({told}) for {shown(name)}{more}",
+            sender=Direction.CLIENT_TO_SERVER,
+        )

@@ -1,0 +1,127 @@
+"""OPS221."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, silent
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Disconnect, Publish
+from mqttscope.session.connection import Connection
+
+C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
+SMALL = 536
+"""Bytes that every path takes in one segment; a packet that is longer may be split for good reasons."""
+
+
+@dataclass(slots=True)
+class Count:
+    """Packets of one side."""
+
+    all: int = 0
+    split: int = 0
+
+
+@dataclass(slots=True)
+class Counts:
+    """Packets of both sides."""
+
+    client: Count = field(default_factory=Count)
+    server: Count = field(default_factory=Count)
+
+
+class TinySegments(Rule):
+    """A side sends small packets in several TCP segments each.
+
+    The header is written to the socket apart from the body.  With Nagle's algorithm the second part waits for the
+    acknowledgment of the first, and that may be delayed: 40 to 200 ms for each packet, beside the headers of another
+    segment.  Reported once for each side when the connection ends.
+
+    Instead, put the packet together and write it at once.
+    """
+
+    code = "OPS221"
+    severity = Severity.INFO
+    looks_at = ControlPacket
+    settings = {
+        # Packets of a side that came split, the fewest that are reported.
+        "packets": 5,
+        # Percent of the packets of the side, the lowest share that is reported.
+        "percent": 10,
+    }
+    Memory = Counts
+
+    good = [
+        conversation("in one segment", *opened(), client(Publish(topic_name="a/b")), client(Disconnect())),
+        conversation(
+            "a few times",
+            *opened(),
+            *(
+                step
+                for _ in range(2)
+                for step in (
+                    silent(client(hexadecimal("30"))),
+                    client(hexadecimal("0c 00 03 61 2f 62 00 68 69 68 69 68 69")),
+                )
+            ),
+            client(Disconnect()),
+            closes("client"),
+        ),
+    ]
+    bad = [
+        conversation(
+            "the first byte apart",
+            *opened(),
+            *(
+                step
+                for _ in range(5)
+                for step in (
+                    silent(client(hexadecimal("30"))),
+                    client(hexadecimal("0c 00 03 61 2f 62 00 68 69 68 69 68 69")),
+                )
+            ),
+            closes("client").marked(""),
+        ),
+        conversation(
+            "the header apart, in MQTT 3.1.1",
+            *opened(V3_1_1),
+            *(
+                step
+                for _ in range(5)
+                for step in (
+                    silent(client(hexadecimal("30 0b"))),
+                    client(hexadecimal("00 03 61 2f 62 68 69 68 69 68 69")),
+                )
+            ),
+            closes("client").marked(""),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """A packet is split when the segment that completes it is shorter than it is."""
+        memory: Counts = at.memory(self)
+        count = memory.client if at.from_client else memory.server
+        count.all += 1
+        party, length = at.party, len(packet.raw)
+        if party.segment_length < length <= SMALL and 0 < party.length_before <= SMALL:
+            count.split += 1
+        return None
+
+    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+        """WebSocket frames have headers of their own, so nothing can be said about them."""
+        if connection.transport != "tcp" or self.code not in at.history.memories:
+            return
+        memory: Counts = at.memory(self)
+        for sender, count in ((C2S, memory.client), (S2C, memory.server)):
+            percent = 100 * count.split // max(1, count.all)
+            if count.split >= self.set["packets"] and percent >= self.set["percent"]:
+                single = at.history.party(sender).single_bytes
+                yield self.report(
+                    "",
+                    f"{percent} % of packets ({count.split:,} of {count.all:,}) arrive split over several TCP segments "
+                    f"({single:,} one-byte writes)",
+                    sender=sender,
+                )

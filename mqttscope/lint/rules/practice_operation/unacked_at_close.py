@@ -1,0 +1,92 @@
+"""OPS215."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V3_1_1, V5, Needs, Rule
+from mqttscope.lint.spread import count
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+
+C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
+MAX_SHOWN = 8
+"""Packet identifiers that a message lists."""
+
+_PUBLISH = Publish(qos=1, topic_name="a", packet_identifier=7)
+
+
+class UnackedAtClose(Rule):
+    """A connection ends while messages of QoS 1 or 2 wait for their acknowledgment.
+
+    They come again in the next connection of the session.  When the client itself takes its leave and the session ends
+    with the connection, its messages are given up, and that is a warning: nobody knows whether they arrived.
+
+    Instead, wait for the acknowledgments before DISCONNECT, or keep the session.
+    """
+
+    code = "OPS215"
+    severity = Severity.INFO
+    needs = Needs.WHOLE | Needs.BOTH_DIRECTIONS
+
+    good = [
+        conversation(
+            "acknowledged", *opened(), client(_PUBLISH), server(Puback(7)), client(Disconnect()), closes("client")
+        ),
+        conversation("QoS 0", *opened(), client(Publish(topic_name="a")), client(Disconnect()), closes("client")),
+        conversation("the capture ends first", *opened(), client(_PUBLISH)),
+    ]
+    bad = [
+        conversation(
+            "the client gives up its message",
+            *opened(),
+            client(_PUBLISH),
+            client(Disconnect()),
+            closes("client").marked(""),
+        ),
+        conversation(
+            "the session stays",
+            *opened(clean_start=False, connect=Properties(session_expiry_interval=60)),
+            client(_PUBLISH),
+            client(Disconnect()),
+            closes("client").marked(""),
+        ),
+        conversation(
+            "both sides wait, in MQTT 3.1.1",
+            *opened(V3_1_1),
+            client(Subscribe(1, None, [Subscription("b", 1)])),
+            server(Suback(1, None, [1])),
+            server(Publish(qos=1, topic_name="b", packet_identifier=1)),
+            client(_PUBLISH),
+            closes("server", "reset").marked("", ""),
+        ),
+    ]
+
+    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+        """What stands in the tables of both sides."""
+        if connection.phase != "disconnected" and connection.closed_how not in ("fin", "reset", "port_reused"):
+            return
+        if at.version is V5:
+            ends = connection.session_expiry_interval == 0
+        else:
+            ends = connection.clean_start is True
+        given_up = ends and connection.disconnect_by == "client"
+        for sender in (C2S, S2C):
+            rows = [one for one in connection.side(sender).exchanges.values() if one.kind == "publish"]
+            if not rows:
+                continue
+            numbers = ", ".join(str(one.packet_identifier) for one in rows[:MAX_SHOWN])
+            dots = ", ..." if len(rows) > MAX_SHOWN else ""
+            whose = "" if sender is C2S else " of the server"
+            lost = sender is C2S and given_up
+            yield self.report(
+                "",
+                f"connection of {at.client_name!r} ended with {count(len(rows), 'message')}{whose} unacknowledged "
+                f"(ids {numbers}{dots})" + (", given up with the session" if lost else ""),
+                severity=Severity.WARNING if lost else None,
+                sender=sender,
+            )
