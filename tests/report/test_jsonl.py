@@ -12,7 +12,6 @@ from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, Malforme
 from mqttscope.mqtt import Properties, Puback
 from mqttscope.mqtt.view import malformed_view, text, view
 from mqttscope.net.frame import CaptureDrops
-from mqttscope.report import jsonl
 from mqttscope.report.base import Clock, may_hold_password
 from mqttscope.report.jsonl import JsonLines
 from tests.mqtt.cases import CASES
@@ -172,17 +171,6 @@ def test_acknowledgements_with_and_without_reason() -> None:
         [Talk().answer(Puback(packet_identifier=1)), Talk().answer(Puback(packet_identifier=2, reason_code=0x97))]
     )
     assert [row["puback"]["reason"] for row in shown] == ["Success", "Quota exceeded"]
-
-
-def test_what_a_reporter_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "_PREFIXES_KEPT", 20)
-    monkeypatch.setattr(jsonl, "_TOPICS_KEPT", 20)
-    reporter = JsonLines(Lines())
-    for number in range(100):
-        reporter.feed(Talk(number=number).say(publish(f"t/{number}" * 100 if number % 2 else f"t/{number}")))
-    assert len(reporter._prefixes) <= 20
-    assert len(reporter._topics) <= 20
-    assert max(map(len, reporter._topics)) <= 256
 
 
 def test_a_closed_connection_is_summed_up() -> None:
