@@ -15,7 +15,7 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import StreamItem, Unparsed
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
-from mqttscope.net.flows import FlowTable
+from mqttscope.net.flows import FlowTable, delivered
 from mqttscope.net.frame import CaptureNotice
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.segment import Segment, endpoints, ports
@@ -279,6 +279,8 @@ class Dissector(PacketEvents):
             dialogue.connection.closed_by, dialogue.connection.closed_how = dialogue.closed_by, dialogue.closed_how
 
 
+_new = object.__new__
+
 MAX_OTHER_SERVERS = 100
 """Servers of TLS flows that are remembered by name."""
 _MAX_PROBLEMS = 100
@@ -305,40 +307,58 @@ def dissect_segments(
     here, everything else by the dissector's methods.
     """
     running = dissector or Dissector(options)
-    feed, handle = running.flows.feed, running.handle
+    take_in_order, feed, handle = running.flows.take_in_order, running.flows.feed, running.handle
     for segment in source:
         if type(segment) is not Segment:
             yield segment  # type: ignore[misc]
             continue
-        for event in feed(segment):
-            dialogue = event.flow.context
-            if type(event) is not StreamData or type(dialogue) is not Dialogue or dialogue.phase is not MQTT:
-                yield from handle(event)
-                continue
-            from_client = event.from_initiator is dialogue.client_is_initiator
-            items = (dialogue.client_stream if from_client else dialogue.server_stream).feed(event.data)
-            if not items:
-                continue
-            connection = dialogue.connection
-            assert connection is not None
-            if not connection.version_known:
-                yield from running.items(dialogue, from_client, items, event)
-                continue
-            direction = C2S if from_client else S2C
-            frame, timestamp_ns, capture = event.frame, event.timestamp_ns, event.capture
-            left = iter(items)
-            for item in left:
-                kind = item.packet_type
-                if kind == 3 and type(item) is Publish:
-                    topic = item.topic_name or connection.resolve_topic(item, direction)
-                elif kind is None or kind <= 2 or not isinstance(item, ControlPacket):
-                    # With all that came at once: what it does to the version holds from the next bytes on.
-                    yield from running.items(dialogue, from_client, [item, *left], event)
-                    break
-                else:
-                    topic = None
-                number = running.packets
-                running.packets = number + 1
-                yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic)
-                connection.apply(item, direction, number, frame, timestamp_ns)
+        entry = take_in_order(segment)
+        if entry is None:
+            for happened in feed(segment):
+                yield from handle(happened)
+            continue
+        payload = segment.payload
+        if not payload:
+            continue
+        dialogue = entry[0].context
+        if type(dialogue) is not Dialogue or dialogue.phase is not MQTT:
+            yield from handle(delivered(entry, segment))
+            continue
+        from_client = entry[3] is dialogue.client_is_initiator
+        stream = dialogue.client_stream if from_client else dialogue.server_stream
+        item: StreamItem | None = stream.whole(payload)
+        items = stream.feed(payload) if item is None else (item,)
+        if not items:
+            continue
+        connection = dialogue.connection
+        assert connection is not None
+        if not connection.version_known:
+            yield from running.items(dialogue, from_client, list(items), segment)
+            continue
+        direction = C2S if from_client else S2C
+        left = iter(items)
+        for item in left:
+            kind = item.packet_type
+            if kind == 3 and type(item) is Publish:
+                topic = item.topic_name or connection.resolve_topic(item, direction)
+            elif kind is None or kind <= 2 or not isinstance(item, ControlPacket):
+                # With all that came at once: what it does to the version holds from the next bytes on.
+                yield from running.items(dialogue, from_client, [item, *left], segment)
+                break
+            else:
+                topic = None
+            number = running.packets
+            running.packets = number + 1
+            # Without __init__: there is one for each packet.
+            event = _new(PacketEvent)
+            event.connection = connection
+            event.direction = direction
+            event.number = number
+            event.frame = segment.frame
+            event.timestamp_ns = segment.timestamp_ns
+            event.capture = segment.capture
+            event.packet = item
+            event.topic = topic
+            yield event
+            connection.apply(item, direction, number, segment.frame, segment.timestamp_ns)
     yield from running.close()
