@@ -11,8 +11,8 @@ from mqttscope.dissect.items import C2S, S2C, PacketEvents, Place
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, PacketEvent
 from mqttscope.mqtt.constants import MalformedReason
-from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.declare import PACKETS, Malformed
+from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.stream import StreamItem, Unparsed
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable, delivered
@@ -280,6 +280,7 @@ class Dissector(PacketEvents):
 
 
 _new = object.__new__
+_SAYS_NO_VERSION = frozenset(PACKETS.values()) - {Connect, Connack}
 
 MAX_OTHER_SERVERS = 100
 """Servers of TLS flows that are remembered by name."""
@@ -338,15 +339,14 @@ def dissect_segments(
         direction = C2S if from_client else S2C
         left = iter(items)
         for item in left:
-            kind = item.packet_type
-            if kind == 3 and type(item) is Publish:
+            if type(item) is Publish:
                 topic = item.topic_name or connection.resolve_topic(item, direction)
-            elif kind is None or kind <= 2 or not isinstance(item, ControlPacket):
+            elif type(item) in _SAYS_NO_VERSION:
+                topic = None
+            else:
                 # With all that came at once: what it does to the version holds from the next bytes on.
                 yield from running.items(dialogue, from_client, [item, *left], segment)
                 break
-            else:
-                topic = None
             number = running.packets
             running.packets = number + 1
             # Without __init__: there is one for each packet.
@@ -357,8 +357,8 @@ def dissect_segments(
             event.frame = segment.frame
             event.timestamp_ns = segment.timestamp_ns
             event.capture = segment.capture
-            event.packet = item
+            event.packet = item  # type: ignore[assignment]
             event.topic = topic
             yield event
-            connection.apply(item, direction, number, segment.frame, segment.timestamp_ns)
+            connection.apply(item, direction, number, segment.frame, segment.timestamp_ns)  # type: ignore[arg-type]
     yield from running.close()

@@ -15,16 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mqttscope.mqtt.codec import (
-    FAST,
-    NEED_MORE,
-    decode_framed,
-    packet_end,
-    reserved,
-    too_long,
-    truncated,
-    unbelieved,
-)
+from mqttscope.mqtt.codec import FAST, NEED_MORE, decode_framed, packet_end, reserved, too_long, truncated, unbelieved
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Connect, Publish
@@ -112,14 +103,13 @@ class PacketStream:
             body, length = 3, (length & 0x7F) + (data[2] << 7)
         else:
             return None
-        if body + length == len(data) and self.version_source:
-            decoder = FAST[self.version][data[0] >> 4]
-            if decoder is not None and length <= self.max_packet_bytes - body:
-                try:
-                    return decoder(data, body)
-                except Fault:
-                    pass
-        return None
+        if body + length != len(data) or not self.version_source or length > self.max_packet_bytes - body:
+            return None
+        decoder = FAST[self.version][data[0] >> 4]
+        try:
+            return None if decoder is None else decoder(data, body)
+        except Fault:
+            return None
 
     def feed(self, data: bytes) -> list[StreamItem]:
         """Take the next bytes; returns what they complete."""

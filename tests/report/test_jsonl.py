@@ -204,3 +204,25 @@ def test_any_publish_is_valid_json_that_agrees_with_view(payload: bytes, topic: 
     assert isinstance(event, PacketEvent)
     assert shown["publish"] == json.loads(json.dumps(view(event.packet, V5, limit=limit)))
     assert shown["topic"] == (text(topic) if topic else None)
+
+
+class Gathering(Lines):
+    """A sink for which lines may be held back a little."""
+
+    immediate = False
+
+
+def test_lines_are_gathered_only_where_nobody_waits_for_them() -> None:
+    events = [*conversation(), *hostile(), *conversation(), *conversation()]
+    at_once, gathered = Lines(), Gathering()
+    for sink in (at_once, gathered):
+        reporter = JsonLines(sink)
+        seen = 0
+        for event in events:
+            before = len(sink.data)
+            reporter.feed(event)
+            seen += len(sink.data) > before
+        reporter.close()
+        reporter.close()
+        assert seen < len(events) // 20 if sink is gathered else seen >= len(events) - 3
+    assert gathered.data == at_once.data
