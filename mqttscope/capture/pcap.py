@@ -20,6 +20,7 @@ LINK_TYPE_MASK = 0xFFFF
 """The upper bits of the link type field hold the length of a frame check sequence, or nothing."""
 
 _FILE_HEADER_SIZE = 24
+_new = object.__new__
 # magic -> byte order, nanoseconds per unit of the fraction, layout of a record header
 _LAYOUTS = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000, "IIII"),
@@ -74,14 +75,15 @@ def read_pcap(
         elif captured_length > limit:
             break
         number += 1
-        yield Frame(
-            number,
-            seconds * 1_000_000_000 + fraction * scale,
-            link_type,
-            buffer[start:stop],
-            original_length,
-            capture,
-        )
+        # Without __init__: there is one for each frame of the capture.
+        frame = _new(Frame)
+        frame.number = number
+        frame.timestamp_ns = seconds * 1_000_000_000 + fraction * scale
+        frame.link_type = link_type
+        frame.data = buffer[start:stop]
+        frame.original_length = original_length
+        frame.capture = capture
+        yield frame
         position = stop
     have = end - position
     if start <= end and captured_length > limit:

@@ -46,6 +46,9 @@ _ENHANCED_OVERHEAD = 32
 _SMALLEST_BLOCK = 12
 
 
+_new = object.__new__
+
+
 class _DamagedBlockError(Exception):
     """A block contradicts itself; the text says how."""
 
@@ -94,7 +97,10 @@ def read_pcapng(
     """
     section = _Section("<")
     interfaces = section.interfaces
-    unpack = struct.Struct("<IIIIIII").unpack_from
+    unpack, unpack_length = _unpackers("<")
+    known = upper = since = link_type = multiplier = -1  # of the interface seen last
+    steady = False
+    interface: _Interface
     base, position, end = 0, 0, len(buffer)
     number, timestamp, beyond = 0, 0, 0
     message: str | None = None
@@ -114,20 +120,41 @@ def read_pcapng(
                     and captured + _ENHANCED_OVERHEAD <= length
                     and not length & 3
                     and captured <= frame_limit
-                    and buffer[stop - 4 : stop] == buffer[position + 4 : position + 8]
+                    and unpack_length(buffer, stop - 4)[0] == length
                 ):
-                    interface = interfaces[interface_id]
                     start = position + _ENHANCED_HEADER_SIZE
                     data_end = start + captured
                     if captured + 35 < length:
                         options = buffer[data_end + (-captured & 3) : stop - 4]
-                        interface.dropped_between += _integers(options, section.order).get(_OPTION_DROP_COUNT, 0)
-                    timestamp = (high << 32 | low) * interface.multiplier // interface.divisor + interface.offset_ns
-                    if not -TIMESTAMP_LIMIT <= timestamp < TIMESTAMP_LIMIT:
-                        timestamp, is_beyond = _far_time(high << 32 | low, interface)
-                        beyond += is_beyond
+                        drops = _integers(options, section.order).get(_OPTION_DROP_COUNT, 0)
+                        interfaces[interface_id].dropped_between += drops
+                    if high != upper or interface_id != known:
+                        # The upper half of the clock stands still for a while (an hour, where it counts microseconds).
+                        interface, upper, known = interfaces[interface_id], high, interface_id
+                        link_type, multiplier = interface.link_type, interface.multiplier
+                        since = interface.time(high << 32)
+                        steady = (
+                            interface.divisor == 1
+                            and _is_near(since)
+                            and _is_near(interface.time(high << 32 | 0xFFFFFFFF))
+                        )
+                    if steady:
+                        timestamp = since + low * multiplier
+                    else:
+                        timestamp = interface.time(high << 32 | low)
+                        if not _is_near(timestamp):
+                            timestamp, is_beyond = _far_time(high << 32 | low, interface)
+                            beyond += is_beyond
                     number += 1
-                    yield Frame(number, timestamp, interface.link_type, buffer[start:data_end], original, capture)
+                    # Without __init__: there is one for each frame of the capture.
+                    frame = _new(Frame)
+                    frame.number = number
+                    frame.timestamp_ns = timestamp
+                    frame.link_type = link_type
+                    frame.data = buffer[start:data_end]
+                    frame.original_length = original
+                    frame.capture = capture
+                    yield frame
                     position = stop
                     continue
             if end - position < _SMALLEST_BLOCK:
@@ -155,7 +182,8 @@ def read_pcapng(
                 yield from _unreported_drops(section, capture)
                 section = _Section(order)
                 interfaces = section.interfaces
-                unpack = struct.Struct(order + "IIIIIII").unpack_from
+                unpack, unpack_length = _unpackers(order)
+                known = -1
             elif kind == _INTERFACE_DESCRIPTION:
                 interfaces.append(_interface(body, order))
             elif kind in _PACKET_BLOCKS:
@@ -164,7 +192,7 @@ def read_pcapng(
                     raise _DamagedBlockError(f"a frame claims {len(data)} bytes, more than the {frame_limit} possible")
                 if ticks is not None:
                     timestamp = interface.time(ticks)
-                    if not -TIMESTAMP_LIMIT <= timestamp < TIMESTAMP_LIMIT:
+                    if not _is_near(timestamp):
                         timestamp, is_beyond = _far_time(ticks, interface)
                         beyond += is_beyond
                 number += 1
@@ -184,12 +212,21 @@ def read_pcapng(
         yield CaptureError(capture, message, base + position, number)
 
 
+def _unpackers(order: str) -> tuple[Callable[..., tuple[int, ...]], Callable[..., tuple[int, ...]]]:
+    """Readers of the header of an Enhanced Packet Block, and of the length behind it."""
+    return struct.Struct(order + "IIIIIII").unpack_from, struct.Struct(order + "I").unpack_from
+
+
+def _is_near(timestamp: int) -> bool:
+    return -TIMESTAMP_LIMIT <= timestamp < TIMESTAMP_LIMIT
+
+
 def _far_time(ticks: int, interface: _Interface) -> tuple[int, bool]:
     """The time that such ticks probably mean, and whether it is still out of bounds."""
     # PcapPlusPlus and others write times before 1970 as negative numbers, which the unsigned field cannot say.
     if ticks >= 1 << 63:
         timestamp = interface.time(ticks - (1 << 64))
-        if -TIMESTAMP_LIMIT <= timestamp < TIMESTAMP_LIMIT:
+        if _is_near(timestamp):
             return timestamp, False
     return (TIMESTAMP_LIMIT - 1 if interface.time(ticks) > 0 else -TIMESTAMP_LIMIT), True
 

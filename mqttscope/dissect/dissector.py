@@ -9,14 +9,12 @@ from mqttscope.dissect.counters import tcp_counters
 from mqttscope.dissect.dialogue import NOTHING, UNDECIDED, Dialogue
 from mqttscope.dissect.items import C2S, S2C, PacketEvents, Place
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
-from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, PacketEvent
+from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent
 from mqttscope.mqtt.constants import MalformedReason
-from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.stream import StreamItem, Unparsed
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import Flow, FlowTable
-from mqttscope.net.frame import CaptureNotice
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.segment import Segment, endpoints, ports
 from mqttscope.net.websocket_frames import Lost, MessageData, MessageGap
@@ -336,53 +334,3 @@ def _cut_off(item: StreamItem, how: str) -> StreamItem:
     if isinstance(item, Malformed) and item.reason is MalformedReason.TRUNCATED:
         return Unparsed(how, len(item.raw), item.raw, 0, item.packet_type)
     return item
-
-
-def dissect_segments(
-    source: Iterable[Segment | CaptureNotice], options: Options | None = None, dissector: Dissector | None = None
-) -> Iterator[Event]:
-    """Events of TCP segments in capture order; capture notices among them pass through.
-
-    Whole packets that arrive in order on a connection already known are most of all traffic: they are handled right
-    here, everything else by the dissector's methods.
-    """
-    running = dissector or Dissector(options)
-    feed, handle = running.flows.feed, running.handle
-    for segment in source:
-        if type(segment) is not Segment:
-            yield segment  # type: ignore[misc]
-            continue
-        for event in feed(segment):
-            dialogue = event.flow.context
-            if type(event) is not StreamData or type(dialogue) is not Dialogue or dialogue.phase is not MQTT:
-                yield from handle(event)
-                continue
-            from_client = event.from_initiator is dialogue.client_is_initiator
-            connection = dialogue.connection
-            assert connection is not None
-            if connection.history is not None:
-                note_segment(dialogue, event)
-            items = (dialogue.client_stream if from_client else dialogue.server_stream).feed(event.data)
-            if not items:
-                continue
-            if not connection.version_known:
-                yield from running.items(dialogue, from_client, items, event)
-                continue
-            direction = C2S if from_client else S2C
-            frame, timestamp_ns, capture = event.frame, event.timestamp_ns, event.capture
-            left = iter(items)
-            for item in left:
-                kind = item.packet_type
-                if kind == 3 and type(item) is Publish:
-                    topic = item.topic_name or connection.resolve_topic(item, direction)
-                elif kind is None or kind <= 2 or not isinstance(item, ControlPacket):
-                    # With all that came at once: what it does to the version holds from the next bytes on.
-                    yield from running.items(dialogue, from_client, [item, *left], event)
-                    break
-                else:
-                    topic = None
-                number = running.packets
-                running.packets = number + 1
-                yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic)
-                connection.apply(item, direction, number, frame, timestamp_ns)
-    yield from running.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from mqttscope.dissect.dissector import Dissector, dissect_segments
+from mqttscope.dissect.dissector import Dissector
 from mqttscope.dissect.options import Options
+from mqttscope.dissect.run import dissect_segments
 from mqttscope.events import Event
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame

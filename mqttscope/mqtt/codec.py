@@ -19,15 +19,15 @@ from mqttscope.mqtt.declare import (
     encode_body,
     flags_fault,
     frame_packet,
-    plan,
     qos_fault,
 )
 from mqttscope.mqtt.examine import Examination
 from mqttscope.mqtt.wire import Fault, counted
+from mqttscope.mqtt.written import decoder
 
 DECODERS: tuple[tuple[Callable[[bytes, int], ControlPacket] | None, ...], ...] = tuple(
     tuple(
-        plan(PACKETS[kind], ProtocolVersion(version))
+        decoder(kind, ProtocolVersion(version))
         if version >= 3 and kind in PACKETS and (kind != PacketType.AUTH or version == 5)
         else None
         for kind in range(16)
@@ -82,10 +82,10 @@ def decode_framed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPac
     kind = raw[0] >> 4
     if kind == 1:
         version = connect_version(raw, body)
-    decoder = DECODERS[version][kind]
-    if decoder is not None and (raw[body - 1] or body == 2 or version < 5):
+    decode_it = DECODERS[version][kind]
+    if decode_it is not None and (raw[body - 1] or body == 2 or version < 5):
         try:
-            return decoder(raw, body)
+            return decode_it(raw, body)
         except Fault:
             pass
     return examine(raw, version)
@@ -96,11 +96,11 @@ def well_formed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPacke
     kind = raw[0] >> 4
     if kind == 1:
         version = connect_version(raw, body)
-    decoder = DECODERS[version][kind]
-    if decoder is None or (body > 2 and not raw[body - 1] and version == 5):
+    decode_it = DECODERS[version][kind]
+    if decode_it is None or (body > 2 and not raw[body - 1] and version == 5):
         return None
     try:
-        return decoder(raw, body)
+        return decode_it(raw, body)
     except Fault:
         return None
 

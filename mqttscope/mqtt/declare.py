@@ -261,7 +261,7 @@ def plan(cls: type[ControlPacket], version: ProtocolVersion) -> Callable[[bytes,
 
     if not flags:
         return decode
-    # PUBLISH is most of all traffic: its loop has no tails, no masks, nothing to settle.
+    # PUBLISH has fields in its first byte, and no tails, no masks, nothing to settle.
     short = tuple((read, when) for read, when, _, _ in steps)
     nibbles = tuple(_flag_values(cls, nibble) for nibble in range(16))
 

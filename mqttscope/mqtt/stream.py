@@ -15,16 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mqttscope.mqtt.codec import (
-    FAST,
-    NEED_MORE,
-    decode_framed,
-    packet_end,
-    reserved,
-    too_long,
-    truncated,
-    unbelieved,
-)
+from mqttscope.mqtt.codec import FAST, NEED_MORE, decode_framed, packet_end, reserved, too_long, truncated, unbelieved
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Connect, Publish
@@ -97,27 +88,38 @@ class PacketStream:
     """Packets of a reserved type since framing was last found."""
     closed: bool = False
 
+    def whole(self, data: bytes) -> ControlPacket | None:
+        """Take bytes that are exactly one well-formed packet, as they nearly always are.
+
+        ``None`` where they are not, or where the stream is not between two packets: then nothing was taken, and `feed`
+        has to.
+        """
+        if self.held or self.searching or self.skip or len(data) < 2:
+            return None
+        length = data[1]
+        if length < 0x80:
+            body = 2
+        elif len(data) > 2 and 0 < data[2] < 0x80:
+            body, length = 3, (length & 0x7F) + (data[2] << 7)
+        else:
+            return None
+        if body + length != len(data) or not self.version_source or length > self.max_packet_bytes - body:
+            return None
+        decoder = FAST[self.version][data[0] >> 4]
+        try:
+            return None if decoder is None else decoder(data, body)
+        except Fault:
+            return None
+
     def feed(self, data: bytes) -> list[StreamItem]:
         """Take the next bytes; returns what they complete."""
+        found = self.whole(data)
+        if found is not None:
+            return [found]
+        out: list[StreamItem] = []
         if not (self.held or self.searching or self.skip):
-            # Nearly always: a chunk that is one whole packet.
-            length = data[1] if len(data) > 1 else 0x80
-            if length < 0x80:
-                body = 2
-            elif len(data) > 2 and 0 < data[2] < 0x80:
-                body, length = 3, (length & 0x7F) + (data[2] << 7)
-            else:
-                body, length = 0, -1
-            if body + length == len(data) and self.version_source:
-                decoder = FAST[self.version][data[0] >> 4]
-                if decoder is not None and length <= self.max_packet_bytes - body:
-                    try:
-                        return [decoder(data, body)]
-                    except Fault:
-                        pass
-            out = self._frame(data, [])
+            self._frame(data, out)
             return self._settle(out) if self.searching else out
-        out = []
         if self.skip:
             data = self._pass_over(data, out)
             if not data:

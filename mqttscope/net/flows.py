@@ -1,7 +1,7 @@
 """The table of TCP connections: takes segments in capture order, says what they did to the streams.
 
-In-order segments of a connection in which nothing is missing take the fast path at the top of ``FlowTable.feed``; all
-else goes through ``_feed_slowly``.  Decisions about one flow depend on its own segments and their capture times alone,
+In-order segments of a connection in which nothing is missing take the fast path, ``FlowTable.take_in_order``; all else
+goes through ``_feed_slowly``.  Decisions about one flow depend on its own segments and their capture times alone,
 not on the traffic around it, as long as no limit of the table is hit: the flows of a capture can be fed apart.
 """
 
@@ -71,11 +71,22 @@ class FlowTable(FlowRegister):
 
     def feed(self, segment: Segment) -> Sequence[FlowEvent]:
         """Take the next segment of the capture; return what it did, in order, which often is nothing."""
+        entry = self.take_in_order(segment)
+        if entry is None:
+            return self._feed_slowly(segment)
+        return (delivered(entry, segment),) if segment.payload else _NOTHING
+
+    def take_in_order(self, segment: Segment) -> Entry | None:
+        """Take a segment that does nothing but go on, if at all, where its direction stands; return whose it is.
+
+        ``None`` for any other: then nothing was taken, and `feed` has to.  All that such a segment does to the flow is
+        that its payload is `delivered`.
+        """
         timestamp_ns = segment.timestamp_ns
         entry = self._index.get(segment.key)
         if entry is None or timestamp_ns >= self._next_sweep_ns:
-            return self._feed_slowly(segment)
-        flow, half, peer, from_initiator = entry
+            return None
+        flow, half, peer, _ = entry
         if (
             not flow.clear
             or segment.flags & 0x17 != ACK
@@ -83,14 +94,14 @@ class FlowTable(FlowRegister):
             or not segment.window
             or segment.missing
         ):
-            return self._feed_slowly(segment)
+            return None
         payload = segment.payload
         sequence = segment.sequence
         if sequence != half.sequence:
             # An empty segment that was overtaken says nothing but its acknowledgment; one byte back it is a probe.
             behind = (half.sequence - sequence) & 0xFFFFFFFF
             if payload or behind == 1 or behind >= 0x80000000:
-                return self._feed_slowly(segment)
+                return None
         offset = peer.offset
         beyond = (segment.acknowledgment - peer.sequence) & 0xFFFFFFFF
         if beyond:
@@ -99,26 +110,24 @@ class FlowTable(FlowRegister):
             elif beyond <= START_WINDOW:
                 offset += beyond
             else:
-                return self._feed_slowly(segment)
+                return None
         if offset > peer.acknowledged:
             peer.acknowledged = offset
-        received = offset
         flow.last_timestamp_ns = timestamp_ns
-        flow.last_frame = frame = segment.frame
-        flow.last_capture = capture = segment.capture
+        flow.last_frame = segment.frame
+        flow.last_capture = segment.capture
         if not payload:
             half.empty_segments += 1
-            return _NOTHING
+            return entry
         length = len(payload)
-        offset = half.offset
-        half.offset = offset + length
+        half.offset += length
         half.sequence = (sequence + length) & 0xFFFFFFFF
         half.data_segments += 1
         history = half.history
         history.append(payload)
         if len(history) > HISTORY_PAYLOADS:
             del history[: HISTORY_PAYLOADS // 2]
-        return (StreamData(flow, from_initiator, payload, offset, frame, timestamp_ns, capture, received),)
+        return entry
 
     def close(self) -> Sequence[FlowEvent]:
         """The capture has ended: deliver or give up what waits, close all flows and forget them."""
@@ -248,6 +257,19 @@ class FlowTable(FlowRegister):
             self._register(flow)
             self.buffered_bytes = buffered
         return self._index[segment.key]
+
+
+def delivered(entry: Entry, segment: Segment) -> StreamData:
+    """What a segment with a payload did that `FlowTable.take_in_order` took."""
+    flow, half, peer, from_initiator = entry
+    payload = segment.payload
+    offset = half.offset - len(payload)
+    # Behind the segment the peer's stream stands where it stood before.
+    beyond = (segment.acknowledgment - peer.sequence) & 0xFFFFFFFF
+    received = peer.offset + beyond - (0x100000000 if beyond >= 0x80000000 else 0)
+    return StreamData(
+        flow, from_initiator, payload, offset, segment.frame, segment.timestamp_ns, segment.capture, received
+    )
 
 
 def _take(entry: Entry, segment: Segment, report: Report, peer_report: Report) -> None:

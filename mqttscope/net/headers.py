@@ -37,6 +37,12 @@ TCP_TRUNCATED = NotSegment("truncated", "the capture's snap length cut the frame
 TCP_SHORT = NotSegment("malformed", "the IP datagram ends inside the TCP header")
 TCP_DATA_OFFSET = NotSegment("malformed", "the TCP data offset is below 20 bytes or beyond the IP datagram")
 
+_new = object.__new__
+
+_PLAIN_IPV4 = b"\x08\0\x45"
+"""EtherType of IPv4, version 4 with 20 bytes of header."""
+_PLAIN_IPV6 = b"\x86\xdd\x60"
+"""EtherType of IPv6, version 6 with the upper half of the traffic class 0."""
 _TCP = 6
 _UDP = 17
 _GRE = 47
@@ -63,28 +69,59 @@ def segment(frame: Frame) -> Segment | Fragment | NotSegment:
     When the snap length cut TCP options but left the fixed 20 bytes, the segment has an empty payload and ``missing``
     says how long it was.
     """
+    # Nearly all frames of most captures are not worth a walk: Ethernet II with at most one VLAN tag, IPv4 without
+    # options or IPv6 without extension headers, and a TCP segment that was captured whole.
     data = frame.data
-    # The plain case, Ethernet II with IPv4 without options, is nearly all of most captures and is not worth a walk.
-    if frame.link_type == 1 and data[12:15] == b"\x08\0E" and len(data) >= 54:
-        total, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
-            "!H2xHxB14xIIBBH", data, 16
-        )
-        if protocol == 6 and not fragment & 0x3FFF and data_offset >= 0x50:
-            start = 34 + (data_offset >> 2 & 0x3C)
-            end = 14 + total
-            if start <= end <= len(data):
-                return Segment(
-                    data[26:38],
-                    sequence,
-                    acknowledgment,
-                    flags,
-                    window,
-                    data[start:end],
-                    0,
-                    frame.number,
-                    frame.timestamp_ns,
-                    frame.capture,
-                )
+    size = len(data)
+    if frame.link_type == 1 and size >= 54:
+        begin = data[12:15]
+        key = b""
+        if begin == _PLAIN_IPV4:
+            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
+                "!H2xHxB14xIIBBH", data, 16
+            )
+            if protocol == 6 and not fragment & 0x3FFF:
+                key = data[26:38]
+                body, end = 34, 14 + length
+        elif size < 74:
+            pass  # too short for what may come now, or padded
+        elif begin == _PLAIN_IPV6:
+            length, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
+                "!HB37xIIBBH", data, 18
+            )
+            if protocol == 6:
+                key = data[22:58]
+                body, end = 54, 54 + length
+        elif begin[:2] == b"\x81\0" and data[16:19] == _PLAIN_IPV4:
+            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
+                "!H2xHxB14xIIBBH", data, 20
+            )
+            identifier = bytes((data[14] & 0x0F, data[15]))
+            if protocol == 6 and not fragment & 0x3FFF and identifier != b"\0\0":
+                key = direction_key(data[30:38], data[38:42], identifier)
+                body, end = 38, 18 + length
+        if key and data_offset >= 0x50:
+            start = body + (data_offset >> 2 & 0x3C)
+            if start <= end <= size:
+                # Without __init__: there is one for each frame of the capture.
+                made = _new(Segment)
+                made.key = key
+                made.sequence = sequence
+                made.acknowledgment = acknowledgment
+                made.flags = flags
+                made.window = window
+                made.payload = data[start:end]
+                made.missing = 0
+                made.frame = frame.number
+                made.timestamp_ns = frame.timestamp_ns
+                made.capture = frame.capture
+                return made
+    return walk(frame)
+
+
+def walk(frame: Frame) -> Segment | Fragment | NotSegment:
+    """What `segment` says, by going through the headers one by one, whatever they are."""
+    data = frame.data
     link = links.LINKS.get(frame.link_type)
     if link is None:
         return links.unsupported(frame.link_type)

@@ -142,13 +142,15 @@ class Connection:
         side.packets += 1
         side.bytes += len(packet.raw)
         side.last_timestamp_ns = timestamp_ns
-        kind = packet.packet_type
-        if kind == 3:
-            if packet.qos or packet.properties is not None:  # type: ignore[attr-defined]
-                self._publish(packet, side, direction, number, frame, timestamp_ns)  # type: ignore[arg-type]
+        if type(packet) is packets.Publish:
+            block = packet.properties
+            if packet.qos or (block is not None and block.items):
+                self._publish(packet, side, direction, number, frame, timestamp_ns)
             if packet.missing:
                 side.bytes += packet.missing
-        elif kind == 4 or kind == 7:
+            return
+        kind = packet.packet_type
+        if kind == 4 or kind == 7:
             # The usual end of an exchange: the acknowledged side's table loses it.
             sender = self.server_side if side is self.client_side else self.client_side
             running = sender.exchanges.pop(packet.packet_identifier, None)  # type: ignore[attr-defined]
@@ -202,8 +204,7 @@ class Connection:
                     side.set_alias(alias, packet.topic_name)
                 else:
                     side.alias_hits += 1
-        # A QoS of 3 is none: nobody waits for its acknowledgment.
-        if not 0 < packet.qos < 3 or packet.packet_identifier is None:
+        if not packet.qos or packet.packet_identifier is None:
             return
         identifier = packet.packet_identifier
         running = side.exchanges.get(identifier)

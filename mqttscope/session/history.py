@@ -88,6 +88,8 @@ class Party:
     """Bytes of the one before."""
     single_bytes: int = 0
     """Segments of one byte."""
+    shown: int = 0
+    """How far the capture had shown the other side's stream when that segment came."""
     counts: list[int] = field(default_factory=lambda: [0] * 16)
     """Packets by type."""
     malformed: int = 0
@@ -140,12 +142,9 @@ class Party:
         """Whether it sent a PUBLISH with this packet identifier on this connection."""
         return bool(self.identifiers) and bool(self.identifiers[packet_identifier >> 3] & 1 << (packet_identifier & 7))
 
-    def in_step(self, other: Party) -> bool:
-        """Whether the capture has proof of showing everything that this side had of the other's when it sent its last.
-
-        Where frames were captured late, or are missing and not given up yet, an answer may come before its question.
-        """
-        return 0 <= self.acknowledged <= other.position
+    def in_step(self) -> bool:
+        """Whether the capture has shown, proven, all that this side knew; else answers may precede questions."""
+        return 0 <= self.acknowledged <= self.shown + 1  # a FIN counts one
 
     def repeats(self, packet: packets.Publish, topic: str | None, before: Exchange) -> bool:
         """Whether a PUBLISH brings the message again that its packet identifier had in an exchange, its last one."""
@@ -193,7 +192,7 @@ class History:
         party.length_before, party.segment_length = party.segment_length, length
         if length == 1:
             party.single_bytes += 1
-        party.position, party.acknowledged = position, acknowledged
+        party.position, party.acknowledged, party.shown = position, acknowledged, delivered
         # A FIN counts one in acknowledgment numbers and nothing in the stream.
         if acknowledged > delivered + 1:
             self.disordered = True
@@ -277,7 +276,7 @@ class History:
         qos, identifier = packet.qos, packet.packet_identifier
         if qos > sender.highest_qos:
             sender.highest_qos = qos
-        if not 0 < qos < 3 or identifier is None:
+        if not qos or identifier is None:
             return
         if not sender.identifiers:
             sender.identifiers = bytearray(8192)
@@ -300,7 +299,7 @@ class History:
 
     def _note_ahead(self, party: Party, other: Party, kind: int, identifier: int, number: int) -> bool:
         """Remember an answer to what was not shown, where that is because of the capture."""
-        if party.in_step(other):
+        if party.in_step():
             return False
         party.ahead[identifier * 16 + kind] = number
         if len(party.ahead) > MAX_ENDED:

@@ -150,6 +150,29 @@ def test_times(options: bytes, ticks: int, timestamp_ns: int) -> None:
     ]
 
 
+CLOCKS = [b"", resolution(9), resolution(0), resolution(0x80 | 20), resolution(12), resolution(6) + offset(-(1 << 33))]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, len(CLOCKS) - 1),
+            st.sampled_from((0, 1, TICKS >> 32, 1 << 31, (1 << 32) - 1)),
+            st.integers(0, (1 << 32) - 1),
+        ),
+        max_size=12,
+    )
+)
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_ordinary_blocks_have_the_times_that_others_have(moments: list[tuple[int, int, int]]) -> None:
+    """The upper half of a clock is remembered between Enhanced Packet Blocks only."""
+    begin = section() + b"".join(interface(options=options) for options in CLOCKS)
+    quick = begin + b"".join(enhanced(b"x", high << 32 | low, index=index) for index, high, low in moments)
+    slow = begin + b"".join(obsolete(b"x", high << 32 | low, index=index) for index, high, low in moments)
+
+    assert read(quick) == read(slow)
+
+
 @pytest.mark.parametrize(
     ("options", "nearest"),
     [

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import dpkt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mqttscope.net import headers
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.headers import segment
+from mqttscope.net.headers import segment, walk
 from mqttscope.net.segment import ACK, PSH, Fragment, NotSegment, Segment, direction_key, endpoints, ports, reverse_key
 from tests.conftest import shared_path
 from tests.net.octets import (
@@ -122,6 +124,35 @@ def test_a_snap_length_inside_the_tcp_options_leaves_an_empty_payload() -> None:
 
 def test_an_original_length_below_the_captured_one_is_ignored() -> None:
     assert one(segment(frame(ethernet(0x86DD, ip6(tcp(), length=0)), original_length=0))).payload == PINGREQ
+
+
+SHORT = [
+    ethernet(0x800, IP4),
+    ethernet(0x86DD, IP6),
+    ethernet(0x8100, vlan(5, 0x800, IP4)),
+    ethernet(0x8100, vlan(0xF005, 0x800, IP4)),
+    ethernet(0x8100, vlan(0, 0x800, IP4)),
+    ethernet(0x8100, vlan(7, 0x86DD, IP6)),
+    ethernet(0x800, ip4(tcp(PINGREQ, options=TIMESTAMPS))) + bytes(6),
+]
+
+
+@given(
+    st.sampled_from(SHORT),
+    st.lists(st.tuples(st.integers(12, 80), st.integers(0, 255)), max_size=3),
+    st.integers(-30, 30),
+    st.integers(-3, 3),
+)
+@settings(max_examples=2_000, deadline=None, derandomize=True)
+def test_the_short_way_and_the_walk_agree(
+    data: bytes, changes: list[tuple[int, int]], longer: int, original: int
+) -> None:
+    damaged = bytearray(data + bytes(max(0, longer)))[: len(data) + longer]
+    for at, value in changes:
+        if at < len(damaged):
+            damaged[at] = value
+    given_frame = frame(bytes(damaged), 1, max(0, len(damaged) + original))
+    assert segment(given_frame) == walk(given_frame)
 
 
 def test_keys_of_the_two_directions_are_each_others_reverse() -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mqttscope.dissect.counters import COUNTERS
 from mqttscope.net.events import FlowEvent, FlowOpened, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
+from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import ACK, FIN, SYN, Segment
 from mqttscope.net.sequence import MODULUS
 from tests.net.script import BACKWARD, FORWARD, HANDSHAKE, UNFINISHED, check_tiling, feed, parse, play, render
@@ -213,6 +216,53 @@ def test_any_order_duplication_splitting_and_overlap_gives_the_same_streams(
     assert not [event for event in events if isinstance(event, (StreamGap, StreamOverlap))]
     assert render(events[-1]) == "closed fin"
     assert not table.close()
+
+
+class Thorough(FlowTable):
+    """A table that looks at every segment from all sides."""
+
+    def take_in_order(self, segment: Segment) -> None:
+        return None
+
+
+def essence(event: FlowEvent) -> tuple[object, ...]:
+    """All of an event but the flow."""
+    return type(event), *(getattr(event, field.name) for field in fields(event) if field.name != "flow")
+
+
+def standing(half: HalfStream) -> tuple[object, ...]:
+    """What a direction has come to; the fast path leaves alone what is of no interest in a stream without holes."""
+    counters = tuple(getattr(half, name) for name in COUNTERS)
+    return half.state, half.sequence, half.offset, half.acknowledged, half.history, half.segments, counters
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(shuffled_streams(), st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 3), st.integers(0, 2)), max_size=4))
+def test_segments_in_order_do_the_same_on_the_fast_path(
+    drawn: tuple[bytes, bytes, int, int, list[tuple[bool, int, int]]], odd: list[tuple[int, int, int]]
+) -> None:
+    up, down, up_isn, down_isn, parts = drawn
+    segments = [wire(True, up_isn, 0, SYN, b"", 1), wire(False, down_isn, up_isn + 1, SYN | ACK, b"", 2)]
+    sent = {True: up_isn + 1, False: down_isn + 1}
+    for number, (from_initiator, start, stop) in enumerate(sorted(parts, key=lambda part: part[1]), 3):
+        data = (up if from_initiator else down)[start:stop]
+        sequence, acknowledgment = sent[from_initiator], sent[not from_initiator]
+        segments.append(wire(from_initiator, sequence, acknowledgment, ACK, data, number))
+        sent[from_initiator] += len(data)
+        segments.append(wire(not from_initiator, sent[not from_initiator], sent[from_initiator], ACK, b"", number))
+    for place, shift, window in odd:
+        one = segments[place % len(segments)]
+        one.sequence = (one.sequence + shift) % MODULUS
+        one.window = window
+    quick, thorough = FlowTable(), Thorough()
+    for segment in segments:
+        assert [*map(essence, quick.feed(segment))] == [*map(essence, thorough.feed(segment))]
+        for flow, other in zip(quick.flows.values(), thorough.flows.values(), strict=True):
+            assert [*map(standing, (flow.initiator, flow.responder))] == [
+                *map(standing, (other.initiator, other.responder))
+            ]
+            assert (flow.last_frame, flow.last_timestamp_ns) == (other.last_frame, other.last_timestamp_ns)
+    assert [*map(essence, quick.close())] == [*map(essence, thorough.close())]
 
 
 @settings(max_examples=200, deadline=None)

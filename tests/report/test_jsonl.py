@@ -12,7 +12,6 @@ from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, Malforme
 from mqttscope.mqtt import Properties, Puback
 from mqttscope.mqtt.view import malformed_view, text, view
 from mqttscope.net.frame import CaptureDrops
-from mqttscope.report import jsonl
 from mqttscope.report.base import Clock, may_hold_password
 from mqttscope.report.jsonl import JsonLines
 from tests.mqtt.cases import CASES
@@ -174,17 +173,6 @@ def test_acknowledgements_with_and_without_reason() -> None:
     assert [row["puback"]["reason"] for row in shown] == ["Success", "Quota exceeded"]
 
 
-def test_what_a_reporter_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "_PREFIXES_KEPT", 20)
-    monkeypatch.setattr(jsonl, "_TOPICS_KEPT", 20)
-    reporter = JsonLines(Lines())
-    for number in range(100):
-        reporter.feed(Talk(number=number).say(publish(f"t/{number}" * 100 if number % 2 else f"t/{number}")))
-    assert len(reporter._prefixes) <= 20
-    assert len(reporter._topics) <= 20
-    assert max(map(len, reporter._topics)) <= 256
-
-
 def test_a_closed_connection_is_summed_up() -> None:
     closed = next(row for row in objects(conversation()) if row["event"] == "connection_closed")
     assert (closed["how"], closed["by"], closed["disconnect_by"], closed["disconnect_reason"]) == (
@@ -216,3 +204,25 @@ def test_any_publish_is_valid_json_that_agrees_with_view(payload: bytes, topic: 
     assert isinstance(event, PacketEvent)
     assert shown["publish"] == json.loads(json.dumps(view(event.packet, V5, limit=limit)))
     assert shown["topic"] == (text(topic) if topic else None)
+
+
+class Gathering(Lines):
+    """A sink for which lines may be held back a little."""
+
+    immediate = False
+
+
+def test_lines_are_gathered_only_where_nobody_waits_for_them() -> None:
+    events = [*conversation(), *hostile(), *conversation(), *conversation()]
+    at_once, gathered = Lines(), Gathering()
+    for sink in (at_once, gathered):
+        reporter = JsonLines(sink)
+        seen = 0
+        for event in events:
+            before = len(sink.data)
+            reporter.feed(event)
+            seen += len(sink.data) > before
+        reporter.close()
+        reporter.close()
+        assert seen < len(events) // 20 if sink is gathered else seen >= len(events) - 3
+    assert gathered.data == at_once.data

@@ -145,3 +145,11 @@ def test_the_ends_of_either_side() -> None:
     assert history.client.disconnect is None
     assert history.client.auth is not None
     assert history.party(Direction.SERVER_TO_CLIENT) is history.server
+
+
+def test_the_lengths_of_segments_are_known() -> None:
+    history = told(client(b"\x30"), client(b"\x04\x00\x01aX"), client(Pingreq()))
+
+    assert (history.client.length_before, history.client.segment_length) == (5, 2)
+    assert history.client.single_bytes == 1
+    assert history.server.single_bytes == 0

@@ -120,7 +120,7 @@ class AckUnknownPacketId(Rule):
                 return None
         elif identifier in at.receiver.exchanges or _was_asked(kind, identifier, at):
             return None
-        if not at.party.in_step(at.other) or (kind <= PacketType.PUBCOMP and not _fresh(kind, at)):
+        if not at.party.in_step() or (kind <= PacketType.PUBCOMP and not _fresh(kind, at)):
             return None
         return self.report(
             "packet_identifier",

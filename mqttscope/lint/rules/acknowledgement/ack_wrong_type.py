@@ -156,7 +156,7 @@ class AckWrongType(Rule):
             again = kind == PacketType.PUBREC and running.qos == 2
             if again or (kind == PacketType.PUBCOMP and identifier in at.party.owes_pubcomp):
                 return None
-        if wanted == PacketType(kind).name or not at.party.in_step(at.other):
+        if wanted == PacketType(kind).name or not at.party.in_step():
             return None
         before = at.other.ended.get(identifier)
         if before is not None and before.answers <= before.exchange.retransmissions:

@@ -116,7 +116,7 @@ class DuplicateAck(Rule):
             again = request is not None and request.answers > 0
         else:
             again = _answered(kind, identifier, at)
-        if not again or not at.party.in_step(at.other):
+        if not again or not at.party.in_step():
             return None
         asked = {9: "SUBSCRIBE", 11: "UNSUBSCRIBE", 7: "PUBREL"}.get(kind, "PUBLISH")
         return self.report(

@@ -146,7 +146,7 @@ class PacketIdInUse(Rule):
     def check(self, packet: Publish | Subscribe | Unsubscribe, at: Moment) -> Findings:
         """Look the identifier up among what is not answered."""
         running = at.sender.exchanges.get(packet.packet_identifier)  # type: ignore[arg-type]
-        if running is None or not at.party.in_step(at.other):
+        if running is None or not at.party.in_step():
             return None  # free, or the sender has had packets that the capture has not shown yet
         if at.party.settled.get(running.packet_identifier) == running.packet:
             return None

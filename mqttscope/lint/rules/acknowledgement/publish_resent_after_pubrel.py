@@ -79,7 +79,7 @@ class PublishResentAfterPubrel(Rule):
     def check(self, packet: Publish, at: Moment) -> Findings:
         """Look for a PUBREL that waits for its PUBCOMP."""
         identifier = packet.packet_identifier
-        if packet.qos != 2 or identifier is None or not at.party.in_step(at.other):
+        if packet.qos != 2 or identifier is None or not at.party.in_step():
             return None
         running = at.sender.running(identifier, "publish")
         told = f"PUBLISH {at.topic!r} with identifier {identifier} is sent again after its PUBREL"

@@ -102,7 +102,7 @@ class ResendOnLiveConnection(Rule):
         if isinstance(packet, Pubrel):
             if identifier in at.party.owes_pubrel or identifier not in at.other.owes_pubcomp:
                 return None
-            if not at.party.in_step(at.other):
+            if not at.party.in_step():
                 return None
             told = f"PUBREL with identifier {identifier} is sent again on a live connection; MQTT {after}"
             return self.report("", told, severity=severity)

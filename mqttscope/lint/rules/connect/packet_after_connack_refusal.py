@@ -24,8 +24,8 @@ class PacketAfterConnackRefusal(Rule):
     """A side goes on after the server has refused the connection.
 
     A refusing CONNACK is the last packet.  A server that sends more has processed what a refused client sent with its
-    CONNECT; a client that sends more speaks to nobody, which is a warning.  What the client had sent before the refusal reached it is not
-    reported, nor is a DISCONNECT.  The first packet of each side is.
+    CONNECT; a client that sends more speaks to nobody, which is a warning.  What the client had sent before the
+    refusal reached it is not reported, nor is a DISCONNECT.  The first packet of each side is.
 
     Instead, close the connection: the server behind its CONNACK, the client when it has received it.
     """

@@ -144,12 +144,13 @@ class ReceiveMaximumExceeded(Rule):
         if isinstance(packet, Connack):
             return self._before_connack(packet, at)
         limit = at.receiver.receive_maximum
-        if at.sender.in_flight < limit or not limit:
+        if at.sender.in_flight < limit or not limit or packet.qos > 2:
             return None
         # The receiver's answers pass the capture before they reach the sender: the count is never too high, unless the
         # sender has had packets that the capture has not shown yet.
         count = at.sender.in_flight - at.party.surplus
-        if count < limit or not at.party.in_step(at.other):
+        count -= sum(one.qos == 3 for one in at.sender.exchanges.values())
+        if count < limit or not at.party.in_step():
             return None
         if at.sender.running(packet.packet_identifier or 0, "publish") is not None:
             return None

@@ -40,6 +40,6 @@ class UnsolicitedPingresp(Rule):
 
     def check(self, packet: Pingresp, at: Moment) -> Findings:
         """Compare with the PINGREQ packets that have no answer."""
-        if at.other.pings or not at.party.in_step(at.other):
+        if at.other.pings or not at.party.in_step():
             return None
         return self.report("", "PINGRESP without an outstanding PINGREQ")

@@ -90,7 +90,7 @@ class DupOnFirstTransmission(Rule):
     def check(self, packet: Publish, at: Moment) -> Findings:
         """Look for the identifier among what the sender has sent on this connection."""
         identifier = packet.packet_identifier
-        if not packet.qos or identifier is None or at.sender.running(identifier, "publish") is not None:
+        if packet.qos not in (1, 2) or identifier is None or at.sender.running(identifier, "publish") is not None:
             return None
         ended = at.party.ended.get(identifier)
         if ended is not None:

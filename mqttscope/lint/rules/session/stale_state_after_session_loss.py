@@ -113,7 +113,7 @@ class StaleStateAfterSessionLoss(Rule):
                 return None
             field, what = "packet_identifier", packet_name(packet)
         connack = at.history.connack_sent
-        if connack is None or not at.knew(connack) or not at.party.in_step(at.other):
+        if connack is None or not at.knew(connack) or not at.party.in_step():
             return None
         chooses = at.version is V3_1_1 and not connection.clean_start
         return self.report(

@@ -80,7 +80,7 @@ class StateLostMidConnection(Rule):
         running = (at.receiver if answers else at.sender).running(identifier, "publish")
         if running is None or running.phase != ("released" if answers else "received"):
             return None
-        if not at.party.in_step(at.other):
+        if not at.party.in_step():
             return None
         who = "client" if at.from_client else "server"
         first = Related("the PUBLISH", running.packet, running.frame, running.timestamp_ns)

@@ -96,7 +96,7 @@ class TopicAliasExceedsMaximum(Rule):
         told = f"PUBLISH {at.topic!r} has Topic Alias {alias:,}, the {whose}'s Topic Alias Maximum is {limit:,}"
         known = not at.from_client or at.knew(at.history.connack_sent)
         if at.from_client and at.history.connack is None:
-            if not at.party.in_step(at.other):
+            if not at.party.in_step():
                 return None  # it may have had a CONNACK that the capture does not have
             told = f"PUBLISH {at.topic!r} has Topic Alias {alias:,} before the CONNACK has announced any"
         left_out = () if limit == 0 else ("MQTT-3.1.2-27", "MQTT-3.2.2-18")
