@@ -24,6 +24,8 @@ each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.rel
 
 TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
+    "cli/linting.py": "cli/test_lint.py: one run of the linter",
+    "cli/linting_settings.py": "cli/test_lint.py: what a run goes by",
     "cli/inspect.py": "cli/test_inspect.py, cli/test_sources.py, cli/test_jsonl.py",
     "dev/generate.py": "test_generated.py",
     "dissect/run.py": "dissect/test_dissector.py, dissect/test_holes.py: everything goes through it",
@@ -55,6 +57,7 @@ TESTED_ELSEWHERE = {
     "report/stats_tables.py": "report/test_stats_text.py: the tables of the text",
     "report/structured.py": "report/test_payload.py: CBOR and MessagePack",
     "report/summary.py": "report/test_text.py: a packet in one line",
+    "session/matching.py": "session/test_subscriptions.py: what topics belong to",
     "report/unpack.py": "report/test_payload.py: compressed payloads",
 }
 """Modules without a test file of their own name, and where their tests are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -41,7 +41,7 @@ def read(path: Path | None) -> Config:
         raise click.UsageError(f"{path}: {error}") from None
 
 
-def _load(path: Path) -> dict[str, object] | dict[str, dict[str, dict[str, object]]]:
+def _load(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,6 +13,7 @@ from mqttscope.cli.options import Port, Version, colour_option
 if TYPE_CHECKING:
     from mqttscope.mqtt.constants import ProtocolVersion
 
+F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("full", "concise", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown")
 SEVERITIES = ("error", "warning", "info")
 CONFIDENCES = ("certain", "likely", "heuristic")
@@ -22,7 +24,7 @@ def comma_list(context: click.Context, parameter: click.Parameter, value: tuple[
     return tuple(name.strip() for one in value for name in one.split(",") if name.strip())
 
 
-def codes_option(name: str, text: str) -> Any:
+def codes_option(name: str, text: str) -> Callable[[F], F]:
     """An option that takes rule codes, prefixes or names."""
     return click.option(
         f"--{name}",
@@ -34,7 +36,7 @@ def codes_option(name: str, text: str) -> Any:
     )
 
 
-def level_option(name: str, words: tuple[str, ...], text: str) -> Any:
+def level_option(name: str, words: tuple[str, ...], text: str) -> Callable[[F], F]:
     """An option that takes a severity or a confidence."""
     variable = f"MQTTSCOPE_{name.replace('-', '_').upper()}"
     return click.option(

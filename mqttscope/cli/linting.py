@@ -161,7 +161,7 @@ class Run:
     def _reporters(self, statistics: bool, colour: bool | None) -> list[Any]:
         settings = self.settings
         view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
-        plain = View(width=100, payload_limit=256)
+        plain = View(width=0, payload_limit=256)
         made: list[Any] = []
         if settings.output is None:
             self.stdout = Output(immediate=awaited(self.captures))

@@ -109,7 +109,8 @@ def _ignores(lint: Table, what: str) -> list[Pattern]:
         found = _codes(_strings(codes, path), path)
         if what == "topic":
             _topic(name, path)
-        made.append(Pattern(found, **{what: name}, reason=f"ignored for {what} {name}", written=path))
+        client, topic = (name, None) if what == "client" else (None, name)
+        made.append(Pattern(found, client, topic, f"ignored for {what} {name}", written=path))
     return made
 
 

@@ -60,8 +60,8 @@ def mutants(raw: bytes, version: ProtocolVersion) -> Iterator[tuple[str, bytes]]
         at = length.end - start
         for name, added in ADDED.items():
             if body[at - 1] + len(added) < 0x80:
-                grown = bytes((body[at - 1] + len(added),))
-                yield f"{length.field} with {name}", framed(raw, body[: at - 1] + grown + added + body[at:])
+                longer = bytes((body[at - 1] + len(added),))
+                yield f"{length.field} with {name}", framed(raw, body[: at - 1] + longer + added + body[at:])
     elements = sorted({one.field.partition("]")[0] + "]" for one in spans if "]" in one.field})
     for element in elements:
         parts = [one for one in spans if one.field.startswith(element)]

@@ -39,7 +39,7 @@ class Probe(Rule):
 
     code = "TST101"
     severity = Severity.ERROR
-    looks_at: Any = ControlPacket
+    looks_at: ClassVar[Any] = ControlPacket
 
     def check(self, packet: ControlPacket, at: Moment) -> Findings:
         return self.report("", f"{packet.packet_type.name} {at.connection.phase}")

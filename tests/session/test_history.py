@@ -39,8 +39,8 @@ def told(*steps: Step) -> History:
     return found
 
 
-def publish(qos: int, identifier: int, payload: bytes = b"x", **more: bool) -> Publish:
-    return Publish(qos=qos, topic_name="a", packet_identifier=identifier, payload=payload, **more)
+def publish(qos: int, identifier: int, payload: bytes = b"x") -> Publish:
+    return Publish(qos=qos, topic_name="a", packet_identifier=identifier, payload=payload)
 
 
 def test_connect_and_connack_are_kept_with_their_place() -> None:

@@ -73,7 +73,7 @@ class ProfileTopicLevels(Rule):
         )
 
     def _count(self, topic: str) -> int:
-        prefix = self.set["uncounted_topic_prefix"].rstrip("/")
+        prefix = str(self.set["uncounted_topic_prefix"]).rstrip("/")
         if prefix and matches(f"{prefix}/#", topic):
             return topic.count("/") - prefix.count("/")
         return topic.count("/") + 1

@@ -1,0 +1,62 @@
+"""The linter on captures of public projects: conforming ones give no error, what is found was looked at by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect
+from mqttscope.lint.catalogue import instances, select
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Severity
+from tests.conftest import ROOT
+
+CAPTURES = ROOT.parent / "shared" / "captures"
+ENDINGS = (".pcap", ".pcapng", ".cap", ".gz", ".zst", ".lz4")
+FILES = sorted(path for path in CAPTURES.rglob("*") if path.suffix in ENDINGS) if CAPTURES.is_dir() else []
+AT_LEAST = 200
+
+TRUE_ERRORS: dict[str, set[str]] = {
+    # A test suite of the protocol: a wrong protocol name, an empty identifier without a clean session, a second
+    # CONNECT, and a client that sleeps past its Keep Alive.
+    "live/paho-suite-v311.pcap": {"CON101", "CON106", "CON212", "KAL201"},
+    # Test cases of an intrusion detection system for what they are named after.
+    "suricata-verify/mqtt-events-invalid-qos.pcap": {"PUB101"},
+    "suricata-verify/mqtt-events-unassigned-msgtype.pcap": {"HDR101"},
+    # A Payload Format Indicator of 144 and of 88, where the standard allows 0 and 1.
+    "suricata-verify/mqtt5-pub-mosquittoprops.pcap": {"PRP106"},
+    "suricata-verify/mqtt5-sub-mosquittoprops.pcap": {"PRP106"},
+}
+DERIVED: dict[str, set[str]] = {"derived/suricata-mqtt5-props/": {"PRP106"}}
+"""Damaged and repackaged forms of captures that have true errors: at most these."""
+
+pytestmark = pytest.mark.skipif(not FILES, reason="the captures of public projects are not beside the project")
+
+
+def errors(path: Path) -> set[str]:
+    linter = Linter(instances(select().values()), strict=True)
+    found = Counter(
+        finding.rule
+        for event in dissect(open_capture([str(path)]))
+        for finding in linter.feed(event)
+        if finding.severity is Severity.ERROR
+    )
+    return set(found)
+
+
+def test_there_are_captures() -> None:
+    assert len(FILES) >= AT_LEAST
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CAPTURES)))
+def test_there_are_no_errors_but_the_true_ones(path: Path) -> None:
+    name = str(path.relative_to(CAPTURES))
+    allowed = next((rules for prefix, rules in DERIVED.items() if name.startswith(prefix)), None)
+
+    if allowed is None:
+        assert errors(path) == TRUE_ERRORS.get(name, set())
+    else:
+        assert errors(path) <= allowed
