@@ -32,6 +32,7 @@ from mqttscope.lint.spans import place_of
 from mqttscope.lint.strings import has_odd_strings
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport
+from mqttscope.net.frame import CaptureDrops
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
 
@@ -78,6 +79,8 @@ class Linter:
         self.withheld: Counter[str] = Counter()
         """Findings that the capture is not good enough for, by rule."""
         self.forgotten_keys = 0
+        self._dropping: set[str] = set()
+        """Captures that said to have dropped frames."""
         self._memories: dict[Hashable, dict[str, Any]] = {}
         self._plans: dict[tuple[int, Direction, int], Checks] = {}
         self._moment = Moment(self._memory)
@@ -95,6 +98,8 @@ class Linter:
         if isinstance(event, MalformedEvent):
             return self._malformed(event)
         self.quality.feed(event)
+        if isinstance(event, CaptureDrops) and event.dropped:
+            self._dropping.add(event.capture)
         findings: list[Finding] = []
         if isinstance(event, ConnectionOpened):
             event.connection.history = History()
@@ -304,6 +309,8 @@ class Linter:
         """Whether the bytes can prove anything: who is who, which version, where packets begin."""
         connection = at.connection
         if not connection.roles_known or (rule.version_matters and not connection.version_known):
+            return False
+        if rule.needs & Needs.WHOLE and at.event.capture in self._dropping:
             return False
         # Behind lost bytes packets are found again by their looks.
         return not at.sender.gapped

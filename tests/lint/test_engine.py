@@ -29,6 +29,7 @@ from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish
 from mqttscope.mqtt.properties import Properties
+from mqttscope.net.frame import CaptureDrops
 from mqttscope.session.connection import Connection
 
 C2S = Direction.CLIENT_TO_SERVER
@@ -180,6 +181,16 @@ def test_a_finding_is_withheld_where_the_capture_lacks_what_it_needs(
 def test_what_is_assumed_makes_a_finding_likely() -> None:
     assert {one.confidence for one in run(Probe(), TALK)[0]} == {Confidence.CERTAIN}
     assert {one.confidence for one in run(Probe(), JOINED)[0]} == {Confidence.LIKELY}
+
+
+def test_a_capture_that_dropped_frames_makes_findings_that_need_all_of_them_likely() -> None:
+    whole = type("Whole", (Probe,), {"code": "TST118", "looks_at": Pingreq, "needs": Needs.WHOLE})()
+    linter = Linter([whole, Probe()])
+    linter.feed(CaptureDrops("example", 0, 10, 3))
+    found = [finding for event in dissect_segments(segments(TALK)) for finding in linter.feed(event)]
+
+    assert {one.confidence for one in found if one.rule == "TST118"} == {Confidence.LIKELY}
+    assert {one.confidence for one in found if one.rule == "TST101"} == {Confidence.CERTAIN}
 
 
 def test_faults_of_the_decoder_go_to_their_rule() -> None:

@@ -34,12 +34,10 @@ class ReceiveMaximumExceeded(Rule):
         V5: {
             "MQTT-3.3.4-7": "client",
             "MQTT-3.3.4-9": "server",
-            "MQTT-4.9.0-1": "",
             "MQTT-4.9.0-2": "",
-            "V5-PUBLISH-alias-receive-max-disconnect": "",
-            "V5-QUOTA-per-connection": "",
         }
     }
+    also = {V5: ("MQTT-4.9.0-1", "V5-PUBLISH-alias-receive-max-disconnect", "V5-QUOTA-per-connection")}
     looks_at = (Publish, Connack)
     when = "qos"
     always = (Connack,)

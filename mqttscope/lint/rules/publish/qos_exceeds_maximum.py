@@ -22,7 +22,8 @@ class QosExceedsMaximum(Rule):
     severity = Severity.ERROR
     reason_code = 0x9B
     versions = (V5,)
-    statements = {V5: {"MQTT-3.2.2-11": "", "V5-PUBLISH-qos-above-max": ""}}
+    statements = {V5: {"MQTT-3.2.2-11": ""}}
+    also = {V5: ("V5-PUBLISH-qos-above-max",)}
     looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "qos"

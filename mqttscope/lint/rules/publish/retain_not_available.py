@@ -22,7 +22,8 @@ class RetainNotAvailable(Rule):
     severity = Severity.ERROR
     reason_code = 0x9A
     versions = (V5,)
-    statements = {V5: {"MQTT-3.2.2-14": "", "V5-PUBLISH-retain-unavailable": ""}}
+    statements = {V5: {"MQTT-3.2.2-14": ""}}
+    also = {V5: ("V5-PUBLISH-retain-unavailable",)}
     looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "retain"
