@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from mqttscope.dissect import dissect_segments
 from mqttscope.dissect.options import Options
 from mqttscope.mqtt import ProtocolVersion
+from mqttscope.net.segment import ACK, PSH, SYN
 from mqttscope.report.base import Reporter, View
 from mqttscope.report.jsonl import dumps
 from mqttscope.report.ladder import Ladder
@@ -31,6 +32,9 @@ from tests.fuzz import segments
 from tests.fuzz.target import Input
 
 MAX_LENGTH = segments.MAX_LENGTH
+CONNECT = bytes.fromhex("10 0d 00 04 4d 51 54 54 04 02 00 3c 00 01 63")
+COMMANDING = bytes.fromhex("30 0a 00 07 1b 5b 32 4a c2 9b 07 78")
+"""A PUBLISH whose topic clears the screen."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 PAYLOADS = ("auto", "text", "hex", "json", "cbor", "msgpack", "none")
 TIMES = ("iso", "relative", "delta")
@@ -97,5 +101,6 @@ def _check_lines(shown: str, view: View) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """Some of those of `segments`: to write everything in every format takes long."""
-    return islice(segments.seeds(), 0, None, 4)
+    """Some of those of `segments`, since writing everything takes long, and a topic that commands the terminal."""
+    yield b"\x00" + segments.written(0, SYN) + segments.written(0, PSH | ACK, CONNECT + COMMANDING)
+    yield from islice(segments.seeds(), 0, None, 4)

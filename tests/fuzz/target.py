@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-NAMES = ("decode", "stream", "headers", "segments", "reports", "files", "websocket", "filter")
+NAMES = ("decode", "stream", "headers", "segments", "reports", "files", "websocket", "filter", "lint")
 """Every target, by the name of its module."""
 
 

@@ -19,7 +19,7 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Fragment, Segment
 from mqttscope.net.websocket import WebSocket
-from tests.fuzz import decode, files, headers, reports, segments, stream, websocket
+from tests.fuzz import decode, files, headers, lint, reports, segments, stream, websocket
 from tests.fuzz import filter as filters
 from tests.fuzz.material import frames
 from tests.fuzz.mutation import mutations
@@ -137,6 +137,10 @@ def _deaf(websocket: WebSocket, from_client: bool, data: bytes, feed: Any = WebS
     return feed(websocket, from_client, data[:50])
 
 
+def _far_away(*_: Any) -> tuple[int, int]:
+    return 0, 1 << 20
+
+
 def _as_it_came(text: str, **_: Any) -> str:
     return text
 
@@ -152,6 +156,7 @@ def _as_it_came(text: str, **_: Any) -> str:
         (files, "tests.fuzz.files.open_capture", _renumbered),
         (websocket, "mqttscope.net.websocket.WebSocket.feed", _deaf),
         (filters, "tests.fuzz.filter.filters.FilterError", KeyError),
+        (lint, "mqttscope.lint.engine.place_of", _far_away),
     ],
     ids=NAMES,
 )

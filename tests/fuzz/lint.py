@@ -1,0 +1,79 @@
+"""No matter what was captured, no rule fails, findings point into their packets, and every format stays well formed.
+
+The input is that of `segments`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import islice
+from xml.etree import ElementTree
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.dissect.options import Options
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Finding
+from mqttscope.mqtt import ProtocolVersion
+from mqttscope.report.base import View
+from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.registry import FORMATS, make_reporter
+from tests.fuzz import segments
+from tests.fuzz.reports import Text
+from tests.fuzz.target import Input
+
+MAX_LENGTH = segments.MAX_LENGTH
+RULES = list(all_rules().values())
+_COMMAND = re.compile(r"::(?:error|warning|notice)[ :]")
+
+
+def check(data: bytes) -> None:
+    """The law for some segments and all rules."""
+    source = Input(data)
+    first = source.number()
+    found = list(segments.given(source))
+    options = Options({8080: "ws", 1884: "mqtt"}, ProtocolVersion.V5 if first & 1 else None)
+    linter = Linter([rule() for rule in RULES], strict=True)
+    findings = [finding for event in dissect_segments(found, options) for finding in linter.feed(event)]
+    for one in findings:
+        _check_place(one)
+    summary = Summary(rules=linter.rules, quality=linter.quality, withheld=linter.withheld)
+    for name in FORMATS:
+        _check_format(name, findings[:20], summary)
+
+
+def _check_place(one: Finding) -> None:
+    assert len(one.fingerprint) == 32
+    assert one.message
+    if one.offset is not None:
+        assert one.length is not None
+        assert 0 <= one.offset <= one.offset + one.length <= len(one.raw)
+
+
+def _check_format(name: str, findings: list[Finding], summary: Summary) -> None:
+    sink = Text()
+    reporter = make_reporter(name, sink, View(width=80))
+    for one in findings:
+        reporter.feed(one)
+    reporter.close(summary)
+    shown = sink.whole()
+    if name in ("json", "sarif", "gitlab"):
+        json.loads(shown)
+    elif name == "junit":
+        ElementTree.fromstring(shown.encode())
+    lines = shown.split("\n")
+    if name == "jsonl":
+        assert len([json.loads(line) for line in lines if line]) == len(findings)
+    elif name == "github":
+        assert all(_COMMAND.match(line) for line in lines if line)
+    for line in lines:
+        harmful = [char for char in line if unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") and char != "\t"]
+        assert not harmful, f"{harmful} in {line!r} of {name}"
+
+
+def seeds() -> Iterator[bytes]:
+    """Some of those of `segments`."""
+    return islice(segments.seeds(), 1, None, 3)
