@@ -102,5 +102,5 @@ def _check_lines(shown: str, view: View) -> None:
 
 def seeds() -> Iterator[bytes]:
     """Some of those of `segments`, since writing everything takes long, and a topic that commands the terminal."""
-    yield b"\x00" + segments.written(0, SYN) + segments.written(0, PSH | ACK, CONNECT + COMMANDING)
+    yield b"\x28" + segments.written(0, SYN) + segments.written(0, PSH | ACK, CONNECT + COMMANDING)
     yield from islice(segments.seeds(), 0, None, 4)
