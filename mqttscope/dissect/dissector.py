@@ -88,7 +88,7 @@ class Dissector(PacketEvents):
 
     def _data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
         if dialogue.connection is not None and dialogue.connection.history is not None:
-            note_segment(dialogue, event)
+            _note_segment(dialogue, event)
         if dialogue.speaks_mqtt:
             from_client = event.from_initiator is dialogue.client_is_initiator
             yield from self.feed_stream(dialogue, from_client, event.data, event)
@@ -309,7 +309,7 @@ _MAX_PROBLEMS = 100
 """WebSocket problems that are kept of one connection."""
 
 
-def note_segment(dialogue: Dialogue, event: StreamData) -> None:
+def _note_segment(dialogue: Dialogue, event: StreamData) -> None:
     """Tell the history of the connection how far its sides have come."""
     connection = dialogue.connection
     if connection is not None and connection.history is not None:

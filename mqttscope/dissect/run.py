@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mqttscope.dissect.dialogue import Dialogue
-from mqttscope.dissect.dissector import Dissector, note_segment
+from mqttscope.dissect.dissector import Dissector
 from mqttscope.dissect.items import C2S, S2C
 from mqttscope.dissect.options import MQTT, Options
 from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.stream import StreamItem
-from mqttscope.net.flows import delivered
+from mqttscope.net.flows import acknowledged, delivered
 from mqttscope.net.frame import CaptureNotice
 from mqttscope.net.segment import Segment
 
@@ -50,8 +50,9 @@ def dissect_segments(
         stream = dialogue.client_stream if from_client else dialogue.server_stream
         connection = dialogue.connection
         assert connection is not None
-        if connection.history is not None:
-            note_segment(dialogue, delivered(entry, segment))
+        history = connection.history
+        if history is not None:
+            history.segment(from_client, entry[1].offset, acknowledged(entry, segment), entry[2].offset)
         item: StreamItem | None = stream.whole(payload)
         items = stream.feed(payload) if item is None else (item,)
         if not items:

@@ -259,14 +259,20 @@ class FlowTable(FlowRegister):
         return self._index[segment.key]
 
 
-def delivered(entry: Entry, segment: Segment) -> StreamData:
-    """What a segment with a payload did that `FlowTable.take_in_order` took."""
-    flow, half, peer, from_initiator = entry
-    payload = segment.payload
-    offset = half.offset - len(payload)
+def acknowledged(entry: Entry, segment: Segment) -> int:
+    """How far a segment that `FlowTable.take_in_order` took acknowledges the peer's stream."""
+    peer = entry[2]
     # Behind the segment the peer's stream stands where it stood before.
     beyond = (segment.acknowledgment - peer.sequence) & 0xFFFFFFFF
-    received = peer.offset + beyond - (0x100000000 if beyond >= 0x80000000 else 0)
+    return peer.offset + beyond - (0x100000000 if beyond >= 0x80000000 else 0)
+
+
+def delivered(entry: Entry, segment: Segment) -> StreamData:
+    """What a segment with a payload did that `FlowTable.take_in_order` took."""
+    flow, half, _, from_initiator = entry
+    payload = segment.payload
+    offset = half.offset - len(payload)
+    received = acknowledged(entry, segment)
     return StreamData(
         flow, from_initiator, payload, offset, segment.frame, segment.timestamp_ns, segment.capture, received
     )

@@ -32,6 +32,7 @@ WRONG = {
     "snaplen-96": "gives up packets that were cut and those behind them",
     "joined-in-payload": "takes the middle of a payload for packets",
     "example-length-too-long": "reads what lies behind a wrong length as further packets",
+    "planted-violations": "takes the reserved type 0 for a packet",
 }
 """Captures of plain TCP in which tshark 4.0.17 sees other packets, with preferences that let it do its best."""
 WRONG_TOPICS = {
