@@ -82,8 +82,9 @@ class Linter:
         self._dropping: set[str] = set()
         """Captures that said to have dropped frames."""
         self._memories: dict[Hashable, dict[str, Any]] = {}
-        self._plans: dict[tuple[int, Direction, int], Checks] = {}
-        self._moment = Moment(self._memory)
+        self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
+        self._moments: dict[int, tuple[Moment, Moment]] = {}
+        """Of the client and of the server, by the identity of the connection while it is open."""
         self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in self.rules for reason in rule.malformed}
         self._openings = [(rule, rule.check_opened) for rule in self.rules if rule.implements("check_opened")]
         self._closes = [(rule, rule.check_close) for rule in self.rules if rule.implements("check_close")]
@@ -108,6 +109,7 @@ class Linter:
             at = self._move(event, event.connection, C2S)
             if not at.history.foreign:
                 self._run(self._closes, at, findings, event.connection)
+            self._moments.pop(id(event.connection), None)
         elif isinstance(event, GapEvent):
             at = self._move(event, event.connection, event.direction)
             at.history.gap(event.direction)
@@ -120,21 +122,19 @@ class Linter:
     def _packet(self, event: PacketEvent) -> list[Finding]:
         findings: list[Finding] = []
         connection, direction, packet = event.connection, event.direction, event.packet
-        at = self._move(event, connection, direction)
-        if at.history.foreign:
-            return findings
-        at.topic = event.topic
-        self._check(packet, at, findings)
-        at.history.apply(packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic)
+        at = self._move(event, connection, direction, event.topic)
+        history = at.history
+        if not history.foreign:
+            self._check(packet, at, findings)
+            history.apply(packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic)
         return findings
 
     def _malformed(self, event: MalformedEvent) -> list[Finding]:
         findings: list[Finding] = []
         connection, direction, found = event.connection, event.direction, event.malformed
-        at = self._move(event, connection, direction)
+        at = self._move(event, connection, direction, event.topic)
         if self._is_foreign(found.raw, at, findings):
             return findings
-        at.topic = event.topic
         seen = set()
         for fault in found.faults:
             rule = self._faults.get(fault.reason)
@@ -166,15 +166,21 @@ class Linter:
         self._run(self._foreign, at, findings, protocol)
         return True
 
-    def _move(self, event: Looked, connection: Connection, direction: Direction) -> Moment:
-        if connection.history is None:
-            connection.history = History()
-        self._moment.move(event, connection, connection.history, direction)
-        return self._moment
+    def _move(self, event: Looked, connection: Connection, direction: Direction, topic: str | None = None) -> Moment:
+        both = self._moments.get(id(connection))
+        if both is None:
+            history = connection.history = connection.history or History()
+            both = self._moments[id(connection)] = (
+                Moment(self._memory, connection, history, C2S),
+                Moment(self._memory, connection, history, S2C),
+            )
+        at = both[direction is not C2S]
+        at.move(event, topic)
+        return at
 
     def _check(self, packet: ControlPacket, at: Moment, findings: list[Finding]) -> None:
         """All checks of one packet."""
-        key = (at.version, at.direction, packet.packet_type)
+        key = (at.version, at.from_client, packet.packet_type, at.history.settled)
         checks = self._plans.get(key)
         if checks is None:
             checks = self._plans[key] = self._plan(packet, at)
@@ -196,6 +202,7 @@ class Linter:
                 and isinstance(packet, rule.looks_at)
                 and at.version in rule.versions
                 and rule.sender in (None, at.direction)
+                and (rule.settled or not at.history.settled)
             ):
                 when = None if isinstance(packet, rule.always) else rule.when
                 groups.setdefault(when, []).append((rule, rule.check))

@@ -15,8 +15,9 @@ from mqttscope.events import (
 )
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.session.connection import Connection
-from mqttscope.session.history import History, Party, Sent
+from mqttscope.session.history import History
 from mqttscope.session.inflight import Side
+from mqttscope.session.party import Party, Sent
 
 C2S = Direction.CLIENT_TO_SERVER
 
@@ -26,7 +27,8 @@ Looked = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpe
 class Moment:
     """One event and everything known before it.
 
-    The engine moves one instance from event to event, so keep no reference to it.
+    The engine has one instance for each direction of a connection and moves it from event to event, so keep no
+    reference to it.
     """
 
     __slots__ = (
@@ -66,25 +68,25 @@ class Moment:
     """Resolved topic of a PUBLISH."""
     timestamp_ns: int
 
-    def __init__(self, memory: Callable[[Any, Moment], Any]) -> None:
+    def __init__(
+        self, memory: Callable[[Any, Moment], Any], connection: Connection, history: History, direction: Direction
+    ) -> None:
         self._memory = memory
-
-    def move(self, event: Looked, connection: Connection, history: History, direction: Direction) -> None:
-        """Go to the next event."""
-        self.event, self.connection, self.history = event, connection, history
-        self.direction = direction
+        self.connection, self.history, self.direction = connection, history, direction
         self.client, self.server = connection.client_side, connection.server_side
-        self.version = connection.version
-        self.timestamp_ns = event.timestamp_ns
-        self.topic = None
-        if direction is C2S:
-            self.from_client = True
-            self.sender, self.receiver = connection.client_side, connection.server_side
+        self.from_client = direction is C2S
+        if self.from_client:
+            self.sender, self.receiver = self.client, self.server
             self.party, self.other = history.client, history.server
         else:
-            self.from_client = False
-            self.sender, self.receiver = connection.server_side, connection.client_side
+            self.sender, self.receiver = self.server, self.client
             self.party, self.other = history.server, history.client
+
+    def move(self, event: Looked, topic: str | None = None) -> None:
+        """Go to the next event."""
+        self.event, self.topic = event, topic
+        self.version = self.connection.version
+        self.timestamp_ns = event.timestamp_ns
 
     @property
     def number(self) -> int:

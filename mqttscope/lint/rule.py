@@ -100,6 +100,8 @@ class Rule:
     when: ClassVar[str | None] = None
     """Call ``check`` only when this attribute of the packet is true: ``qos``, ``properties``, ``retain``; or when this
     condition of the engine's `CONDITIONS` holds."""
+    settled: ClassVar[bool] = True
+    """Whether ``check`` has to be called as well once the connection is settled (`History.settled`)."""
     always: ClassVar[tuple[type[ControlPacket], ...]] = ()
     """Packet classes that ``when`` does not count for."""
     malformed: ClassVar[tuple[MalformedReason, ...]] = ()

@@ -72,12 +72,16 @@ class Hit:
 
 
 def has_odd_strings(packet: Any) -> bool:
-    """Whether a string of the packet holds anything but printable characters; quick."""
+    """Whether a string of the packet holds anything but printable characters, or a topic name nothing or wildcards.
+
+    Quick, so that what looks closer is not asked about most packets.
+    """
     block = packet.properties
     if block is not None and block is not EMPTY and _odd_block(block):
         return True
     if type(packet) is Publish:
-        return not packet.topic_name.isprintable()
+        name = packet.topic_name
+        return not name.isprintable() or "+" in name or "#" in name or not name
     others = _OTHERS.get(type(packet))
     return others is not None and any(not text.isprintable() for _, text in others(packet))
 

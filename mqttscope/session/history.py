@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.session.inflight import Exchange
+from mqttscope.session.party import MAX_AHEAD, MAX_ENDED, MAX_RECENT, Ended, Message, Party, Sent
 from mqttscope.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from mqttscope.session.connection import Connection
+    from mqttscope.session.inflight import Side
 
 C2S = Direction.CLIENT_TO_SERVER
 _MISCOUNTS = (
@@ -29,128 +30,6 @@ _MISCOUNTS = (
     MalformedReason.REMAINING_LENGTH_WRONG,
     MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,
 )
-MAX_ENDED = 1_024
-"""Ended exchanges that are remembered of each side."""
-MAX_RECENT = 256
-"""Messages of each side that are remembered by topic and content."""
-
-
-@dataclass(slots=True)
-class Sent:
-    """A packet that matters later."""
-
-    packet: int
-    frame: int
-    timestamp_ns: int
-    position: int
-    """Stream position of its sender behind the segment that completed it; see `Party.position`."""
-    reason_code: int = 0
-
-
-@dataclass(slots=True)
-class Ended:
-    """An exchange that was answered in full."""
-
-    exchange: Exchange
-    checksum: int
-    """CRC-32 of the payload of its PUBLISH."""
-    by: int
-    """Packet type of the answer that ended it."""
-    reason_code: int
-    answer: Sent
-    answers: int = 1
-    """How many packets of that type answered it."""
-
-
-@dataclass(slots=True)
-class Message:
-    """An Application Message that a side sent."""
-
-    topic: str
-    checksum: int
-    """CRC-32 of the payload."""
-    length: int
-    packet: int
-    timestamp_ns: int
-
-
-@dataclass(slots=True)
-class Party:
-    """One side of a connection: what it sent, and what it owes."""
-
-    position: int = 0
-    """TCP stream position behind the last segment of this side that was delivered in order."""
-    acknowledged: int = -1
-    """How far that segment acknowledged the other side's stream; -1 where the capture does not prove it."""
-    segment_length: int = 0
-    """Bytes of that segment."""
-    length_before: int = 0
-    """Bytes of the one before."""
-    single_bytes: int = 0
-    """Segments of one byte."""
-    shown: int = 0
-    """How far the capture had shown the other side's stream when that segment came."""
-    counts: list[int] = field(default_factory=lambda: [0] * 16)
-    """Packets by type."""
-    malformed: int = 0
-    """Packets that broke the layout, those read to their end included."""
-    malformed_ns: int = 0
-    """Time of the last one of them."""
-    last_packet: int = -1
-    """Number of its last packet, malformed ones included."""
-    identifiers: bytearray = field(default_factory=bytearray)
-    """Packet identifiers of the PUBLISH packets it ever sent, one bit each; empty before the first one."""
-    checksums: dict[int, int] = field(default_factory=dict)
-    """CRC-32 of the payloads of PUBLISH packets that it sent, by packet identifier: the last one each."""
-    positions: dict[int, int] = field(default_factory=dict)
-    """Stream position behind those PUBLISH packets."""
-    ended: dict[int, Ended] = field(default_factory=dict)
-    """Exchanges that it began and that were answered in full, by packet identifier: the last one each."""
-    owes_puback: dict[int, int] = field(default_factory=dict)
-    """QoS 1 messages it received and has not acknowledged, with the number of the PUBLISH, in order of arrival."""
-    owes_pubrec: dict[int, int] = field(default_factory=dict)
-    """The same for QoS 2 and PUBREC."""
-    owes_pubrel: dict[int, int] = field(default_factory=dict)
-    """PUBREC packets it received and has not answered, in order of arrival."""
-    owes_pubcomp: dict[int, int] = field(default_factory=dict)
-    """PUBREL packets it received and has not answered, in order of arrival."""
-    pubrels_again: dict[int, int] = field(default_factory=dict)
-    """How many PUBREL packets came while one with the same identifier had no answer yet, less those answered since."""
-    surplus: int = 0
-    """Answers to nothing on this connection that gave it send quota all the same (5.0 4.9): after a reconnect the
-    PUBCOMP of an earlier connection's PUBREL does.  Never more than it has in flight."""
-    ahead: dict[int, int] = field(default_factory=dict)
-    """Answers it sent to what the capture shows only later: number of the packet by 16 * identifier + type."""
-    settled: dict[int, int] = field(default_factory=dict)
-    """Packets it sent that were answered `ahead`: number of the packet by its packet identifier."""
-    odd_aliases: int = 0
-    """Its PUBLISH packets with a Topic Alias that is 0, above the other side's maximum or without a mapping."""
-    pings: int = 0
-    """PINGREQ packets it sent that have no answer."""
-    highest_qos: int = 0
-    """Highest QoS it has published with."""
-    disconnect: Sent | None = None
-    """Its DISCONNECT."""
-    auth: Sent | None = None
-    """Its last AUTH."""
-    recent: list[Message] = field(default_factory=list)
-    """Messages it sent lately, oldest first."""
-    miscounted: int | None = None
-    """Number of its last packet that was longer or shorter than its fields."""
-
-    def has_sent(self, packet_identifier: int) -> bool:
-        """Whether it sent a PUBLISH with this packet identifier on this connection."""
-        return bool(self.identifiers) and bool(self.identifiers[packet_identifier >> 3] & 1 << (packet_identifier & 7))
-
-    def in_step(self) -> bool:
-        """Whether the capture has shown, proven, all that this side knew; else answers may precede questions."""
-        return 0 <= self.acknowledged <= self.shown + 1  # a FIN counts one
-
-    def repeats(self, packet: packets.Publish, topic: str | None, before: Exchange) -> bool:
-        """Whether a PUBLISH brings the message again that its packet identifier had in an exchange, its last one."""
-        if topic is not None and before.topic is not None and topic != before.topic:
-            return False
-        return self.checksums.get(before.packet_identifier) == zlib.crc32(packet.payload)
 
 
 @dataclass(slots=True)
@@ -171,6 +50,8 @@ class History:
     """The first CONNACK of the server, when it broke the layout."""
     early: int = 0
     """Packets that the client sent before a CONNACK came, CONNECT and AUTH not counted."""
+    settled: bool = False
+    """CONNECT and a granting CONNACK were seen, and nobody has sent DISCONNECT."""
     disordered: bool = False
     """A side had received what the capture had not shown yet: the order between the directions proves nothing."""
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
@@ -234,27 +115,35 @@ class History:
         topic: str | None,
     ) -> None:
         """Move on by one packet; the connection is still in the state before it."""
-        from_client = direction is C2S
-        sender, receiver = (self.client, self.server) if from_client else (self.server, self.client)
         kind = packet.packet_type
+        if direction is C2S:
+            sender, receiver = self.client, self.server
+            if self.connack is None and kind not in (PacketType.CONNECT, PacketType.AUTH):
+                self.early += 1
+        else:
+            sender, receiver = self.server, self.client
         sender.counts[kind] += 1
         sender.last_packet = number
-        if kind == 3:
-            if packet.properties is not None:  # type: ignore[attr-defined]
-                alias = packet.properties.first(0x23)  # type: ignore[attr-defined]
+        if type(packet) is packets.Publish:
+            block = packet.properties
+            if block is not None and block.items:
+                alias = block.first(0x23)
                 if alias is not None:
                     limit = connection.receiver(direction).topic_alias_maximum
                     sender.odd_aliases += not 0 < alias <= limit or not topic
-            self._publish(packet, sender, receiver, number, timestamp_ns, topic)  # type: ignore[arg-type]
-        elif 4 <= kind <= 7:
-            self._acknowledge(packet, kind, connection, direction, number, frame, timestamp_ns)
+            self._publish(packet, sender, receiver, number, timestamp_ns, topic)
+        elif kind == 6:
+            self._release(packet.packet_identifier, sender, receiver, number)  # type: ignore[attr-defined]
+        elif kind <= 7 and kind >= 4:
+            answered = connection.server_side if sender is self.client else connection.client_side
+            sent = Sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)  # type: ignore[attr-defined]
+            self._acknowledge(packet.packet_identifier, kind, answered, sender, receiver, sent)  # type: ignore[attr-defined]
         elif 8 <= kind <= 11:
             place = Sent(number, frame, timestamp_ns, sender.position)
-            self._subscription(packet, place, from_client, shared=connection.version is ProtocolVersion.V5)
+            shared = connection.version is ProtocolVersion.V5
+            self._subscription(packet, place, from_client=sender is self.client, shared=shared)
         else:
             self._other(packet, sender, receiver, number, frame, timestamp_ns)
-        if from_client and self.connack is None and kind not in (PacketType.CONNECT, PacketType.AUTH):
-            self.early += 1
 
     def _publish(
         self,
@@ -297,72 +186,67 @@ class History:
         sender.settled[identifier] = number
         return True
 
-    def _note_ahead(self, party: Party, other: Party, kind: int, identifier: int, number: int) -> bool:
+    @staticmethod
+    def _note_ahead(party: Party, kind: int, identifier: int, number: int) -> bool:
         """Remember an answer to what was not shown, where that is because of the capture."""
         if party.in_step():
             return False
         party.ahead[identifier * 16 + kind] = number
-        if len(party.ahead) > MAX_ENDED:
+        if len(party.ahead) > MAX_AHEAD:
             del party.ahead[next(iter(party.ahead))]
         return True
 
-    def _acknowledge(
-        self,
-        packet: ControlPacket,
-        kind: int,
-        connection: Connection,
-        direction: Direction,
-        number: int,
-        frame: int,
-        timestamp_ns: int,
-    ) -> None:
-        identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
-        code: int = packet.reason_code or 0  # type: ignore[attr-defined]
-        party, other = self.party(direction), self.party(direction.opposite)
-        if kind == PacketType.PUBREL:
-            if party.owes_pubrel.pop(identifier, None) is None:
-                self._note_ahead(party, other, kind, identifier, number)
-            if other.ahead and self._was_ahead(party, other, PacketType.PUBCOMP, identifier, number):
-                party.surplus += 1
-                return
-            if identifier in other.owes_pubcomp:
-                other.pubrels_again[identifier] = other.pubrels_again.get(identifier, 0) + 1
-            other.owes_pubcomp[identifier] = number
+    def _release(self, identifier: int, party: Party, other: Party, number: int) -> None:
+        """PUBREL."""
+        if party.owes_pubrel.pop(identifier, None) is None:
+            self._note_ahead(party, PacketType.PUBREL, identifier, number)
+        if other.ahead and self._was_ahead(party, other, PacketType.PUBCOMP, identifier, number):
+            party.surplus += 1
             return
-        ends = kind != PacketType.PUBREC or code >= 0x80
-        if kind == PacketType.PUBACK:
+        if identifier in other.owes_pubcomp:
+            other.pubrels_again[identifier] = other.pubrels_again.get(identifier, 0) + 1
+        other.owes_pubcomp[identifier] = number
+
+    def _acknowledge(
+        self, identifier: int, kind: PacketType, answered: Side, party: Party, other: Party, sent: Sent
+    ) -> None:
+        """PUBACK, PUBREC and PUBCOMP."""
+        ends, number = True, sent.packet
+        running = answered.running(identifier, "publish")
+        if kind is PacketType.PUBACK:
             party.owes_puback.pop(identifier, None)
-        elif kind == PacketType.PUBREC:
+        elif kind is PacketType.PUBREC:
+            ends = sent.reason_code >= 0x80
             party.owes_pubrec.pop(identifier, None)
-            if not ends and other.ahead.pop(identifier * 16 + PacketType.PUBREL, -1) < 0:
-                other.owes_pubrel.setdefault(identifier, number)
-            if not ends and connection.receiver(direction).running(identifier, "publish") is None:
-                self._note_ahead(party, other, kind, identifier, number)
+            if not ends:
+                if other.ahead.pop(identifier * 16 + PacketType.PUBREL, -1) < 0:
+                    other.owes_pubrel.setdefault(identifier, number)
+                if running is None:
+                    self._note_ahead(party, kind, identifier, number)
         elif party.owes_pubcomp.pop(identifier, None) is None:
             again = party.pubrels_again.pop(identifier, 0)
             if again > 1:
                 party.pubrels_again[identifier] = again - 1
             elif not again:
-                self._note_ahead(party, other, kind, identifier, number)
-        if ends:
-            side = connection.receiver(direction)
-            running = side.running(identifier, "publish")
-            if running is None and self._note_ahead(party, other, kind, identifier, number):
-                return
-            if running is None:
-                before = other.ended.get(identifier)
-                if before is not None and before.by == kind:
-                    before.answers += 1
-                other.surplus = min(other.surplus + 1, side.in_flight)
-            else:
-                other.surplus = min(other.surplus, side.in_flight - 1)
-                answer = Sent(number, frame, timestamp_ns, party.position, code)
-                other.ended.pop(identifier, None)
-                other.ended[identifier] = Ended(running, other.checksums.get(identifier, 0), kind, code, answer)
-                if len(other.ended) > MAX_ENDED:
-                    del other.ended[next(iter(other.ended))]
+                self._note_ahead(party, kind, identifier, number)
+        if not ends:
+            return
+        if running is not None:
+            if other.surplus >= answered.in_flight:
+                other.surplus = answered.in_flight - 1
+            ended = other.ended
+            ended.pop(identifier, None)
+            ended[identifier] = Ended(running, other.checksums.pop(identifier, 0), kind, sent.reason_code, sent)
+            other.positions.pop(identifier, None)
+            if len(ended) > MAX_ENDED:
+                del ended[next(iter(ended))]
+        elif not self._note_ahead(party, kind, identifier, number):
+            before = other.ended.get(identifier)
+            if before is not None and before.by == kind:
+                before.answers += 1
+            other.surplus = min(other.surplus + 1, answered.in_flight)
 
-    def _subscription(self, packet: ControlPacket, sent: Sent, from_client: bool, *, shared: bool) -> None:
+    def _subscription(self, packet: ControlPacket, sent: Sent, *, from_client: bool, shared: bool) -> None:
         """SUBSCRIBE to UNSUBACK, each from the side that may send it."""
         table = self.subscriptions
         if from_client:
@@ -396,3 +280,6 @@ class History:
             sender.disconnect = sender.disconnect or sent
         elif isinstance(packet, packets.Auth):
             sender.auth = sent
+        granted = self.connack is not None and not self.connack.reason_code
+        left = self.client.disconnect or self.server.disconnect
+        self.settled = granted and self.connect_sent is not None and left is None

@@ -56,7 +56,7 @@ def test_paths_are_those_of_the_spans(packet: Any, field: str) -> None:
     "packet",
     [
         Publish(topic_name="a/b", payload=b"\x01"),
-        Publish(topic_name="", properties=Properties(topic_alias=1, correlation_data=b"\x01", content_type="a/b")),
+        Publish(topic_name="a", properties=Properties(topic_alias=1, correlation_data=b"\x01", content_type="a/b")),
         Publish(topic_name="größe/室温", properties=Properties(user_property=[("k", "v")])),
         Connect(client_identifier="c", user_name="u", password=b"\x01", will=Will("a", b"\x01")),
         Subscribe(1, subscriptions=[Subscription("a/#")]),
@@ -66,6 +66,11 @@ def test_paths_are_those_of_the_spans(packet: Any, field: str) -> None:
 )
 def test_binary_fields_and_usual_text_are_not_odd(packet: Any) -> None:
     assert not has_odd_strings(packet)
+
+
+@pytest.mark.parametrize("topic", ["", "a/+/b", "#"])
+def test_topic_names_without_a_name_are_odd(topic: str) -> None:
+    assert has_odd_strings(Publish(topic_name=topic))
 
 
 def test_what_is_not_well_formed_is_left_out() -> None:

@@ -39,6 +39,8 @@ class PacketIdInUse(Rule):
     }
     also = {V3_1_1: ("MQTT-2.3.1-3", "MQTT-2.3.1-4", "MQTT-4.3.3-1")}
     looks_at = (Publish, Subscribe, Unsubscribe)
+    when = "qos"
+    always = (Subscribe, Unsubscribe)
     needs = Needs.WHOLE
 
     good = [

@@ -39,6 +39,8 @@ class PacketIdZero(Rule):
         V3_1_1: ("MQTT-4.3.2-1",),
     }
     looks_at = (Publish, Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback)
+    when = "qos"
+    always = (Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback)
 
     good = [
         conversation(

@@ -34,6 +34,7 @@ class PacketAfterConnackRefusal(Rule):
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.1.4-6": ""}, V3_1_1: {"MQTT-3.1.4-5": ""}}
     looks_at = ControlPacket
+    settled = False
     Memory = _Memory
 
     good = [

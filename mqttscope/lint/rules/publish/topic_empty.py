@@ -23,6 +23,7 @@ class TopicEmpty(Rule):
     statements = {V5: {"MQTT-4.7.3-1": "", "V5-PUBLISH-empty-topic": ""}, V3_1_1: {"MQTT-4.7.3-1": ""}}
     also = {V3_1: ("V31-PUBLISH-topic-length",)}
     looks_at = Publish
+    when = "odd_strings"
 
     good = [
         conversation("one character is enough", *opened(), client(Publish(topic_name="a"))),

@@ -26,6 +26,7 @@ class WildcardInTopicName(Rule):
         V3_1: {"V31-PUBLISH-no-wildcards": ""},
     }
     looks_at = Publish
+    when = "odd_strings"
 
     good = [
         conversation("a plain name", *opened(), client(Publish(topic_name="a/x/b", payload=b"hi"))),

@@ -27,6 +27,8 @@ class StaleStateAfterSessionLoss(Rule):
     also = {V5: ("MQTT-3.1.2-4",)}
     looks_at = (Publish, Puback, Pubrec, Pubrel, Pubcomp)
     sender = Direction.CLIENT_TO_SERVER
+    when = "qos"
+    always = (Puback, Pubrec, Pubrel, Pubcomp)
     needs = Needs.OPENING | Needs.WHOLE
 
     good = [
