@@ -75,6 +75,8 @@ class Dialogue:
     """What arrived while undecided."""
     waiting_bytes: int = 0
     """Their size, with `PIECE_COST` and `GAP_COST`."""
+    replaying: bool = False
+    """What waited is gone through: the streams have come further already than what is read."""
     next_look: int = 0
     """Size at which the next look is due."""
     closed_by: str | None = None

@@ -108,6 +108,7 @@ class Dissector(PacketEvents):
             return
         if dialogue.phase == MQTT:
             yield self._open(dialogue, "tcp")
+        dialogue.replaying = dialogue.phase == MQTT
         for event in waiting:
             if dialogue.phase == NOTHING:
                 return
@@ -115,6 +116,7 @@ class Dissector(PacketEvents):
                 yield from self._gap(dialogue, event)
             else:
                 yield from self._data(dialogue, event)
+        dialogue.replaying = False
 
     def _ignore(self, dialogue: Dialogue) -> None:
         if dialogue.tls is not None:
@@ -171,6 +173,11 @@ class Dissector(PacketEvents):
         """Events of what a WebSocket gave."""
         for one in found:
             if isinstance(one, Upgrade):
+                if dialogue.connection is not None:
+                    # What the client said was too much to wait for an answer that the capture shows late.
+                    dialogue.connection.details.update(_asked(one))
+                    dialogue.connection.revision += 1
+                    continue
                 refused = not one.accepted and one.status is not None
                 if refused and one.status != 101 and dialogue.web is not None and dialogue.web.client.phase == HTTP:
                     continue  # the client may ask again, with credentials for example
@@ -178,9 +185,7 @@ class Dissector(PacketEvents):
                     self._ignore(dialogue)
                     return
                 opened = self._open(dialogue, "websocket")
-                opened.connection.details.update(
-                    path=one.request_path, host=one.host, subprotocol=one.subprotocol, extensions=one.extensions
-                )
+                opened.connection.details.update(_asked(one))
                 yield opened
                 continue
             if dialogue.connection is None:
@@ -246,6 +251,8 @@ class Dissector(PacketEvents):
             connection.gap_bytes += event.length
             direction = C2S if from_client else S2C
             connection.side(direction).gapped = True
+            if connection.history is not None:
+                connection.history.party(direction).position = event.offset + event.length
             yield GapEvent(
                 connection, direction, event.frame, event.timestamp_ns, event.capture, event.length, event.reason
             )
@@ -312,10 +319,22 @@ _MAX_PROBLEMS = 100
 def _note_segment(dialogue: Dialogue, event: StreamData) -> None:
     """Tell the history of the connection how far its sides have come."""
     connection = dialogue.connection
-    if connection is not None and connection.history is not None:
-        from_client = event.from_initiator is dialogue.client_is_initiator
-        other = event.flow.responder if event.from_initiator else event.flow.initiator
-        connection.history.segment(from_client, event.offset + len(event.data), event.acknowledged, other.offset)
+    history = None if connection is None else connection.history
+    if history is None:
+        return
+    from_client = event.from_initiator is dialogue.client_is_initiator
+    stream, answers = dialogue.stream(from_client), dialogue.stream(not from_client)
+    peer = event.flow.responder if event.from_initiator else event.flow.initiator
+    shown = history.party(S2C if from_client else C2S).position if dialogue.replaying else peer.offset
+    history.segment(
+        from_client,
+        event.offset + len(event.data),
+        event.acknowledged,
+        shown,
+        event.timestamp_ns,
+        stream.held,
+        answers.held if answers.searching else 0,
+    )
 
 
 _SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, "tls": TLS}
@@ -323,6 +342,16 @@ _SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, "tls": TLS}
 
 def _delivered(flow: Flow) -> int:
     return flow.initiator.delivered_bytes + flow.responder.delivered_bytes
+
+
+def _asked(upgrade: Upgrade) -> dict[str, object]:
+    """What an upgrade says of the connection."""
+    return {
+        "path": upgrade.request_path,
+        "host": upgrade.host,
+        "subprotocol": upgrade.subprotocol,
+        "extensions": upgrade.extensions,
+    }
 
 
 def _names_mqtt(upgrade: Upgrade) -> bool:

@@ -69,6 +69,9 @@ class PacketEvents:
             if index < len(arrivals):
                 arrivals[index].length -= left
                 place = arrivals[index]
+            history = None if dialogue.connection is None else dialogue.connection.history
+            if history is not None and place.frame != at.frame:
+                history.late(C2S if from_client else S2C)
             yield from self.items(dialogue, from_client, [item], place)
         del arrivals[:index]
         dialogue.settle()

@@ -52,7 +52,14 @@ def dissect_segments(
         assert connection is not None
         history = connection.history
         if history is not None:
-            history.segment(from_client, entry[1].offset, acknowledged(entry, segment), entry[2].offset)
+            history.segment(
+                from_client,
+                entry[1].offset,
+                acknowledged(entry, segment),
+                entry[2].offset,
+                segment.timestamp_ns,
+                stream.held,
+            )
         item: StreamItem | None = stream.whole(payload)
         items = stream.feed(payload) if item is None else (item,)
         if not items:

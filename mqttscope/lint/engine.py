@@ -258,7 +258,7 @@ class Linter:
         if not (connection.clean_start or connection.session_present is False):
             lacks |= Needs.SESSION_BIRTH
         # Bytes that came again or waited behind a hole were sent before they are seen: who knows what is seen between.
-        disordered = history.disordered or at.party.acknowledged < 0
+        disordered = history.disordered or not at.party.in_step()
         if at.sender.gapped or disordered:
             lacks |= Needs.WHOLE_SENDER
         if at.receiver.gapped or disordered:

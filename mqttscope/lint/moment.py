@@ -99,13 +99,25 @@ class Moment:
         """The client for messages: its Client Identifier, or its endpoint where that is not known."""
         return self.connection.client_identifier or self.connection.client
 
+    @property
+    def acknowledged(self) -> int:
+        """How far the sender had received the other side's stream when it began this packet; -1 where unproven."""
+        begun = self.party.begun
+        return self.party.acknowledged if begun is None else begun[0]
+
+    @property
+    def begun_ns(self) -> int:
+        """When the first byte of this packet was captured."""
+        begun = self.party.begun
+        return self.timestamp_ns if begun is None else begun[1]
+
     def knew(self, sent: Sent | None) -> bool:
         """Whether TCP proves that the sender had received that packet of the other side when it sent this one.
 
         The capture shows the order at the place of capture, not at the endpoint; an acknowledgment number in the
         segment itself cannot lie about what its sender had.
         """
-        return sent is not None and self.party.acknowledged >= sent.position > 0
+        return sent is not None and self.acknowledged >= sent.position > 0
 
     def memory(self, rule: Any) -> Any:
         """What a rule keeps for the key of its scope: an instance of its ``Memory``, made when first asked for."""

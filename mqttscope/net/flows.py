@@ -285,7 +285,8 @@ def _take(entry: Entry, segment: Segment, report: Report, peer_report: Report) -
     sequence = segment.sequence
     payload = segment.payload
     missing = segment.missing
-    young = segment.timestamp_ns - flow.opened_ns <= YOUNG_NS
+    # Where the capture has the handshake no bytes were under way when it began: what is missing since is lost.
+    young = not (flow.syn_seen or flow.syn_ack_seen) and segment.timestamp_ns - flow.opened_ns <= YOUNG_NS
     if not segment.window:
         half.zero_windows += 1
     if flags & SYN:

@@ -66,17 +66,40 @@ class History:
         """The side that sends in this direction."""
         return self.client if direction is C2S else self.server
 
-    def segment(self, from_client: bool, position: int, acknowledged: int, delivered: int) -> None:
-        """Take note of a segment, before its packets are judged; ``delivered`` is what the other side has shown."""
+    def segment(
+        self,
+        from_client: bool,
+        position: int,
+        acknowledged: int,
+        delivered: int,
+        timestamp_ns: int,
+        held: int,
+        unread: int = 0,
+    ) -> None:
+        """Take note of a segment, before its packets are judged.
+
+        ``delivered`` is how far the other side's stream has come, of which the last ``unread`` bytes were not read as
+        packets yet; ``held`` are the bytes of a packet that earlier segments of this side began.
+        """
         party = self.client if from_client else self.server
+        if not held:
+            party.begun = None
+        elif party.begun is None:
+            party.begun = (party.acknowledged, party.segment_ns)
+        party.segment_ns = timestamp_ns
         length = position - party.position
         party.length_before, party.segment_length = party.segment_length, length
         if length == 1:
             party.single_bytes += 1
-        party.position, party.acknowledged, party.shown = position, acknowledged, delivered
+        party.position, party.acknowledged, party.shown = position, acknowledged, delivered - unread
         # A FIN counts one in acknowledgment numbers and nothing in the stream.
         if acknowledged > delivered + 1:
             self.disordered = True
+
+    def late(self, direction: Direction) -> None:
+        """What comes next of this direction was in earlier segments than the last one: nothing says what it knew."""
+        party = self.party(direction)
+        party.acknowledged, party.begun = -1, None
 
     def gap(self, direction: Direction) -> None:
         """Bytes of this direction are lost: what its sender owed may have been among them."""
@@ -101,6 +124,7 @@ class History:
         elif not found.complete and found.packet_type is not None and 8 <= found.packet_type <= 11:
             self.subscriptions.unreadable(request=direction is C2S)
         party = self.party(direction)
+        party.begun = None
         party.malformed += 1
         party.malformed_ns, party.last_packet = timestamp_ns, number
 
@@ -124,6 +148,8 @@ class History:
             sender, receiver = self.server, self.client
         sender.counts[kind] += 1
         sender.last_packet = number
+        if sender.begun is not None:
+            sender.begun = None
         if type(packet) is packets.Publish:
             block = packet.properties
             if block is not None and block.items:

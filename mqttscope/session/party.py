@@ -63,6 +63,10 @@ class Party:
     """TCP stream position behind the last segment of this side that was delivered in order."""
     acknowledged: int = -1
     """How far that segment acknowledged the other side's stream; -1 where the capture does not prove it."""
+    segment_ns: int = 0
+    """Capture time of that segment."""
+    begun: tuple[int, int] | None = None
+    """Where the packet to come began in an earlier segment: what that one acknowledged, and its time."""
     segment_length: int = 0
     """Bytes of that segment."""
     length_before: int = 0

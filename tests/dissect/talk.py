@@ -85,10 +85,18 @@ class Talk:
 
     def handshake(self) -> Talk:
         """SYN, SYN-ACK, ACK."""
-        self._send("client", SYN)
-        self._send("server", SYN | ACK)
-        self._send("client", ACK)
+        self.client_opens()
+        self.server_opens()
+        self.ack("client")
         return self
+
+    def client_opens(self) -> None:
+        """SYN."""
+        self._send("client", SYN)
+
+    def server_opens(self) -> None:
+        """SYN-ACK."""
+        self._send("server", SYN | ACK)
 
     def again(self) -> Talk:
         """A new connection between the same endpoints."""

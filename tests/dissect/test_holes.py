@@ -13,6 +13,7 @@ from mqttscope.events import (
 from mqttscope.mqtt import Publish
 from tests.dissect.scenes import frames, kinds, opened
 from tests.dissect.talk import (
+    CONNACK,
     PINGREQ,
     PINGRESP,
     PUBACK_3,
@@ -177,3 +178,34 @@ def test_a_packet_above_the_limit_is_passed_over_and_said() -> None:
     (found,) = only(events, UnparsedEvent)
     assert (found.unparsed.reason, found.unparsed.length) == ("too_large", 5006)
     assert kinds(events) == ["connect", "connack", "pingreq"]
+
+
+def test_a_lost_connect_is_known_from_acknowledgments_where_the_syn_is_lost_as_well() -> None:
+    talk = Talk()
+    talk.position["client"] += 1  # the SYN is lost, and its answer was captured behind what answers that
+    talk.position["server"] += 1
+    talk.ack("client")
+    talk.position["server"] -= 1
+    talk.server_opens()
+    talk.lose("client", 20)
+    talk.ack("server")
+    talk.server(CONNACK)
+    talk.ack("client")
+    talk.client(PINGREQ)
+
+    assert [(gap.length, gap.reason) for gap in only(talk.events(), GapEvent)] == [(20, "not_captured")]
+
+
+def test_a_lost_connack_is_known_from_acknowledgments_where_its_syn_is_lost_as_well() -> None:
+    talk = Talk()
+    talk.client_opens()
+    talk.position["server"] += 1
+    talk.ack("client")
+    talk.client(connect())
+    talk.lose("server", 4)
+    talk.ack("client")
+    talk.client(PINGREQ)
+    talk.server(PINGRESP)
+    talk.ack("client")
+
+    assert [(gap.length, gap.reason) for gap in only(talk.events(), GapEvent)] == [(4, "not_captured")]

@@ -17,6 +17,7 @@ from tests.dissect.talk import (
     connect,
     names,
     only,
+    publish,
     read,
     wire,
 )
@@ -228,3 +229,25 @@ def test_what_is_spoken_as_named_is_not_counted(port: int, named: str) -> None:
 
     assert len(only(read(talk.tape, dissector=dissector), PacketEvent)) == 2
     assert dissector.named_otherwise == {}
+
+
+def test_an_answer_to_the_upgrade_that_comes_late_belongs_to_the_connection() -> None:
+    talk = Talk(port=80).handshake()
+    talk.client(request())
+    answer = response()
+    begin = talk.position["server"]
+    talk.lose("server", len(answer))
+    talk.client(frame(wire(connect()), key=MASK))
+    talk.server(frame(wire(CONNACK)))
+    for _ in range(20):
+        talk.client(frame(wire(publish(payload=bytes(2_000))), key=MASK))
+    behind, talk.position["server"] = talk.position["server"], begin
+    talk.server(answer)
+    talk.position["server"] = behind
+    talk.client(frame(wire(PINGREQ), key=MASK))
+
+    (opened,) = only(events := talk.events(), ConnectionOpened)
+
+    assert opened.connection.details["path"] == "/mqtt"
+    found = [event.type for event in only(events, PacketEvent)]
+    assert sorted(found) == ["connack", "connect", "pingreq", *["publish"] * 20]

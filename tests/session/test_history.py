@@ -153,3 +153,34 @@ def test_the_lengths_of_segments_are_known() -> None:
     assert (history.client.length_before, history.client.segment_length) == (5, 2)
     assert history.client.single_bytes == 1
     assert history.server.single_bytes == 0
+
+
+def test_a_packet_in_pieces_begins_in_the_segment_of_its_first_byte() -> None:
+    history = History()
+    party = history.client
+
+    history.segment(from_client=True, position=10, acknowledged=3, delivered=3, timestamp_ns=1, held=0)
+    assert party.begun is None
+    history.segment(from_client=True, position=20, acknowledged=5, delivered=5, timestamp_ns=2, held=4)
+    assert party.begun == (3, 1)
+    history.segment(from_client=True, position=30, acknowledged=7, delivered=7, timestamp_ns=3, held=14)
+    assert party.begun == (3, 1)
+    history.segment(from_client=True, position=40, acknowledged=9, delivered=9, timestamp_ns=4, held=0)
+    assert party.begun is None
+
+
+def test_what_is_read_late_says_nothing_of_what_its_sender_knew() -> None:
+    history = History()
+    history.segment(from_client=True, position=10, acknowledged=3, delivered=3, timestamp_ns=1, held=0)
+    assert history.client.in_step()
+
+    history.late(Direction.CLIENT_TO_SERVER)
+
+    assert not history.client.in_step()
+
+
+def test_bytes_that_were_not_read_as_packets_yet_are_not_shown() -> None:
+    history = History()
+    history.segment(from_client=True, position=10, acknowledged=9, delivered=9, timestamp_ns=1, held=0, unread=9)
+
+    assert not history.client.in_step()

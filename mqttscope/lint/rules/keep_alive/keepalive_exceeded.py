@@ -11,10 +11,6 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.session.connection import Connection
 
 SECOND = 1_000_000_000
-USUAL_SEGMENT = 1_460
-"""A packet that is longer may have been under way for a while when its last byte came."""
-SLOW_BYTE_NS = 1_000_000
-"""What each byte beyond may have taken, so that slow uploads count as activity."""
 
 
 class KeepaliveExceeded(Rule):
@@ -154,8 +150,7 @@ def quiet_ns(at: Moment, packet: ControlPacket | None, until_ns: int = 0) -> int
     since = max(at.client.last_timestamp_ns or 0, connack.timestamp_ns, history.client.malformed_ns)
     if packet is None:
         return until_ns - since
-    length = len(packet.raw) + packet.missing
-    return at.timestamp_ns - since - max(0, length - USUAL_SEGMENT) * SLOW_BYTE_NS
+    return at.begun_ns - since
 
 
 def allowed_ns(at: Moment, seconds: int, percent: float) -> int:
