@@ -35,6 +35,7 @@ GAP_COST = 256
 LOOKS = 64
 """So many pieces are looked at one by one; then a look waits until the bytes have grown by a quarter."""
 
+HANDSHAKE = "TCP handshake"
 UNDECIDED = "undecided"
 SEARCHING = "searching"
 NOTHING = "ignored"
@@ -60,7 +61,7 @@ class Dialogue:
     ``ignored``."""
     client_is_initiator: bool = True
     roles_known: bool = True
-    roles_evidence: str = "TCP handshake"
+    roles_evidence: str = HANDSHAKE
     joined: bool = False
     """The beginning of the flow was not captured, so framing has to be found."""
     connection: Connection | None = None
@@ -229,6 +230,8 @@ class Dialogue:
                 self.client_is_initiator = speaks is side
                 self.roles_evidence = "packet types"
                 return
+        if self.roles_evidence == HANDSHAKE:
+            self.roles_evidence = "higher port"
 
 
 def _may_be_plain(protocol: str, first: bytes, second: bytes) -> bool:

@@ -77,6 +77,18 @@ def test_joined_where_packets_tell_nothing_the_port_tells_who_serves() -> None:
     assert (connection.roles_known, connection.roles_evidence) == (False, "port")
 
 
+def test_joined_on_unknown_ports_where_packets_tell_nothing_the_higher_one_is_taken_for_the_client() -> None:
+    talk = Talk(port=9999, client_port=60_000)
+    for _ in range(3):
+        talk.client(PUBLISH_1)
+        talk.server(PUBACK_3)
+
+    connection = only(talk.events(), ConnectionOpened)[0].connection
+
+    assert (connection.client, connection.server) == ("192.0.2.4:60000", "192.0.2.2:9999")
+    assert (connection.roles_known, connection.roles_evidence) == (False, "higher port")
+
+
 def test_joined_inside_a_payload_its_bytes_do_not_tell_who_is_who() -> None:
     talk = Talk(port=1883)
     talk.server(b"\x82\x02not a packet" + wire(PUBLISH_1, PUBLISH_1))
