@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from enum import Enum
 
+import pytest
+
 from mqttscope.dissect import Dissector
 from mqttscope.events import (
     ConnectionClosed,
@@ -34,6 +36,7 @@ def test_flows_with_all_that_hangs_on_them_are_plain_data() -> None:
             assert plain or isinstance(value, Enum) or dataclasses.is_dataclass(value), f"{path} is a {type(value)}"
 
 
+@pytest.mark.slow
 def test_many_short_connections_do_not_let_the_tables_grow() -> None:
     """A hundred thousand flows of all kinds, two a second."""
     dissector = Dissector()

@@ -46,6 +46,7 @@ def test_written_out_decoders_give_what_the_declaration_gives(kind: int, version
     assert tried > 1_000
 
 
+@pytest.mark.slow
 @given(st.sampled_from(VERSIONS).flatmap(lambda version: st.tuples(st.just(version), almost(version))))
 @settings(max_examples=2_000, deadline=None, derandomize=True)
 def test_also_for_damaged_packets(given_bytes: tuple[ProtocolVersion, bytes]) -> None:
