@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import pytest
 
 from mqttscope.dissect import dissect_segments
+from mqttscope.lint.catalogue import all_rules, instances
 from mqttscope.lint.engine import Linter, scope_key
 from mqttscope.lint.examples import (
     Conversation,
@@ -316,3 +318,32 @@ def test_statements_follow_version_side_packet_and_field() -> None:
     (finding,) = run(Cites(), conversation("cites", *opened(), client(Publish(topic_name="a"))))[0]
 
     assert finding.statements == ("5.0 A", "5.0 C", "5.0 E")
+
+
+class Thorough(Linter):
+    """Asks about every packet what the engine leaves out where nothing can come of it."""
+
+    def _plan(self, packet: ControlPacket, at: Moment) -> Any:
+        groups = []
+        for rule in self.rules:
+            if (
+                rule.implements("check")
+                and isinstance(packet, rule.looks_at)
+                and at.version in rule.versions
+                and rule.sender in (None, at.direction)
+            ):
+                needless = rule.when in (None, "odd_strings") or isinstance(packet, rule.always)
+                groups.append((None if needless else attrgetter(str(rule.when)), ((rule, rule.check),)))
+        return tuple(groups)
+
+
+@pytest.mark.parametrize("talk", [one for rule in all_rules().values() for one in (*rule.good, *rule.bad)][::3])
+def test_rules_are_asked_whenever_they_have_something_to_say(talk: Conversation) -> None:
+    quick, thorough = Linter(instances(all_rules().values())), Thorough(instances(all_rules().values()))
+    found: list[list[tuple[str, int, str]]] = []
+    for linter in (quick, thorough):
+        events = dissect_segments(segments(talk))
+        found.append([(one.rule, one.frame, one.message) for event in events for one in linter.feed(event)])
+
+    assert sorted(found[0]) == sorted(found[1])
+    assert not quick.internal_errors
