@@ -57,6 +57,7 @@ def command(
     connection: tuple[int, ...],
     ports: tuple[tuple[int, str], ...],
     mqtt_version: ProtocolVersion | None,
+    keylog: str | None,
     limit: int | None,
     payload: str,
     payload_limit: int,
@@ -69,10 +70,10 @@ def command(
 
     pcap and pcapng, also compressed with gzip, zstd or lz4; MQTT over TCP and WebSocket on any port.
     """
-    from mqttscope.capture import open_capture
     from mqttscope.cli import advice
     from mqttscope.cli.output import Output, Watch, awaited, make_view, warn
-    from mqttscope.dissect import Dissector, dissect, segments
+    from mqttscope.cli.reading import Reading
+    from mqttscope.dissect import Dissector, dissect_segments
 
     wanted = compile_filter(expression)
     sink = Output(immediate=awaited(captures))
@@ -85,16 +86,18 @@ def command(
     )
     reporter = make_reporter(format_, sink, view)
     watch = Watch(progress=True, shown=format_ in HUMAN_FORMATS)
-    dissector = Dissector(make_options(ports, mqtt_version))
-    if output is None:
-        export = None
-        events = dissect(open_capture(captures), dissector=dissector, skipped=watch.skipped)
-    else:
+    export = None
+    if output is not None:
         from mqttscope.cli.export import Export
 
         export = Export(captures, output)
-        frames = open_capture(captures, stdin=export.stdin)
-        events = export.events(segments(frames, watch.skipped), dissector)
+    reading = Reading(captures, keylog, None if export is None else export.stdin)
+    dissector = Dissector(make_options(ports, mqtt_version, decrypting=reading.decrypting))
+    source = reading.segments(watch.skipped)
+    if export is None:
+        events = dissect_segments(source, dissector=dissector)
+    else:
+        events = export.events(source, dissector)
     shown = 0
     try:
         for event in select(watch.events(events), wanted, connection, limit):
@@ -112,7 +115,7 @@ def command(
     finally:
         if export is not None:
             export.write()
-    told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped)]
+    told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
     if dissector.connections:
         if format_ in HUMAN_FORMATS:
             told.append(

@@ -53,7 +53,7 @@ class Version(_ParamType):
 
 
 def dissection(command: F) -> F:
-    """Options of every command that reads captures: ``--port``, ``--mqtt-version``, ``--filter``, ``--connection``."""
+    """Options of every command that reads captures: what to select, and how to read."""
     for decorate in reversed(
         (
             click.option("--filter", "-f", "expression", metavar="EXPR", help="Only what matches (docs/filters.md)."),
@@ -73,15 +73,18 @@ def dissection(command: F) -> F:
                 default="auto",
                 help="Version where no CONNECT was captured.",
             ),
+            click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]"),
         )
     ):
         command = decorate(command)
     return command
 
 
-def make_options(ports: tuple[tuple[int, str], ...], mqtt_version: ProtocolVersion | None) -> Options:
+def make_options(
+    ports: tuple[tuple[int, str], ...], mqtt_version: ProtocolVersion | None, *, decrypting: bool = False
+) -> Options:
     """Dissection options from the command line."""
-    return Options(ports=dict(ports), version=mqtt_version)
+    return Options(ports=dict(ports), version=mqtt_version, decrypting=decrypting)
 
 
 def colour_option(command: F) -> F:

@@ -69,6 +69,10 @@ class Dialogue:
     server_stream: PacketStream = field(default_factory=PacketStream)
     web: WebSocket | None = None
     tls: TlsObserver | None = None
+    inner: Dialogue | None = None
+    """What is said inside TLS, once some of it was decrypted."""
+    inside: bool = False
+    """This is the inner dialogue of another."""
     client_arrivals: list[Arrival] = field(default_factory=list)
     """Where the bytes came from that the client's stream searches; empty while it is framed."""
     server_arrivals: list[Arrival] = field(default_factory=list)

@@ -16,6 +16,7 @@ from mqttscope.mqtt.stream import StreamItem, Unparsed
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import Flow, FlowTable
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
+from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import Segment, endpoints, ports
 from mqttscope.net.websocket_frames import Lost, MessageData, MessageGap
 from mqttscope.session.connection import Connection
@@ -86,8 +87,34 @@ class Dissector(PacketEvents):
         elif isinstance(event, FlowClosed):
             yield from self._end_of_flow(dialogue, event)
 
+    def plaintext(self, found: Plaintext) -> Iterator[Event]:
+        """Events of what was decrypted of a flow: it is a dialogue inside the one that TLS has."""
+        known = self.flows.direction(found.key)
+        if known is None:
+            return
+        flow, half, from_initiator = known
+        outer = flow.context
+        if not isinstance(outer, Dialogue):
+            if flow.closed:
+                return
+            # Nothing of its TLS said that it would carry MQTT.
+            outer = flow.context = Dialogue(flow, TLS)
+        if outer.inner is None:
+            outer.inner = Dialogue(
+                flow,
+                client_is_initiator=outer.client_is_initiator,
+                roles_known=outer.roles_known,
+                roles_evidence=outer.roles_evidence,
+                connection=outer.connection,
+                tls=outer.tls,
+                inside=True,
+            )
+        data = StreamData(flow, from_initiator, found.data, half.offset, found.frame, found.timestamp_ns, found.capture)
+        yield from self._data(outer.inner, data)
+        outer.connection = outer.inner.connection
+
     def _data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
-        if dialogue.connection is not None and dialogue.connection.history is not None:
+        if dialogue.connection is not None and dialogue.connection.history is not None and not dialogue.inside:
             _note_segment(dialogue, event)
         if dialogue.speaks_mqtt:
             from_client = event.from_initiator is dialogue.client_is_initiator
@@ -107,7 +134,7 @@ class Dissector(PacketEvents):
             self._ignore(dialogue)
             return
         if dialogue.phase == MQTT:
-            yield self._open(dialogue, "tcp")
+            yield from self._open(dialogue, "tcp")
         dialogue.replaying = dialogue.phase == MQTT
         for event in waiting:
             if dialogue.phase == NOTHING:
@@ -119,6 +146,9 @@ class Dissector(PacketEvents):
         dialogue.replaying = False
 
     def _ignore(self, dialogue: Dialogue) -> None:
+        if dialogue.inside:
+            dialogue.phase = NOTHING
+            return
         if dialogue.tls is not None:
             server = endpoints(dialogue.flow.key)[dialogue.client_is_initiator]
             if server in self.other_tls or len(self.other_tls) < MAX_OTHER_SERVERS:
@@ -127,8 +157,33 @@ class Dissector(PacketEvents):
         dialogue.flow.context = None
         self.other_flows += 1
 
-    def _open(self, dialogue: Dialogue, transport: str) -> ConnectionOpened:
-        """Make the connection of a dialogue and its report."""
+    def _is_open(self, dialogue: Dialogue) -> bool:
+        """Whether the packets of a dialogue have their connection."""
+        connection = dialogue.connection
+        return connection is not None and (not dialogue.inside or connection.decrypted)
+
+    def _open(self, dialogue: Dialogue, transport: str) -> Iterator[ConnectionOpened]:
+        """Make the connection of a dialogue and report it, unless the TLS around it has it already."""
+        flow, connection = dialogue.flow, dialogue.connection
+        if connection is None:
+            connection = dialogue.connection = self._connect(dialogue, TLS if dialogue.inside else transport)
+            yield ConnectionOpened(connection, flow.first_frame, flow.opened_ns, flow.capture)
+        if dialogue.inside:
+            connection.decrypted = True
+            connection.revision += 1
+        limit, version = self.options.max_packet_bytes, self.options.version
+        for stream in (dialogue.client_stream, dialogue.server_stream):
+            stream.max_packet_bytes = limit
+            stream.version_source = ""
+            if version is not None:
+                stream.version, stream.version_source = version, "given"
+            if dialogue.joined:
+                stream.lose_framing()
+        if version is not None:
+            connection.assume_version(version, "given", known=True)
+        dialogue.settle()
+
+    def _connect(self, dialogue: Dialogue, transport: str) -> Connection:
         flow = dialogue.flow
         initiator, responder = endpoints(flow.key)
         client, server = (initiator, responder) if dialogue.client_is_initiator else (responder, initiator)
@@ -145,24 +200,14 @@ class Dissector(PacketEvents):
             dialogue.roles_evidence,
         )
         self.connections += 1
-        dialogue.connection = connection
+        if dialogue.tls is not None:
+            connection.details.update(dialogue.tls.summary())
         found = _SPOKEN[transport]
         for port in ports(flow.key):
             named = self.options.ports.get(port, MQTT)
             if named not in (MQTT, found):
                 self.named_otherwise[port, named, found] += 1
-        limit, version = self.options.max_packet_bytes, self.options.version
-        for stream in (dialogue.client_stream, dialogue.server_stream):
-            stream.max_packet_bytes = limit
-            stream.version_source = ""
-            if version is not None:
-                stream.version, stream.version_source = version, "given"
-            if dialogue.joined:
-                stream.lose_framing()
-        if version is not None:
-            connection.assume_version(version, "given", known=True)
-        dialogue.settle()
-        return ConnectionOpened(connection, flow.first_frame, flow.opened_ns, flow.capture)
+        return connection
 
     def _websocket(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
         assert dialogue.web is not None
@@ -173,7 +218,7 @@ class Dissector(PacketEvents):
         """Events of what a WebSocket gave."""
         for one in found:
             if isinstance(one, Upgrade):
-                if dialogue.connection is not None:
+                if self._is_open(dialogue) and dialogue.connection is not None:
                     # What the client said was too much to wait for an answer that the capture shows late.
                     dialogue.connection.details.update(_asked(one))
                     dialogue.connection.revision += 1
@@ -184,14 +229,16 @@ class Dissector(PacketEvents):
                 if refused or not self._wanted(dialogue, one):
                     self._ignore(dialogue)
                     return
-                opened = self._open(dialogue, "websocket")
-                opened.connection.details.update(_asked(one))
-                yield opened
+                for opened in self._open(dialogue, WEBSOCKET):
+                    opened.connection.details.update(_asked(one))
+                    yield opened
+                assert dialogue.connection is not None
+                dialogue.connection.details.update(_asked(one))
                 continue
-            if dialogue.connection is None:
+            if not self._is_open(dialogue):
                 if not isinstance(one, MessageData):
                     continue
-                yield self._open(dialogue, "websocket")
+                yield from self._open(dialogue, WEBSOCKET)
             connection = dialogue.connection
             assert connection is not None
             if isinstance(one, Problem):
@@ -205,9 +252,19 @@ class Dissector(PacketEvents):
             elif isinstance(one, MessageGap):
                 yield from self.gap_in_stream(dialogue, one.from_client, one.length, at)
             elif isinstance(one, Lost):
-                # An unknown number of bytes is missing, so that framing is lost inside the WebSocket too.
-                rest = [_cut_off(item, "websocket") for item in dialogue.restart_stream(one.from_client)]
-                yield from self.items(dialogue, one.from_client, [*rest, Unparsed("websocket", one.length)], at)
+                yield from self._lost(dialogue, one.from_client, "websocket", one.length, at)
+
+    def _lost(self, dialogue: Dialogue, from_client: bool, reason: str, length: int, at: Place) -> Iterator[Event]:
+        """An unknown number of bytes is missing of what a transport carries, so that framing is lost in there too."""
+        rest = [_cut_off(item, reason) for item in dialogue.restart_stream(from_client)]
+        yield from self.items(dialogue, from_client, [*rest, Unparsed(reason, length)], at)
+
+    def _lost_inside(self, inner: Dialogue, from_client: bool, event: StreamGap) -> Iterator[Event]:
+        """Records of TLS are lost."""
+        if inner.web is not None:
+            yield from self._unwrapped(inner, inner.web.gap(from_client, event.length), event)
+        elif inner.speaks_mqtt:
+            yield from self._lost(inner, from_client, TLS, event.length, event)
 
     def _wanted(self, dialogue: Dialogue, upgrade: Upgrade) -> bool:
         """Whether a WebSocket goes with MQTT: by its names, or because the user says so of the port."""
@@ -215,16 +272,15 @@ class Dissector(PacketEvents):
 
     def _tls(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
         """TLS is listed, not read: the connection is reported once the hello says whether it concerns us."""
-        assert dialogue.tls is not None
+        if dialogue.tls is None:
+            return
         from_client = event.from_initiator is dialogue.client_is_initiator
         dialogue.tls.feed(from_client, event.data)
         if dialogue.connection is not None:
             return
         if self._tls_concerns(dialogue):
-            opened = self._open(dialogue, "tls")
-            self._tls_details(dialogue)
-            yield opened
-        elif dialogue.tls.client_hello or not from_client:
+            yield from self._open(dialogue, TLS)
+        elif (dialogue.tls.client_hello or not from_client) and not self.options.decrypting:
             self._ignore(dialogue)
 
     def _tls_concerns(self, dialogue: Dialogue) -> bool:
@@ -237,7 +293,7 @@ class Dissector(PacketEvents):
 
     def _tls_details(self, dialogue: Dialogue) -> None:
         if dialogue.tls is not None and dialogue.connection is not None:
-            dialogue.connection.details = dict(dialogue.tls.summary())
+            dialogue.connection.details.update(dialogue.tls.summary())
 
     def _gap(self, dialogue: Dialogue, event: StreamGap) -> Iterator[Event]:
         if dialogue.phase == UNDECIDED:
@@ -262,6 +318,8 @@ class Dissector(PacketEvents):
             yield from self._unwrapped(dialogue, dialogue.web.gap(from_client, event.length), event)
         elif dialogue.tls is not None:
             dialogue.tls.gap(from_client, event.length)
+            if dialogue.inner is not None:
+                yield from self._lost_inside(dialogue.inner, from_client, event)
 
     def _end_of_stream(self, dialogue: Dialogue, event: StreamClosed) -> Iterator[Event]:
         if dialogue.phase == UNDECIDED:
@@ -273,6 +331,8 @@ class Dissector(PacketEvents):
         if not dialogue.closed_how:
             dialogue.closed_by, dialogue.closed_how = "client" if from_client else "server", event.how
         self._note_close(dialogue)
+        if dialogue.inner is not None and dialogue.inner.phase not in (UNDECIDED, NOTHING):
+            yield from self._last_items(dialogue.inner, from_client, event)
         yield from self._last_items(dialogue, from_client, event)
 
     def _last_items(self, dialogue: Dialogue, from_client: bool, at: StreamClosed | FlowClosed) -> Iterator[Event]:
@@ -289,6 +349,9 @@ class Dissector(PacketEvents):
         if dialogue.phase == UNDECIDED:
             dialogue.give_up(self.options)
             yield from self._begin(dialogue)
+        if dialogue.inner is not None:
+            yield from self._end_inside(dialogue.inner, event)
+            dialogue.connection = dialogue.inner.connection
         if dialogue.phase != NOTHING:
             for from_client in (True, False):
                 yield from self._last_items(dialogue, from_client, event)
@@ -304,6 +367,14 @@ class Dissector(PacketEvents):
         self._note_close(dialogue)
         connection.details["tcp"] = tcp_counters(event.flow, client_is_initiator=dialogue.client_is_initiator)
         yield ConnectionClosed(connection, event.frame, event.timestamp_ns, event.capture)
+
+    def _end_inside(self, inner: Dialogue, event: FlowClosed) -> Iterator[Event]:
+        if inner.phase == UNDECIDED:
+            inner.give_up(self.options)
+            yield from self._begin(inner)
+        if inner.phase != NOTHING:
+            for from_client in (True, False):
+                yield from self._last_items(inner, from_client, event)
 
     def _note_close(self, dialogue: Dialogue) -> None:
         if dialogue.connection is not None:
@@ -323,7 +394,8 @@ def _note_segment(dialogue: Dialogue, event: StreamData) -> None:
     if history is None:
         return
     from_client = event.from_initiator is dialogue.client_is_initiator
-    stream, answers = dialogue.stream(from_client), dialogue.stream(not from_client)
+    spoken = dialogue.inner or dialogue
+    stream, answers = spoken.stream(from_client), spoken.stream(not from_client)
     peer = event.flow.responder if event.from_initiator else event.flow.initiator
     shown = history.party(S2C if from_client else C2S).position if dialogue.replaying else peer.offset
     history.segment(
@@ -337,7 +409,7 @@ def _note_segment(dialogue: Dialogue, event: StreamData) -> None:
     )
 
 
-_SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, "tls": TLS}
+_SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, TLS: TLS}
 
 
 def _delivered(flow: Flow) -> int:

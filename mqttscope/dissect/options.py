@@ -25,6 +25,8 @@ class Options:
     """Version of connections whose CONNECT was not captured; ``None`` finds it out."""
     max_packet_bytes: int = MAX_PACKET_BYTES
     """Longer packets are passed over and reported."""
+    decrypting: bool = False
+    """Somebody decrypts: flows of TLS are kept in view even where nothing says yet that they carry MQTT."""
     detect: bool = True
     """Look for MQTT on every port, not only on those named and well known."""
 

@@ -14,6 +14,7 @@ from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.stream import StreamItem
 from mqttscope.net.flows import acknowledged, delivered
 from mqttscope.net.frame import CaptureNotice
+from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import Segment
 
 _new = object.__new__
@@ -21,9 +22,13 @@ _SAYS_NO_VERSION = frozenset(PACKETS.values()) - {Connect, Connack}
 
 
 def dissect_segments(
-    source: Iterable[Segment | CaptureNotice], options: Options | None = None, dissector: Dissector | None = None
+    source: Iterable[Segment | CaptureNotice | Plaintext],
+    options: Options | None = None,
+    dissector: Dissector | None = None,
 ) -> Iterator[Event]:
     """Events of TCP segments in capture order; capture notices among them pass through.
+
+    What somebody has decrypted of a TLS flow comes behind the segment that completed it.
 
     Whole packets that arrive in order on a connection already known are most of all traffic: they are handled right
     here, everything else by the dissector's methods.
@@ -32,7 +37,10 @@ def dissect_segments(
     take_in_order, feed, handle = running.flows.take_in_order, running.flows.feed, running.handle
     for segment in source:
         if type(segment) is not Segment:
-            yield segment  # type: ignore[misc]
+            if type(segment) is Plaintext:
+                yield from running.plaintext(segment)
+            else:
+                yield segment  # type: ignore[misc]
             continue
         entry = take_in_order(segment)
         if entry is None:

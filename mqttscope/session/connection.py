@@ -75,6 +75,8 @@ class Connection:
     """How the transport ended: ``fin``, ``reset``, ``port_reused``, ``idle``, ``evicted``, ``capture_end``."""
     closed_by: str | None = None
     """``client`` or ``server``: who ended the transport first, where the capture shows it."""
+    decrypted: bool = False
+    """The transport is TLS, and what it carries is read."""
     gaps: int = 0
     gap_bytes: int = 0
     details: dict[str, object] = field(default_factory=dict)

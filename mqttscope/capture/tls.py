@@ -1,0 +1,253 @@
+"""Looking into TLS with the keys of its sessions: tshark decrypts, our decoder reads.
+
+tshark is found as pyshark finds it and is asked for the content of each record as an exported PDU: a frame of link
+type 252 (https://www.tcpdump.org/linktypes/LINKTYPE_WIRESHARK_UPPER_PDU.html) with the number of the frame that
+completed the record.  Nothing is lost where several records or several MQTT packets share a frame, as equal layers of
+a frame are in tshark's JSON.
+
+The captures are read twice: first the frames of TLS flows are copied to a temporary capture, so that tshark can decrypt
+whatever `open_capture` can read, sessions that run over several files included; then its plaintexts are joined with the
+segments of the second reading.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from mqttscope.capture.compressed import ByteSource
+from mqttscope.capture.pcapng import read_pcapng
+from mqttscope.capture.write import PcapngWriter
+from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame
+from mqttscope.net.headers import segment as segment_of
+from mqttscope.net.plaintext import Plaintext
+from mqttscope.net.segment import FIN, RST, Fragment, Segment, ports, reverse_key
+
+TLS_KEY_LOG = 0x544C534B
+"""Secrets type of key log lines in a Decryption Secrets Block (pcapng, section 4.7)."""
+_HELLO = b"\x16\x03"
+_ORIGINAL_FRAME, _END_OF_TAGS = 30, 0
+_PREFERENCES = (
+    # Each record as it is: what belongs together is for our decoder to find out.
+    "tls.desegment_ssl_application_data:FALSE",
+    "tcp.reassemble_out_of_order:TRUE",
+)
+
+
+class MissingToolError(Exception):
+    """A program that is needed is not installed; the text says how to install it."""
+
+
+class BadKeysError(Exception):
+    """A key log cannot be read."""
+
+
+def find_tshark() -> str:
+    """Path of tshark, as pyshark finds it; `MissingToolError` where there is none."""
+    from pyshark.tshark.tshark import TSharkNotFoundException, get_process_path
+
+    try:
+        return str(get_process_path(process_name="tshark"))
+    except TSharkNotFoundException:
+        raise MissingToolError(
+            "tshark is needed to decrypt TLS and was not found; install it (Debian: apt-get install tshark, "
+            "macOS: brew install wireshark) or name its path in pyshark's config.ini"
+        ) from None
+
+
+def read_keys(path: str) -> bytes:
+    """A key log file (NSS format); `BadKeysError` says why it cannot be one."""
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise BadKeysError(f"key log {path}: {getattr(error, 'strerror', None) or error}") from None
+    if b"\0" in data[:4096] or not any(line and not line.startswith(b"#") for line in data.splitlines()):
+        raise BadKeysError(f"key log {path}: holds no lines like CLIENT_RANDOM ... or CLIENT_TRAFFIC_SECRET_0 ...")
+    return data if data.endswith(b"\n") else data + b"\n"
+
+
+@dataclass(slots=True)
+class _Copy:
+    """The frames of TLS flows in a temporary capture, and where each came from."""
+
+    captures: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    """Index of the first frame of each capture."""
+    frames: array[int] = field(default_factory=lambda: array("Q"))
+    keys: list[bytes] = field(default_factory=list)
+    """Direction key of each frame."""
+    servers: set[int] = field(default_factory=set)
+    """Ports that a ClientHello was sent to."""
+    secrets: bytes = b""
+
+    def take(self, frame: Frame, key: bytes) -> None:
+        if not self.captures or self.captures[-1] != frame.capture:
+            self.captures.append(frame.capture)
+            self.starts.append(len(self.frames))
+        self.frames.append(frame.number)
+        self.keys.append(key)
+
+
+def _copy(items: Iterable[Frame | CaptureNotice], target: Path) -> _Copy:
+    """Copy what belongs to TLS flows, from their ClientHello on."""
+    made, flows, known = _Copy(), set[bytes](), dict[bytes, bytes]()
+    with PcapngWriter(target) as writer:
+        for item in items:
+            if isinstance(item, CaptureSecrets) and item.secrets_type == TLS_KEY_LOG:
+                made.secrets += item.data.rstrip(b"\0\n") + b"\n"
+            if not isinstance(item, Frame):
+                continue
+            found = segment_of(item)
+            if isinstance(found, Fragment):
+                # Which flow it belongs to is in the first one only.
+                writer.write(item)
+                made.take(item, b"")
+            elif isinstance(found, Segment):
+                key = found.key
+                if found.payload[:2] == _HELLO and found.payload[5:6] == b"\x01" and key not in flows:
+                    flows.add(key)
+                    flows.add(reverse_key(key))
+                    made.servers.add(ports(key)[1])
+                if key in flows:
+                    writer.write(item)
+                    made.take(item, known.setdefault(key, key))
+    return made
+
+
+class Decryption:
+    """Plaintexts of TLS flows, to be joined with the segments of the same captures.
+
+    ``read`` opens the captures anew for the first reading; ``keys`` are key log lines, those in pcapng secrets are
+    added.  `MissingToolError` where tshark is not installed.
+    """
+
+    def __init__(self, read: Callable[[], Iterable[Frame | CaptureNotice]], keys: bytes) -> None:
+        self.records = 0
+        """Records that were decrypted so far."""
+        self._folder = Path(tempfile.mkdtemp(prefix="mqttscope-tls-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            tshark = find_tshark()
+            self._copy = _copy(read(), self._folder / "tls.pcapng")
+            log = self._folder / "keys.txt"
+            log.touch(mode=0o600)
+            log.write_bytes(keys + self._copy.secrets)
+            self._run(tshark, log)
+        except BaseException:
+            self.close()
+            raise
+        self._next: Plaintext | None = None
+        self._next_index = -1
+        self._plaintexts = self._exported()
+        self._advance()
+
+    @property
+    def flows_seen(self) -> bool:
+        """Whether the captures hold any TLS at all."""
+        return bool(self._copy.frames)
+
+    def join(self, segments: Iterable[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        """The segments, each followed by what it completed; before it where it ends the flow."""
+        pointer, places = 0, self._places()
+        place = next(places, None)
+        order = {name: number for number, name in enumerate(self._copy.captures)}
+        try:
+            for segment in segments:
+                if type(segment) is not Segment:
+                    yield segment
+                    continue
+                here = (segment.capture, segment.frame)
+                if place == here:
+                    pointer, place = pointer + 1, next(places, None)
+                    ends = segment.flags & (FIN | RST)
+                    if not ends:
+                        yield segment
+                    while self._next is not None and self._next_index < pointer:
+                        yield self._next
+                        self._advance()
+                    if ends:
+                        yield segment
+                else:
+                    yield segment
+                    at = (order.get(segment.capture, -1), segment.frame)
+                    while place is not None and (order[place[0]], place[1]) < at:
+                        pointer, place = pointer + 1, next(places, None)
+            while self._next is not None:
+                yield self._next
+                self._advance()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End tshark and remove what was copied."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdout, self._process.stderr):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _run(self, tshark: str, log: Path) -> None:
+        arguments = [tshark, "-n", "-Q", "-r", str(self._folder / "tls.pcapng"), "-o", f"tls.keylog_file:{log}"]
+        for preference in _PREFERENCES:
+            arguments += ["-o", preference]
+        for port in sorted(self._copy.servers):
+            arguments += ["-d", f"tcp.port=={port},tls", "-d", f"tls.port=={port},data"]
+        arguments += ["-U", "OSI layer 7", "-w", "-"]
+        self._process = subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def _places(self) -> Iterator[tuple[str, int]]:
+        made = self._copy
+        ends = [*made.starts[1:], len(made.frames)]
+        for capture, start, end in zip(made.captures, made.starts, ends, strict=True):
+            for number in made.frames[start:end]:
+                yield capture, number
+
+    def _place(self, index: int) -> tuple[str, int]:
+        made = self._copy
+        at = max(number for number, start in enumerate(made.starts) if start <= index)
+        return made.captures[at], made.frames[index]
+
+    def _advance(self) -> None:
+        found = next(self._plaintexts, None)
+        self._next = None if found is None else found[1]
+        self._next_index = -1 if found is None else found[0]
+
+    def _exported(self) -> Iterator[tuple[int, Plaintext]]:
+        """Index of the copied frame and plaintext of each PDU."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        source = ByteSource(cast(BinaryIO, self._process.stdout))
+        for item in read_pcapng(source, source.fill(b"", 4), "tshark"):
+            if not isinstance(item, Frame):
+                continue
+            number, data = exported_pdu(item.data)
+            if number and data and number <= len(self._copy.frames) and self._copy.keys[number - 1]:
+                self.records += 1
+                capture, frame = self._place(number - 1)
+                yield number - 1, Plaintext(self._copy.keys[number - 1], data, frame, item.timestamp_ns, capture)
+
+
+def exported_pdu(data: bytes) -> tuple[int, bytes]:
+    """Number of the original frame and content of a Wireshark Upper PDU; 0 where it names none."""
+    at, number = 0, 0
+    while at + 4 <= len(data):
+        tag, length = int.from_bytes(data[at : at + 2], "big"), int.from_bytes(data[at + 2 : at + 4], "big")
+        value = data[at + 4 : at + 4 + length]
+        at += 4 + length
+        if tag == _END_OF_TAGS:
+            break
+        if tag == _ORIGINAL_FRAME and length == 4:
+            number = int.from_bytes(value, "big")
+    return number, data[at:]

@@ -1,0 +1,131 @@
+"""Captures as the commands read them: segments, and what is inside TLS where the keys are known."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO
+
+import click
+
+from mqttscope.capture import open_capture
+from mqttscope.capture.files import STDIN
+from mqttscope.cli.main import EXIT_UNREADABLE
+from mqttscope.cli.output import warn
+from mqttscope.dissect import segments
+from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame
+from mqttscope.net.plaintext import Plaintext
+from mqttscope.net.segment import Segment
+
+KEYLOG_VARIABLE = "SSLKEYLOGFILE"
+
+
+class CannotDecrypt(click.ClickException):
+    """The keys cannot be used; nothing is read."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+class Reading:
+    """The captures of one run, decrypted where ``keylog`` or secrets in the captures allow it."""
+
+    def __init__(self, captures: Sequence[str], keylog: str | None, stdin: BinaryIO | None = None) -> None:
+        self.captures = captures
+        self.keys: bytes | None = None
+        self.records = 0
+        """Records of TLS that were decrypted."""
+        self._stdin = stdin
+        self._keylog = keylog
+        if keylog is not None:
+            self.keys = _keys(keylog)
+        elif os.environ.get(KEYLOG_VARIABLE) and os.path.isfile(os.environ[KEYLOG_VARIABLE]):
+            self._keylog = os.environ[KEYLOG_VARIABLE]
+            self.keys = _keys(self._keylog)
+
+    @property
+    def decrypting(self) -> bool:
+        """Whether keys were given."""
+        return self.keys is not None
+
+    def segments(
+        self, skipped: Counter[str], frames: Iterable[Frame | CaptureNotice] | None = None
+    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        """Segments and plaintexts; ``frames`` are those of the captures where somebody looks at them on the way."""
+        if self.keys is None:
+            yield from self._until_secrets(segments(self._open() if frames is None else frames, skipped))
+            return
+        if STDIN in self.captures and self._stdin is None:
+            # It has to be read twice.
+            self._stdin = _spooled()
+        yield from self._joined(self.keys, segments(self._open() if frames is None else frames, skipped))
+
+    def advice(self) -> str | None:
+        """What to say at the end where the keys opened nothing."""
+        if self._keylog is None or self.records:
+            return None
+        return f"no TLS record could be decrypted with the keys in {self._keylog}"
+
+    def _open(self) -> Iterator[Frame | CaptureNotice]:
+        if self._stdin is not None and self._stdin.seekable():
+            self._stdin.seek(0)
+        return open_capture(self.captures, stdin=self._stdin)
+
+    def _until_secrets(self, items: Iterator[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        from mqttscope.capture.tls import TLS_KEY_LOG, MissingToolError, find_tshark
+
+        for item in items:
+            yield item
+            if type(item) is CaptureSecrets and item.secrets_type == TLS_KEY_LOG:
+                if STDIN in self.captures:
+                    warn(f"{item.capture}: holds keys of TLS, which are used where the capture is a file")
+                    continue
+                try:
+                    find_tshark()
+                except MissingToolError as error:
+                    warn(f"{item.capture}: holds keys of TLS; {error}")
+                    continue
+                yield from self._joined(b"", items)
+                return
+
+    def _joined(
+        self, keys: bytes, items: Iterator[Segment | CaptureNotice]
+    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        from mqttscope.capture.tls import Decryption, MissingToolError
+
+        try:
+            decryption = Decryption(self._second, keys)
+        except MissingToolError as error:
+            raise CannotDecrypt(str(error)) from None
+        except OSError as error:
+            raise CannotDecrypt(f"cannot decrypt: {error.strerror or error}") from None
+        for item in decryption.join(items):
+            self.records = decryption.records
+            yield item
+
+    def _second(self) -> Iterator[Frame | CaptureNotice]:
+        """The captures once more."""
+        if self._stdin is None:
+            return open_capture(self.captures)
+        return open_capture(self.captures, stdin=os.fdopen(os.dup(self._stdin.fileno()), "rb"))
+
+
+def _keys(path: str) -> bytes:
+    from mqttscope.capture.tls import BadKeysError, read_keys
+
+    try:
+        return read_keys(path)
+    except BadKeysError as error:
+        raise CannotDecrypt(str(error)) from None
+
+
+def _spooled() -> BinaryIO:
+    """Standard input as a temporary file."""
+    file = tempfile.TemporaryFile(prefix="mqttscope-")  # noqa: SIM115 - open as long as the run
+    if sys.stdin is not None:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    file.seek(0)
+    return file  # type: ignore[return-value]
