@@ -12,6 +12,7 @@ segments of the second reading.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -33,6 +34,9 @@ from mqttscope.net.segment import FIN, RST, Fragment, Segment, ports, reverse_ke
 TLS_KEY_LOG = 0x544C534B
 """Secrets type of key log lines in a Decryption Secrets Block (pcapng, section 4.7)."""
 _HELLO = b"\x16\x03"
+_KEY_LINE = re.compile(
+    rb"^(?:CLIENT|SERVER|RSA|EXPORTER|EARLY)[A-Z0-9_]* +(?:Session-ID:|Master-Key:)?[0-9a-fA-F]{16}", re.M
+)
 _ORIGINAL_FRAME, _END_OF_TAGS = 30, 0
 _PREFERENCES = (
     # Each record as it is: what belongs together is for our decoder to find out.
@@ -68,7 +72,7 @@ def read_keys(path: str) -> bytes:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise BadKeysError(f"key log {path}: {getattr(error, 'strerror', None) or error}") from None
-    if b"\0" in data[:4096] or not any(line and not line.startswith(b"#") for line in data.splitlines()):
+    if data.strip() and not _KEY_LINE.search(data):
         raise BadKeysError(f"key log {path}: holds no lines like CLIENT_RANDOM ... or CLIENT_TRAFFIC_SECRET_0 ...")
     return data if data.endswith(b"\n") else data + b"\n"
 

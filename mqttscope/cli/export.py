@@ -21,6 +21,7 @@ from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.constants import Direction
 from mqttscope.net.frame import CaptureNotice, Frame
+from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import SYN, Segment, endpoints
 
 MAX_FRAMES_OF_A_PACKET = 1_000_000
@@ -91,9 +92,14 @@ class Export:
             if any(os.path.exists(path) and os.path.samefile(path, self.target) for path in found):
                 raise click.UsageError(f"--output: {self.target} is a capture that is read")
 
-    def events(self, source: Iterable[Segment | CaptureNotice], dissector: Dissector) -> Iterator[Event]:
+    def events(self, source: Iterable[Segment | CaptureNotice | Plaintext], dissector: Dissector) -> Iterator[Event]:
         """Events as `dissect_segments` gives them, keeping track of which frames they are made of."""
         for segment in source:
+            if isinstance(segment, Plaintext):
+                # Records can be decrypted only with all that came before them.
+                self._tracks.setdefault(_endpoints(segment.key), _Track()).tangled = True
+                yield from self._completed(dissector.plaintext(segment))
+                continue
             if not isinstance(segment, Segment):
                 yield segment
                 continue

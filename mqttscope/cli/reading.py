@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import click
 
@@ -110,7 +110,7 @@ class Reading:
         """The captures once more."""
         if self._stdin is None:
             return open_capture(self.captures)
-        return open_capture(self.captures, stdin=os.fdopen(os.dup(self._stdin.fileno()), "rb"))
+        return open_capture(self.captures, stdin=open(self._stdin.name, "rb"))
 
 
 def _keys(path: str) -> bytes:
@@ -124,8 +124,8 @@ def _keys(path: str) -> bytes:
 
 def _spooled() -> BinaryIO:
     """Standard input as a temporary file."""
-    file = tempfile.TemporaryFile(prefix="mqttscope-")  # noqa: SIM115 - open as long as the run
+    file = tempfile.NamedTemporaryFile(prefix="mqttscope-")  # noqa: SIM115 - open as long as the run
     if sys.stdin is not None:
         shutil.copyfileobj(sys.stdin.buffer, file)
     file.seek(0)
-    return file  # type: ignore[return-value]
+    return cast(BinaryIO, file)

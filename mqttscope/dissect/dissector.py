@@ -229,7 +229,7 @@ class Dissector(PacketEvents):
                 if refused or not self._wanted(dialogue, one):
                     self._ignore(dialogue)
                     return
-                for opened in self._open(dialogue, WEBSOCKET):
+                for opened in self._open(dialogue, "websocket"):
                     opened.connection.details.update(_asked(one))
                     yield opened
                 assert dialogue.connection is not None
@@ -238,7 +238,7 @@ class Dissector(PacketEvents):
             if not self._is_open(dialogue):
                 if not isinstance(one, MessageData):
                     continue
-                yield from self._open(dialogue, WEBSOCKET)
+                yield from self._open(dialogue, "websocket")
             connection = dialogue.connection
             assert connection is not None
             if isinstance(one, Problem):
