@@ -138,7 +138,8 @@ class AckOutOfOrder(Rule):
             waiting = party.owes_pubrec
         else:
             waiting = party.owes_pubrel
-        if identifier not in waiting:
+        shared = (party if kind == PacketType.PUBREL else at.other).shared
+        if identifier not in waiting or identifier in shared:
             return None
         first = next(iter(waiting))
         if first == identifier:
@@ -146,7 +147,7 @@ class AckOutOfOrder(Rule):
         for first in islice(waiting, MAX_LOOKED_AT):
             if first == identifier:
                 return None
-            if _waits(kind, first, at):
+            if first not in shared and _waits(kind, first, at):
                 break
         else:
             return None

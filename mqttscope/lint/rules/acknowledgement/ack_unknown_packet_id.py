@@ -118,7 +118,7 @@ class AckUnknownPacketId(Rule):
         if kind == PacketType.PUBREL:
             if identifier in at.sender.exchanges or identifier in at.party.owes_pubrel or at.party.has_sent(identifier):
                 return None
-        elif identifier in at.receiver.exchanges or _was_asked(kind, identifier, at):
+        elif identifier in at.receiver.exchanges or identifier in at.other.shared or _was_asked(kind, identifier, at):
             return None
         if not at.party.in_step() or (kind <= PacketType.PUBCOMP and not _fresh(kind, at)):
             return None

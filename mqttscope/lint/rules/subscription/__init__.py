@@ -6,7 +6,21 @@ from mqttscope.events import MalformedEvent
 from mqttscope.lint.moment import Moment
 from mqttscope.mqtt.codec import field_span
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback
+from mqttscope.session.subscriptions import Request
+
+
+def request_of(packet: Suback | Unsuback, at: Moment) -> Request | None:
+    """The request that a SUBACK or UNSUBACK answers.
+
+    ``None`` where none is known, and where the client let two packets have its identifier at a time: then nobody can
+    tell which of them is answered, and the server is not to blame for it.
+    """
+    identifier = packet.packet_identifier
+    if identifier in at.history.client.shared:
+        return None
+    kind = "subscribe" if isinstance(packet, Suback) else "unsubscribe"
+    return at.history.subscriptions.request_for(identifier, kind)
 
 
 def options_span(packet: Subscribe, index: int, version: ProtocolVersion) -> tuple[int, int] | None:
