@@ -5,6 +5,7 @@ from mqttscope.lint.finding import Severity
 from mqttscope.lint.layouts import other_layout
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish
@@ -77,6 +78,8 @@ class RemainingLengthWrong(Rule):
 
     def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
         """Say when the packet is one of the other version."""
+        if lawful_elsewhere(at) or nothing_understood(at):
+            return None
         event = at.event
         found = event.malformed  # type: ignore[union-attr]
         kind = (event.type or "packet").upper()  # type: ignore[union-attr]

@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import sides_guessed
 from mqttscope.mqtt.constants import reason_name
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Publish, Pubrec, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -99,7 +100,7 @@ class ReasonCodeWrongSender(Rule):
         code = packet.reason_code or 0
         owner = _TABLES[type(packet)].get(code)
         sender = _CLIENT if at.from_client else _SERVER
-        if owner is None or owner == sender:
+        if owner is None or owner == sender or sides_guessed(at):
             return None
         kind, name = packet_name(packet), reason_name(packet.packet_type, code, at.version)
         return self.report(
