@@ -29,6 +29,11 @@ def options_span(packet: Subscribe, index: int, version: ProtocolVersion) -> tup
     return None if span is None else (span.start, span.end - span.start)
 
 
+def and_more(number: int) -> str:
+    """What follows the first of several Topic Filters that a message is about."""
+    return f" and {number - 1} more" if number > 1 else ""
+
+
 def faulty_filter(field: str, at: Moment) -> str:
     """The Topic Filter of a malformed SUBSCRIBE that a field like ``subscriptions[1].maximum_qos`` belongs to."""
     packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
