@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.lint.examples import Step, client, opened, server
-from mqttscope.lint.rule import PRACTICE
+from mqttscope.lint.examples import Step, client, hexadecimal, make_connect, opened, server
+from mqttscope.lint.rule import PRACTICE, V3_1_1
 from mqttscope.mqtt.packets import (
+    Auth,
+    Disconnect,
     Puback,
     Pubcomp,
     Publish,
@@ -22,6 +24,7 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
 from tests.lint.lint_help import linted
 
 IGNORED = {"CON108"}
@@ -93,3 +96,71 @@ def test_a_server_that_uses_an_identifier_twice_is_to_blame_alone() -> None:
     assert codes(*opened(), *steps, client(Puback(7)), client(Pubrec(7)), server(Pubrel(7)), client(Pubcomp(7))) == [
         "ACK202"
     ]
+
+
+METHOD = Properties(authentication_method="m")
+ALIASES = Properties(topic_alias_maximum=5)
+WILDCARDS = Subscribe(1, subscriptions=[Subscription(f"{number}/#") for number in range(50)])
+ONCE: list[tuple[str, str, list[Step]]] = [
+    ("DIS202", "DISCONNECT instead of CONNACK", [client(make_connect()), server(Disconnect(0x8B))]),
+    ("HDR103", "the same in 3.1.1", [client(make_connect(V3_1_1)), server(Disconnect())]),
+    ("SUB212", "a second SUBACK", [*opened(), client(ASKS), server(DONE), server(DONE)]),
+    ("AUT205", "0x19 from the server", [client(make_connect(properties=METHOD)), server(Auth(0x19, METHOD))]),
+    (
+        "PUB208",
+        "DUP in a new session",
+        [*opened(), client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)), server(Puback(7))],
+    ),
+    ("ACK203", "PUBREL in a new session", [*opened(), client(Pubrel(7))]),
+    (
+        "SES201",
+        "DUP in a session that is gone",
+        [
+            *opened(clean_start=False),
+            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)),
+            server(Puback(7)),
+        ],
+    ),
+    ("SES201", "PUBREL in a session that is gone", [*opened(clean_start=False), client(Pubrel(7))]),
+    ("SES201", "PUBACK in a session that is gone", [*opened(clean_start=False), client(Puback(7))]),
+    ("ACK203", "the same in 3.1.1", [*opened(V3_1_1, clean_start=False), client(Puback(7))]),
+    (
+        "PRP106",
+        "Subscription Identifier 0",
+        [
+            *opened(),
+            client(Subscribe(1, Properties(subscription_identifier=3), [Subscription("a")])),
+            server(Suback(1, reason_codes=[0])),
+            server(Publish(topic_name="a", properties=Properties(subscription_identifier=[3, 0]))),
+        ],
+    ),
+    (
+        "PRP102",
+        "an alias that a broken packet may have set",
+        [
+            *opened(connack=ALIASES),
+            client(hexadecimal("30 08 00 01 61 7f 23 00 01 78")),
+            client(Publish(properties=Properties(topic_alias=1))),
+        ],
+    ),
+    ("HDR101", "AUTH in 3.1.1", [*opened(V3_1_1), client(hexadecimal("f0 00"))]),
+    ("HDR104", "PUBACK of 5.0 in 3.1.1", [*opened(V3_1_1), client(Q1), server(hexadecimal("40 04 00 07 00 00"))]),
+    (
+        "SUB213",
+        "fifty wildcards",
+        [*opened(connack=Properties(wildcard_subscription_available=0)), client(WILDCARDS)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "steps"), [pytest.param(code, steps, id=title) for code, title, steps in ONCE])
+def test_one_mistake_is_reported_once(code: str, steps: list[Step]) -> None:
+    assert codes(*steps) == [code]
+
+
+def test_a_finding_about_many_filters_says_how_many() -> None:
+    steps = [*opened(connack=Properties(wildcard_subscription_available=0)), client(WILDCARDS)]
+    (found,) = linted(*steps, codes=("SUB213",))
+
+    assert found.field == "subscriptions[0].topic_filter"
+    assert "'0/#' and 49 more" in found.message

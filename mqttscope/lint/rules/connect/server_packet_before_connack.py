@@ -91,8 +91,8 @@ class ServerPacketBeforeConnack(Rule):
         kind = packet.packet_type
         if kind == PacketType.CONNACK or kind == PacketType.AUTH or not at.connection.handshake_seen:
             return None
-        if nothing_understood(at):
-            return None
+        if nothing_understood(at) or (kind == PacketType.DISCONNECT and history.connect_sent is not None):
+            return None  # DIS202 has more to say of a DISCONNECT, and HDR103 before 5.0
         memory: _Memory = at.memory(self)
         if memory.told:
             return None

@@ -57,7 +57,7 @@ class PacketTypeReserved(Rule):
         if lawful_elsewhere(at) or nothing_understood(at):
             return None
         first = at.event.malformed.raw[0]  # type: ignore[union-attr]
-        name = " (AUTH)" if first >> 4 == PacketType.AUTH else ""
+        name = " (AUTH of MQTT 5.0)" if first >> 4 == PacketType.AUTH else ""
         told = f"packet type {first >> 4}{name} is reserved in MQTT {at.version.text} (first byte 0x{first:02x})"
         if at.party.miscounted is not None:
             told += f"; the length of packet {at.party.miscounted} before it was wrong, so this may be no packet"

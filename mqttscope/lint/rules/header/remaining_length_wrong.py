@@ -59,6 +59,11 @@ class RemainingLengthWrong(Rule):
             server(hexadecimal("40 04 00 0a 00 00")).marked("remaining_length"),
         ),
         conversation(
+            "a server that refuses MQTT 3.1.1 in the layout of 5.0",
+            opened(V3_1_1)[0],
+            server(hexadecimal("20 03 00 84 00")).marked("remaining_length"),
+        ),
+        conversation(
             "a DISCONNECT with a reason in MQTT 3.1.1",
             *opened(V3_1_1),
             client(hexadecimal("e0 01 00")).marked("remaining_length"),
