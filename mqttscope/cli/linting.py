@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, make_view, warn
+from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Dissector, dissect
 from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.baseline import Baseline, BaselineError
@@ -28,31 +28,6 @@ from mqttscope.report.findings.statistics import Statistics
 IN_BASELINE = Suppression("baseline", "in the baseline")
 MAX_CLIENTS = 100_000
 """Clients that are remembered to tell what was fixed since the baseline."""
-
-
-class FileSink:
-    """A file as a binary sink, opened at once so that a wrong path is told before the work."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        try:
-            self.file = Path(path).open("wb")  # noqa: SIM115 - open as long as the run
-        except OSError as error:
-            raise CannotWrite(f"cannot write {path}: {error.strerror or error}") from None
-
-    def write(self, data: bytes, /) -> object:
-        """Write bytes."""
-        try:
-            return self.file.write(data)
-        except OSError as error:
-            raise CannotWrite(f"cannot write {self.path}: {error.strerror or error}") from None
-
-    def close(self) -> None:
-        """Write what is left."""
-        try:
-            self.file.close()
-        except OSError as error:
-            raise CannotWrite(f"cannot write {self.path}: {error.strerror or error}") from None
 
 
 class Run:
@@ -168,8 +143,11 @@ class Run:
             made.append(
                 Statistics(self.stdout, view) if statistics else make_reporter(settings.format, self.stdout, view)
             )
-        for name, path in (*([(settings.format, settings.output)] if settings.output else ()), *settings.more):
-            sink = FileSink(path)
+        outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
+        for _, path in outputs:
+            refuse_inputs(path, self.captures, settings.inputs())
+        for name, path in outputs:
+            sink = FileSink(path, self.captures)
             self.files.append(sink)
             counted = statistics and path == settings.output
             made.append(Statistics(sink, plain) if counted else make_reporter(name, sink, plain))

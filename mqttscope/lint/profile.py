@@ -43,6 +43,8 @@ class Profile:
     """When the sources were read."""
     sources: tuple[str, ...]
     limits: dict[str, Any]
+    path: Path | None = None
+    """Its file; ``None`` for one that comes with the program."""
 
 
 def names() -> list[str]:
@@ -78,13 +80,17 @@ def load(name: str, folder: Path) -> Profile:
         raise ProfileError(f"profile {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ProfileError(f"profile {path}: not UTF-8") from None
-    return parse(text, path.stem, f"profile {path}")
+    made = parse(text, path.stem, f"profile {path}")
+    made.path = path
+    return made
 
 
 def parse(text: str, name: str, where: str) -> Profile:
     """Read the text of a profile; `ProfileError` for what is wrong with it."""
     try:
         document = tomllib.loads(text)
+    except RecursionError:
+        raise ProfileError(f"{where}: nested too deeply") from None
     except ValueError as error:
         raise ProfileError(f"{where}: not TOML: {error}") from None
     known = ("title", "dated", "sources", "limits")

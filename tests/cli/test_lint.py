@@ -116,11 +116,23 @@ def test_output_takes_the_format_itself(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "found.json").read_text("utf-8"))["schema"] == 1
 
 
+def test_a_file_name_may_have_an_equals_sign(tmp_path: Path) -> None:
+    run(FAILING, "--format", "json", "--output", "./a=b", "--output", "junit=c=d")
+
+    assert json.loads((tmp_path / "a=b").read_text("utf-8"))["schema"] == 1
+    assert (tmp_path / "c=d").read_text("utf-8").startswith("<?xml")
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (("--output", "a", "--output", "b"), "given twice"),
         (("--output", "sarif="), "no file"),
+        (("--output", "sarfi=lint.sarif"), "unknown format 'sarfi', did you mean 'sarif'?"),
+        (("--output", "sarfi=lint.sarif"), "./sarfi=lint.sarif"),
+        (("--output", "=x"), "unknown format ''"),
+        (("--output", ""), "the name of the file is empty"),
+        (("--output", "json=x", "--output", "./x"), "same file"),
         (("--output", "sarif=x", "--output", "junit=x"), "same file"),
         (("--output", "/nonexistent/folder/x"), "cannot write"),
         (("--update-baseline",), "needs --baseline"),
