@@ -23,7 +23,7 @@ from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.registry import make_reporter
-from mqttscope.report.findings.statistics import Statistics
+from mqttscope.report.findings.statistics import make_statistics
 
 IN_BASELINE = Suppression("baseline", "in the baseline")
 MAX_CLIENTS = 100_000
@@ -135,14 +135,14 @@ class Run:
 
     def _reporters(self, statistics: bool, colour: bool | None) -> list[Any]:
         settings = self.settings
-        view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
         plain = View(width=0, payload_limit=256)
         made: list[Any] = []
         if settings.output is None:
-            self.stdout = Output(immediate=awaited(self.captures))
-            made.append(
-                Statistics(self.stdout, view) if statistics else make_reporter(settings.format, self.stdout, view)
-            )
+            # The exit code is that of the findings, also when the reader has seen enough.
+            self.stdout = Output(immediate=awaited(self.captures), goes_on=True)
+            view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
+            make = make_statistics if statistics else make_reporter
+            made.append(make(settings.format, self.stdout, view))
         outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
         for _, path in outputs:
             refuse_inputs(path, self.captures, settings.inputs())
@@ -150,7 +150,7 @@ class Run:
             sink = FileSink(path, self.captures)
             self.files.append(sink)
             counted = statistics and path == settings.output
-            made.append(Statistics(sink, plain) if counted else make_reporter(name, sink, plain))
+            made.append((make_statistics if counted else make_reporter)(name, sink, plain))
         return made
 
     def _read_baseline(self) -> Baseline:

@@ -23,6 +23,9 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.lint.suppress import Suppressions
 from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.view import text
+from mqttscope.report.findings.plain import line
+from mqttscope.report.jsonl import SCHEMA
 
 if TYPE_CHECKING:
     from mqttscope.lint.profile import Profile
@@ -59,8 +62,50 @@ class Settings:
             "the profile": self.profile_file,
         }
 
+    def shown(self) -> bytes:
+        """The settings for ``--show-settings``: JSON where that is the format, else text."""
+        if self.format in ("json", "jsonl"):
+            return line(self.as_json()) + b"\n"
+        return self.describe().encode("utf-8", "backslashreplace")
+
+    def as_json(self) -> dict[str, Any]:
+        """The settings by name."""
+        return {
+            "schema": SCHEMA,
+            "configuration_file": _path(self.source),
+            "fail_on": self.fail_on,
+            "fail_confidence": self.fail_confidence,
+            "min_confidence": self.min_confidence,
+            "format": self.format,
+            "output": _path(self.output),
+            "more": [{"format": name, "output": _path(path)} for name, path in self.more],
+            "baseline": _path(self.baseline),
+            "profile": self.profile,
+            "exit_zero": self.exit_zero,
+            "ports": {str(port): protocol for port, protocol in sorted(self.options.ports.items())},
+            "mqtt_version": self.options.version.text if self.options.version else None,
+            "suppressed": [
+                {
+                    "written": text(one.written),
+                    "reason": text(one.reason),
+                    "expires": None if one.expires is None else one.expires.isoformat(),
+                }
+                for one in self.suppressions.patterns
+            ],
+            "rules": [
+                {
+                    "rule": rule.code,
+                    "slug": rule.slug,
+                    "severity": rule.severity,
+                    "confidence": rule.confidence,
+                    "settings": rule.set,
+                }
+                for rule in self.rules
+            ],
+        }
+
     def describe(self) -> str:
-        """The settings for ``--show-settings``."""
+        """The settings as text."""
         lines = [
             f"configuration file: {self.source or 'none'}",
             f"fail-on: {self.fail_on}",
@@ -185,15 +230,20 @@ def _unknown_format(name: str) -> str:
     )
 
 
-def _port(text: str, source: Path | None) -> tuple[int, str]:
+def _path(path: str | Path | None) -> Any:
+    """A path as a JSON value."""
+    return None if path is None else text(str(path))
+
+
+def _port(given: str, source: Path | None) -> tuple[int, str]:
     try:
-        return Port().convert(text, None, None)
+        return Port().convert(given, None, None)
     except click.BadParameter as error:
         raise click.UsageError(f"{source}: lint.port: {error.message}") from None
 
 
-def _version(text: str, source: Path | None) -> ProtocolVersion | None:
+def _version(given: str, source: Path | None) -> ProtocolVersion | None:
     try:
-        return Version().convert(text, None, None)
+        return Version().convert(given, None, None)
     except click.BadParameter as error:
         raise click.UsageError(f"{source}: lint.mqtt-version: {error.message}") from None

@@ -95,6 +95,8 @@ class Baseline:
         """Read the text of a file; `BaselineError` when it is none."""
         try:
             document = json.loads(text)
+        except RecursionError:
+            raise BaselineError("not a baseline: nested too deeply") from None
         except ValueError as error:
             raise BaselineError(f"not JSON: {error}") from None
         if not isinstance(document, dict) or not isinstance(document.get("findings"), list):

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.config import LARGEST, short
 from mqttscope.lint.rule import Rule
 
 FAMILY = "PRF"
@@ -111,9 +112,12 @@ def parse(text: str, name: str, where: str) -> Profile:
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(rules)}"
             raise ProfileError(f"{where}: limits.{key} is an unknown limit{hint}")
         default = rules[key].settings[key]
-        if type(value) is not type(default) or (isinstance(value, int) and value < 0):
-            raise ProfileError(f"{where}: limits.{key} is {value!r}, must be like {default!r}")
-    return Profile(name, str(document.get("title", name)), dated, tuple(sources), limits)
+        if type(value) is not type(default) or (isinstance(value, int) and not 0 <= value <= LARGEST):
+            raise ProfileError(f"{where}: limits.{key} is {short(value)}, must be like {default!r}")
+    title = document.get("title", name)
+    if not isinstance(title, str):
+        raise ProfileError(f"{where}: title is not a string")
+    return Profile(name, title, dated, tuple(sources), limits)
 
 
 def rules_of(profile: Profile) -> list[Rule]:

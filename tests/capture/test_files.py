@@ -266,7 +266,8 @@ def test_whether_a_file_is_a_source_under_any_name(here: Path) -> None:
     (here / "note.txt").write_text("no capture", "utf-8")
     (here / "link").symlink_to(here / "a.pcap")
 
-    for sources in (["a.pcap"], ["-", "link"], ["*.pcap"], [here], ["no.pcap", here / "a.pcap"]):
+    known: list[list[str | Path]] = [["a.pcap"], ["-", "link"], ["*.pcap"], [here], ["no.pcap", here / "a.pcap"]]
+    for sources in known:
         assert is_source("a.pcap", sources)
         assert not is_source("note.txt", sources)
     assert is_source("note.txt", ["*"])

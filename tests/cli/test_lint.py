@@ -259,6 +259,74 @@ def test_show_settings_says_where_they_come_from(tmp_path: Path) -> None:
     assert "PUB103 wildcard-in-topic-name (error, certain)" in result.stdout
 
 
+def test_show_settings_as_json(tmp_path: Path) -> None:
+    configure(
+        tmp_path,
+        '[lint]\nselect = ["TOP104"]\nport = ["1884"]\n[rules.TOP104]\nlevels = 2\n'
+        '[[lint.suppress]]\nrules = ["TOP"]\nreason = "known"\nexpires = 2999-01-01\n',
+    )
+    result = run("--show-settings", "--format", "json", "-o", "sarif=x.sarif", "--mqtt-version", "3.1")
+    shown = json.loads(result.stdout)
+
+    assert result.return_value == 0
+    assert shown["configuration_file"] == str(tmp_path / "mqttscope.toml")
+    assert (shown["ports"], shown["mqtt_version"], shown["fail_on"]) == ({"1884": "mqtt"}, "3.1", "error")
+    assert shown["more"] == [{"format": "sarif", "output": "x.sarif"}]
+    assert shown["suppressed"][0]["expires"] == "2999-01-01"
+    assert [(one["rule"], one["settings"]["levels"]) for one in shown["rules"]] == [("TOP104", 2)]
+
+
+def test_show_settings_as_json_says_what_the_text_says() -> None:
+    told = run("--show-settings").stdout
+    shown = json.loads(run("--show-settings", "--format", "json").stdout)
+
+    assert len(shown["rules"]) == told.count("\n  ")
+    # Further formats and suppressions are lines only where there are any.
+    assert {
+        line.partition(":")[0].replace("-", "_").replace(" ", "_") for line in told.splitlines() if line[0] != " "
+    } <= {*shown}
+
+
+def test_statistics_as_json() -> None:
+    result = run(FAILING, "--statistics", "--format", "json")
+    shown = json.loads(result.stdout)
+    lines = [json.loads(line) for line in run(FAILING, "--statistics", "--format", "jsonl").stdout.splitlines()]
+
+    assert result.return_value == 1
+    assert shown["summary"]["findings"]["error"] == 3
+    assert {"rule": "PUB103", "slug": "wildcard-in-topic-name", "severity": "error", "findings": 1, "clients": 1,
+            "suppressed": 0, "withheld": 0} in shown["rules"]  # fmt: skip
+    assert lines == [{"schema": 1, **one} for one in shown["rules"]]
+
+
+@pytest.mark.parametrize("form", ["sarif", "junit", "github", "gitlab", "markdown"])
+def test_statistics_have_no_other_format(form: str) -> None:
+    assert f"--statistics has no format {form}" in refused(FAILING, "--statistics", "--format", form)
+
+
+def test_no_rule_at_all_is_said() -> None:
+    result = run(FAILING, "--ignore", "ALL")
+
+    assert (result.return_value, result.stderr) == (0, "mqttscope: no rule is selected, so that nothing can be found\n")
+    assert run(FAILING, "--select", "PUB103").stderr == ""
+
+
+def test_a_setting_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    configure(tmp_path, "[rules.KAL201]\ntolerance_percent = inf\n")
+
+    assert "tolerance_percent must be like its default" in refused(FAILING)
+
+
+@pytest.mark.parametrize(
+    ("option", "name"), [("--baseline", "b.json"), ("--config", "c.toml"), ("--profile", "p.toml")]
+)
+def test_a_file_that_is_nested_too_deeply_is_refused(option: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(("" if name == "b.json" else "a = ") + "[" * 100_000, "utf-8")
+
+    assert f"{name}: " in refused(FAILING, option, name)
+    assert "nested too deeply" in refused(FAILING, option, name)
+
+
 def test_statistics_count_instead_of_showing() -> None:
     result = run(FAILING, "--statistics")
 

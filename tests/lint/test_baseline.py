@@ -60,6 +60,8 @@ def test_an_empty_baseline_is_valid_json() -> None:
     [
         ("", "not JSON"),
         ("[]", "no list of findings"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"schema": 1, "findings": [' + "[" * 900 + "]" * 900 + "]}", "not a finding"),
         ('{"schema": 2, "findings": []}', "schema 2"),
         ('{"schema": 1, "findings": [1]}', "not a finding"),
         ('{"schema": 1, "findings": [{"rule": "PUB209"}]}', "without fingerprint"),
