@@ -88,17 +88,24 @@ class Run:
             for finding in feed(event):
                 self._take(finding)
             if type(event) is ConnectionClosed and len(self.clients) < MAX_CLIENTS:
-                self.clients.add(client_shape(event.connection.client_identifier))
+                connection = event.connection
+                self.clients.add(client_shape(connection.client_identifier))
+                if connection.connect_packet != 0:
+                    self.clients.add(client_shape(None))
 
     def _take(self, finding: Finding) -> None:
         settings = self.settings
+        # Whatever else hides it, what came again was not fixed.
+        known = self.baseline.knows(finding)
         if finding.confidence.rank < settings.min_confidence.rank:
+            if known and self.update_baseline:
+                self.made.add(finding)
             return
         suppression = settings.suppressions.find(finding)
         if suppression is None:
             if self.update_baseline:
                 self.made.add(finding)
-            if self.baseline.knows(finding):
+            if known:
                 suppression = IN_BASELINE
         if suppression is not None:
             self.suppressed[suppression.kind] += 1
@@ -111,9 +118,15 @@ class Run:
         for reporter in self.reporters:
             reporter.feed(finding, suppression)
 
+    def _complete(self) -> set[str]:
+        """Codes of the rules that could find all there was: none where a capture could not be read to its end."""
+        linter = self.linter
+        if self.watch.errors:
+            return set()
+        return {rule.code for rule in linter.rules} - linter.withheld.keys() - linter.failures.keys()
+
     def _close(self) -> None:
         linter = self.linter
-        codes = {rule.code for rule in linter.rules}
         summary = Summary(
             rules=linter.rules,
             captures=list(self.captures),
@@ -122,7 +135,7 @@ class Run:
             withheld=linter.withheld,
             quality=linter.quality,
             internal_errors=linter.internal_errors,
-            fixed=self.baseline.fixed(codes, self.clients),
+            fixed=self.baseline.fixed(self._complete(), self.clients),
             profile=self.settings.profile,
             truncated=bool(self.watch.errors),
             fail_on=self.settings.fail_on,
@@ -168,13 +181,19 @@ class Run:
     def _write_baseline(self) -> None:
         path = self.settings.baseline
         assert path is not None
-        new = len(self.made.entries.keys() - self.baseline.entries.keys())
-        gone = len(self.baseline.entries.keys() - self.made.entries.keys())
+        if self.watch.errors:
+            warn(f"baseline {path}: not written, since a capture could not be read to its end")
+            return
+        made = self.baseline.updated(self.made, self._complete(), self.clients)
+        new = len(made.entries.keys() - self.baseline.entries.keys())
+        gone = len(self.baseline.entries.keys() - made.entries.keys())
+        kept = len(made.entries.keys() - self.made.entries.keys())
         try:
-            path.write_text(self.made.dumps(), "utf-8")
+            path.write_text(made.dumps(), "utf-8")
         except OSError as error:
             raise CannotWrite(f"cannot write {path}: {error.strerror or error}") from None
-        warn(f"baseline {path}: {len(self.made.entries):,} kinds of findings, {new:,} new, {gone:,} gone")
+        unseen = f"; {kept:,} kept, whose rules or clients were not looked at" if kept else ""
+        warn(f"baseline {path}: {len(made.entries):,} kinds of findings, {new:,} new, {gone:,} gone{unseen}")
 
     def _tell(self) -> None:
         """What standard error has to say, whatever the format."""

@@ -68,20 +68,29 @@ class Baseline:
 
     def add(self, finding: Finding) -> None:
         """Take a finding into a baseline that is being made."""
-        self.entries.setdefault(finding.fingerprint, Entry.of(finding))
+        if finding.fingerprint not in self.entries:
+            self.entries[finding.fingerprint] = Entry.of(finding)
 
     def fixed(self, rules: set[str], clients: set[str]) -> list[Entry]:
         """Entries that did not come again although their rule ran and their client was captured.
 
-        ``rules`` are codes, ``clients`` shapes of Client Identifiers.
+        ``rules`` are codes of those that could find all there was, ``clients`` shapes of Client Identifiers; the empty
+        one stands for a connection, or the beginning of one, without CONNECT.
         """
         return [
             entry
             for entry in self.entries.values()
-            if not self.seen[entry.fingerprint]
-            and entry.rule in rules
-            and (not entry.client or entry.client in clients)
+            if not self.seen[entry.fingerprint] and entry.rule in rules and entry.client in clients
         ]
+
+    def updated(self, found: Baseline, rules: set[str], clients: set[str]) -> Baseline:
+        """What takes the place of this baseline: what was found now, and entries that were not looked at.
+
+        An entry whose finding came again, but is silenced otherwise by now, is not needed any more.
+        """
+        gone = {entry.fingerprint for entry in self.fixed(rules, clients)} | self.seen.keys()
+        kept = {known: entry for known, entry in self.entries.items() if known not in gone}
+        return Baseline({**kept, **found.entries})
 
     def dumps(self) -> str:
         """The text of the file."""

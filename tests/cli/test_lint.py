@@ -177,6 +177,98 @@ def test_a_baseline_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "not JSON" in refused(FAILING, "--baseline", tmp_path / "b.json")
 
 
+@pytest.fixture
+def known(tmp_path: Path) -> Path:
+    """A baseline with all findings of the failing device."""
+    baseline = tmp_path / "known.json"
+    assert run(FAILING, "--baseline", baseline, "--update-baseline").return_value == 0
+    assert {one["rule"] for one in entries(baseline)} == {"ALS202", "CON108", "FLW201", "PUB103"}
+    return baseline
+
+
+def entries(baseline: Path) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(baseline.read_text("utf-8"))["findings"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--select", "ALS"),
+        ("--ignore", "PUB,FLW,CON"),
+        ("--ignore", "ALL"),
+        ("--min-confidence", "certain"),
+    ],
+    ids=" ".join,
+)
+def test_an_update_keeps_what_did_not_run(more: tuple[str, ...], known: Path) -> None:
+    before = known.read_text("utf-8")
+    result = run(FAILING, "--baseline", known, "--update-baseline", *more)
+
+    assert result.return_value == 0
+    assert known.read_text("utf-8") == before
+    assert "0 new, 0 gone" in result.stderr
+
+
+def test_an_update_keeps_what_is_not_sure_enough_to_be_shown(tmp_path: Path) -> None:
+    baseline = tmp_path / "known.json"
+    every = (FAILING, "--select", "ALL", "--baseline", baseline, "--update-baseline")
+    assert {one["confidence"] for one in rows("--select", "ALL")} > {"certain"}
+    run(*every)
+    before = baseline.read_text("utf-8")
+    run(*every, "--min-confidence", "certain")
+
+    assert baseline.read_text("utf-8") == before
+
+
+def test_an_update_keeps_the_clients_that_were_not_captured(known: Path) -> None:
+    before = entries(known)
+    result = run(CLEAN, "--baseline", known, "--update-baseline")
+
+    assert [one for one in entries(known) if one in before] == before
+    assert "0 gone; 4 kept, whose rules or clients were not looked at" in result.stderr
+
+
+def test_an_update_takes_out_what_is_fixed(known: Path) -> None:
+    document = json.loads(known.read_text("utf-8"))
+    gone = dict(document["findings"][0], fingerprint="0" * 32, rule="PUB102")
+    document["findings"].append(gone)
+    known.write_text(json.dumps(document), "utf-8")
+    result = run(FAILING, "--baseline", known, "--update-baseline")
+
+    assert "4 kinds of findings, 0 new, 1 gone" in result.stderr
+    assert gone not in entries(known)
+
+
+@pytest.mark.parametrize("left", [0, 100, -20])
+def test_a_capture_that_cannot_be_read_leaves_the_baseline_alone(left: int, known: Path, tmp_path: Path) -> None:
+    before = known.read_text("utf-8")
+    damaged = tmp_path / "damaged.pcapng"
+    damaged.write_bytes(FAILING.read_bytes()[:left])
+    result = run(damaged, "--baseline", known, "--update-baseline", "--format", "json")
+
+    assert result.return_value == 3
+    assert known.read_text("utf-8") == before
+    assert "not written, since a capture could not be read to its end" in result.stderr
+    assert json.loads(result.stdout)["summary"]["fixed"] == []
+
+
+def test_a_capture_that_cannot_be_read_makes_no_baseline(tmp_path: Path) -> None:
+    made = tmp_path / "new.json"
+
+    assert run("missing.pcap", "--baseline", made, "--update-baseline").return_value == 3
+    assert not made.exists()
+
+
+def test_what_the_configuration_hides_is_not_fixed(known: Path, tmp_path: Path) -> None:
+    configure(tmp_path, '[lint.per-client-ignores]\n"thermostat-*" = ["PUB"]\n')
+    shown = json.loads(run(FAILING, "--baseline", known, "--format", "json").stdout)
+    assert shown["summary"]["fixed"] == []
+
+    assert "1 gone" in run(FAILING, "--baseline", known, "--update-baseline").stderr
+    assert "PUB103" not in {one["rule"] for one in entries(known)}
+
+
 def configure(folder: Path, text: str, name: str = "mqttscope.toml") -> None:
     (folder / name).write_text(text, "utf-8")
 
