@@ -16,9 +16,10 @@ from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, make_view,
 from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Dissector, dissect
 from mqttscope.events import ConnectionClosed, Event
-from mqttscope.lint.baseline import Baseline, BaselineError
+from mqttscope.lint.baseline import Baseline, BaselineError, client_key
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Finding, Severity, client_shape
+from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.secrets import LENGTH
 from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
@@ -26,6 +27,8 @@ from mqttscope.report.findings.registry import make_reporter
 from mqttscope.report.findings.statistics import make_statistics
 
 IN_BASELINE = Suppression("baseline", "in the baseline")
+SECRETS = "SEC104"
+"""The rule whose setting says how long random text is that reports hide."""
 MAX_CLIENTS = 100_000
 """Clients that are remembered to tell what was fixed since the baseline."""
 
@@ -89,9 +92,9 @@ class Run:
                 self._take(finding)
             if type(event) is ConnectionClosed and len(self.clients) < MAX_CLIENTS:
                 connection = event.connection
-                self.clients.add(client_shape(connection.client_identifier))
+                self.clients.add(client_key(connection.client_identifier))
                 if connection.connect_packet != 0:
-                    self.clients.add(client_shape(None))
+                    self.clients.add(client_key(None))
 
     def _take(self, finding: Finding) -> None:
         settings = self.settings
@@ -148,12 +151,14 @@ class Run:
 
     def _reporters(self, statistics: bool, colour: bool | None) -> list[Any]:
         settings = self.settings
-        plain = View(width=0, payload_limit=256)
+        length = next((rule.set["length"] for rule in settings.rules if rule.code == SECRETS), LENGTH)
+        plain = View(width=0, payload_limit=256, secret_length=length)
         made: list[Any] = []
         if settings.output is None:
             # The exit code is that of the findings, also when the reader has seen enough.
             self.stdout = Output(immediate=awaited(self.captures), goes_on=True)
             view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
+            view.secret_length = length
             make = make_statistics if statistics else make_reporter
             made.append(make(settings.format, self.stdout, view))
         outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)

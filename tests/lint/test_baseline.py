@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mqttscope.lint.baseline import Baseline, BaselineError
+from mqttscope.lint.baseline import Baseline, BaselineError, client_key
 from mqttscope.lint.finding import Finding
 from tests.lint.lint_help import qos_findings
 
@@ -71,6 +71,16 @@ def test_the_file_is_sorted_one_finding_per_line_and_without_times() -> None:
     assert set(json.loads(text)["findings"][0]) == {
         "fingerprint", "rule", "client", "topic", "packet_type", "direction", "field",
     }  # fmt: skip
+
+
+def test_the_file_tells_no_secrets() -> None:
+    findings = qos_findings("home/jane.doe@example.org/lamp", client_identifier="AKIAIOSFODNN7EXAMPLE")
+    baseline = made(findings)
+
+    assert "jane" not in baseline.dumps()
+    assert "IOSFODNN" not in baseline.dumps()
+    assert baseline.knows(findings[0])
+    assert client_key("AKIAIOSFODNN7EXAMPLE") == next(iter(baseline.entries.values())).client
 
 
 def test_an_empty_baseline_is_valid_json() -> None:

@@ -21,6 +21,7 @@ from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.findings.base import Summary, cited, flow, message
+from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.page import plural
 from mqttscope.report.style import Painter
 
@@ -54,6 +55,7 @@ class JUnit:
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
+        self.view = view
         self.painter = Painter(View(width=0))
         self.found: dict[str, dict[str, _Case]] = {}
 
@@ -67,6 +69,7 @@ class JUnit:
         case.counts[kind] += 1
         if case.kept < MAX_TOLD:
             case.kept += 1
+            finding = conceal(finding, self.view)
             statements = f" [{cited(finding)}]" if finding.statements else ""
             where = f"frame {finding.frame}, {flow(finding, self.painter)}"
             case.told[kind].append(
