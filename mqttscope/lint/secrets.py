@@ -20,8 +20,11 @@ _PEOPLE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a phone number", re.compile(r"(?<![\w+])(?:tel:\+?|\+)[1-9](?:[ ().-]?\d){7,14}(?!\d)")),
 )
 _LONG = re.compile(r"[A-Za-z0-9+_=-]{24,}")
-_SUSPECT = re.compile(r"A[KS]IA|eyJ|-----BEGIN|gh[pousr]_|xox|AIza|@|tel:|\+[1-9]|[A-Za-z0-9+_=-]{24}")
+_SUSPICION = r"A[KS]IA|eyJ|-----BEGIN|gh[pousr]_|xox|AIza|@|tel:|\+[1-9]|[A-Za-z0-9+_=-]{24}"
+_SUSPECT = re.compile(_SUSPICION)
 """What every secret has in it: nearly all texts have none of it."""
+SUSPECT_BYTES = re.compile(_SUSPICION.encode())
+"""The same for bytes that hold texts."""
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+_-]+={0,2}")
 MAX_SEARCHED = 4_096

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
-from mqttscope.lint.finding import Finding
-from mqttscope.lint.secrets import LENGTH, OVERLAP, find_all, is_secret_name, without
+from mqttscope.lint.finding import Finding, Related
+from mqttscope.lint.secrets import LENGTH, OVERLAP, SUSPECT_BYTES, find_all, is_secret_name, without
 from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.report.base import View
@@ -27,6 +27,9 @@ MIN_BEGINNING_OF_VALUE = 24
 """The same for what only its name makes a secret: it may be an ordinary word."""
 MAX_KEPT = 512
 """Characters of a text whose concealed form is kept: Client Identifiers and topics recur."""
+MAX_GLANCE = 1 << 16
+"""Bytes of the longest packet that is looked through before its fields are told apart."""
+USER_PROPERTY = b"\x26"
 _NAMED = re.compile(rb"passw|pwd|secret|token|key|authori[sz]", re.IGNORECASE)
 """What the names of secrets have in them, to find them where fields cannot be told apart."""
 
@@ -61,15 +64,19 @@ def concealed(finding: Finding, view: View) -> Concealed:
     if view.show_secrets:
         return Concealed(finding)
     length = view.secret_length
-    secrets, hidden = _of_packet(finding, view)
-    made = replace(
-        finding,
-        message=_told(finding.message, secrets, length),
-        client_identifier=_name(finding.client_identifier, secrets, length),
-        topic=_name(finding.topic, secrets, length),
-        related=tuple(replace(one, message=_told(one.message, secrets, length)) for one in finding.related),
-        raw=_covered(finding.raw, hidden) if hidden else finding.raw,
-    )
+    secrets, hidden = _of_packet(finding, view) if _may_hold_secret(finding.raw) else ([], [])
+    message = _told(finding.message, secrets, length)
+    name, topic = _name(finding.client_identifier, secrets, length), _name(finding.topic, secrets, length)
+    related = tuple(_related(one, secrets, length) for one in finding.related)
+    if not hidden and (message, name, topic, related) == (
+        finding.message,
+        finding.client_identifier,
+        finding.topic,
+        finding.related,
+    ):
+        return Concealed(finding)
+    raw = _covered(finding.raw, hidden) if hidden else finding.raw
+    made = replace(finding, message=message, client_identifier=name, topic=topic, related=related, raw=raw)
     return Concealed(made, hidden)
 
 
@@ -83,6 +90,18 @@ def masked(text: str, length: int = LENGTH) -> str:
 @lru_cache(4096)
 def _masked(text: str, length: int) -> str:
     return without(text, find_all(text, length=length))
+
+
+def _may_hold_secret(raw: bytes) -> bool:
+    """Whether to look closer: nearly no packet has anything of a secret in it, nor a User Property."""
+    if len(raw) > MAX_GLANCE or USER_PROPERTY in raw:
+        return True
+    return SUSPECT_BYTES.search(raw) is not None or _NAMED.search(raw) is not None
+
+
+def _related(one: Related, secrets: Sequence[_Secret], length: int) -> Related:
+    told = _told(one.message, secrets, length)
+    return one if told == one.message else replace(one, message=told)
 
 
 def _name(text: str | None, secrets: Sequence[_Secret], length: int) -> str | None:
