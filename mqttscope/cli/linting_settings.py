@@ -209,7 +209,7 @@ def read_outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, st
             raise click.UsageError("--output: the name of the file is empty")
         if equals and "/" not in name:
             if name not in FORMATS:
-                raise click.UsageError(f"--output {one}: {_unknown_format(name)}; a file of that name is ./{one}")
+                raise click.UsageError(f"--output {one}: {_unknown_format(name)} A file of that name is ./{one}.")
             if not path:
                 raise click.UsageError(f"--output {one}: no file behind the =")
             more.append((name, path))
@@ -225,9 +225,8 @@ def read_outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, st
 
 def _unknown_format(name: str) -> str:
     near = difflib.get_close_matches(name, FORMATS, 1, 0.5)
-    return f"unknown format {name!r}" + (
-        f", did you mean {near[0]!r}?" if near else f" (there are {', '.join(FORMATS)})"
-    )
+    hint = f", did you mean {near[0]!r}?" if near else f" (there are {', '.join(FORMATS)})."
+    return f"unknown format {name!r}{hint}"
 
 
 def _path(path: str | Path | None) -> Any:

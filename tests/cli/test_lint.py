@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from mqttscope.cli import linting
 from mqttscope.cli.lint import FORMATS
 from mqttscope.cli.main import group
+from mqttscope.report.base import Sink, View
+from mqttscope.report.findings.base import FindingReporter
+from mqttscope.report.findings.registry import make_reporter
 from tests.conftest import ROOT
 
 FAILING = ROOT / "captures" / "failing-device" / "capture.pcapng"
@@ -331,6 +335,23 @@ def test_settings_of_a_rule(tmp_path: Path) -> None:
     configure(tmp_path, '[lint]\nselect = ["TOP104"]\n[rules.TOP104]\nlevels = 2\n')
 
     assert codes(rows()) == {"TOP104"}
+
+
+@pytest.mark.parametrize(("selected", "length"), [("SEC104", 32), ("PUB103", 40)])
+def test_reports_hide_what_the_rule_takes_for_a_secret(
+    selected: str, length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(tmp_path, f'[lint]\nselect = ["{selected}"]\n[rules.SEC104]\nlength = 32\n')
+    lengths = []
+
+    def noted(name: str, sink: Sink, view: View) -> FindingReporter:
+        lengths.append(view.secret_length)
+        return make_reporter(name, sink, view)
+
+    monkeypatch.setattr(linting, "make_reporter", noted)
+    run(FAILING, "--output", "json=found.json")
+
+    assert lengths == [length, length]
 
 
 def test_a_profile_brings_its_own_rules(tmp_path: Path) -> None:

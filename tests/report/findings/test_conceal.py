@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import time
 import zlib
@@ -175,6 +176,24 @@ def test_damaged_packets_hide_the_values_that_names_announce(at: int) -> None:
     finding = replace(about(Publish(topic_name="a")), raw=bytes(raw), confidence=Confidence.LIKELY)
 
     assert "hunter2" not in words(written("full", [finding]))
+
+
+@pytest.mark.parametrize("packet", [packet for packet, _ in PACKETS], ids=lambda packet: type(packet).__name__)
+def test_whatever_was_captured_can_be_concealed(packet: ControlPacket) -> None:
+    chance = random.Random(repr(packet))
+    whole = encode(packet, V5)
+    for _ in range(200):
+        raw = bytearray(whole[: chance.randint(1, len(whole))])
+        for _ in range(chance.randint(0, 4)):
+            raw[chance.randrange(len(raw))] = chance.randrange(256)
+        version = chance.choice(("3.1", "3.1.1", "5.0"))
+        missing, offset = chance.choice((0, 0, 7)), chance.randrange(len(raw))
+        given = replace(about(packet), raw=bytes(raw), version=version, missing=missing, offset=offset, field="x")
+        shown = concealed(given, View(payload_limit=16))
+
+        assert len(shown.finding.raw) == len(raw)
+        assert all(0 <= start <= end <= len(raw) for start, end in shown.hidden)
+        written("full", [given])
 
 
 def test_a_packet_that_was_cut_hides_what_is_left() -> None:
