@@ -1,7 +1,7 @@
 """SUB215."""
 
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.subscription import and_more
@@ -69,9 +69,11 @@ class SharedSubscriptionUnavailable(Rule):
         wrong = [index for index, row in enumerate(rows) if row.topic_filter.startswith("$share/")]
         if not wrong:
             return None
+        severity, confidence = at.awareness()
         return self.report(
             f"subscriptions[{wrong[0]}].topic_filter",
             f"SUBSCRIBE {rows[wrong[0]].topic_filter!r}{and_more(len(wrong))}: the server announced Shared "
             "Subscription Available 0",
-            confidence=None if at.knew(at.history.connack_sent) else Confidence.LIKELY,
+            severity=severity,
+            confidence=confidence,
         )

@@ -1,7 +1,7 @@
 """SUB213."""
 
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.subscription import and_more
@@ -82,11 +82,13 @@ class WildcardSubscriptionUnavailable(Rule):
         wrong = [index for index, row in enumerate(rows) if _has_wildcard(row.topic_filter)]
         if not wrong:
             return None
+        severity, confidence = at.awareness()
         return self.report(
             f"subscriptions[{wrong[0]}].topic_filter",
             f"SUBSCRIBE {rows[wrong[0]].topic_filter!r}{and_more(len(wrong))}: the server announced Wildcard "
             "Subscription Available 0",
-            confidence=None if at.knew(at.history.connack_sent) else Confidence.LIKELY,
+            severity=severity,
+            confidence=confidence,
         )
 
 
