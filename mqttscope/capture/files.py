@@ -70,6 +70,17 @@ def open_capture(
         yield from capture.read(chunk_size)
 
 
+def is_source(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[str]]) -> bool:
+    """Whether a file is one of those that ``sources`` stand for, under whatever name."""
+    for capture in _expand(sources, None, CHUNK_SIZE, FRAME_LIMIT):
+        try:
+            if capture.name != STDIN and os.path.samefile(capture.name, path):
+                return True
+        except (OSError, ValueError):
+            continue
+    return False
+
+
 def read_capture(
     file: BinaryIO, capture: str, *, chunk_size: int = CHUNK_SIZE, frame_limit: int = FRAME_LIMIT
 ) -> Iterator[_Item]:

@@ -21,7 +21,7 @@ def find(start: Path) -> Path | None:
         own, shared = folder / NAME, folder / SHARED
         if own.is_file():
             return own
-        if shared.is_file() and "mqttscope" in _load(shared).get("tool", {}):
+        if shared.is_file() and "mqttscope" in _tools(shared):
             return shared
     return None
 
@@ -32,13 +32,19 @@ def read(path: Path | None) -> Config:
 
     if path is None:
         return Config()
-    document = _load(path)
-    if path.name == SHARED:
-        document = document.get("tool", {}).get("mqttscope", {})
+    document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
+    if not isinstance(document, dict):
+        raise click.UsageError(f"{path}: tool.mqttscope is not a table")
     try:
         return parse(document)
     except ConfigError as error:
         raise click.UsageError(f"{path}: {error}") from None
+
+
+def _tools(path: Path) -> dict[str, Any]:
+    """The table of tools of a ``pyproject.toml``; what it is good for is checked by others."""
+    tools = _load(path).get("tool")
+    return tools if isinstance(tools, dict) else {}
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -46,5 +52,7 @@ def _load(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror or error}") from None
+    except RecursionError:
+        raise click.UsageError(f"{path}: nested too deeply") from None
     except ValueError as error:
         raise click.UsageError(f"{path}: not TOML: {error}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import click
 from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli.output import CannotWrite
+from mqttscope.cli.targets import refuse_inputs
 from mqttscope.dissect import Dissector
 from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
@@ -81,16 +81,7 @@ class Export:
         exists = os.path.exists(self.target)
         if not os.access(self.target if exists else directory, os.W_OK):
             raise click.UsageError(f"--output: {self.target} cannot be written")
-        if not exists:
-            return
-        for name in self.captures:
-            if name != "-" and os.path.isdir(name):
-                if os.path.samefile(name, directory):
-                    raise click.UsageError(f"--output: {self.target} exists in the directory that is read")
-                continue
-            found = [name] if os.path.lexists(name) else glob.glob(name, recursive=True)
-            if any(os.path.exists(path) and os.path.samefile(path, self.target) for path in found):
-                raise click.UsageError(f"--output: {self.target} is a capture that is read")
+        refuse_inputs(self.target, self.captures)
 
     def events(self, source: Iterable[Segment | CaptureNotice | Plaintext], dissector: Dissector) -> Iterator[Event]:
         """Events as `dissect_segments` gives them, keeping track of which frames they are made of."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("full", "concise", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown")
+COUNTED = ("full", "concise", "json", "jsonl")
+"""Formats that ``--statistics`` has; the first two are the same table."""
 SEVERITIES = ("error", "warning", "info")
 CONFIDENCES = ("certain", "likely", "heuristic")
 
@@ -100,14 +102,21 @@ def command(
     """
     from mqttscope.cli.linting import Run
     from mqttscope.cli.linting_settings import resolve
+    from mqttscope.cli.output import Output, warn
 
     settings = resolve(given, ports=ports, mqtt_version=mqtt_version, config=config, search=not no_config)
+    if not settings.rules:
+        warn("no rule is selected, so that nothing can be found")
     if show_settings:
-        click.echo(settings.describe(), nl=False)
+        sink = Output()
+        sink.write(settings.shown())
+        sink.flush()
         return EXIT_CLEAN
     if not captures:
         raise click.UsageError("Missing argument 'CAPTURE...'.")
     if update_baseline and settings.baseline is None:
         raise click.UsageError("--update-baseline needs --baseline FILE")
+    if statistics and settings.format not in COUNTED:
+        raise click.UsageError(f"--statistics has no format {settings.format}; give --format {' or '.join(COUNTED)}")
     run = Run(settings, captures, update_baseline=update_baseline, statistics=statistics, colour=colour)
     return run.execute()

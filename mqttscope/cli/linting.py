@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,45 +13,24 @@ from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, make_view, warn
+from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Dissector, dissect
 from mqttscope.events import ConnectionClosed, Event
-from mqttscope.lint.baseline import Baseline, BaselineError
+from mqttscope.lint.baseline import Baseline, BaselineError, client_key
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Finding, Severity, client_shape
+from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.secrets import LENGTH
 from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.registry import make_reporter
-from mqttscope.report.findings.statistics import Statistics
+from mqttscope.report.findings.statistics import make_statistics
 
 IN_BASELINE = Suppression("baseline", "in the baseline")
+SECRETS = "SEC104"
+"""The rule whose setting says how long random text is that reports hide."""
 MAX_CLIENTS = 100_000
 """Clients that are remembered to tell what was fixed since the baseline."""
-
-
-class FileSink:
-    """A file as a binary sink, opened at once so that a wrong path is told before the work."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        try:
-            self.file = Path(path).open("wb")  # noqa: SIM115 - open as long as the run
-        except OSError as error:
-            raise CannotWrite(f"cannot write {path}: {error.strerror or error}") from None
-
-    def write(self, data: bytes, /) -> object:
-        """Write bytes."""
-        try:
-            return self.file.write(data)
-        except OSError as error:
-            raise CannotWrite(f"cannot write {self.path}: {error.strerror or error}") from None
-
-    def close(self) -> None:
-        """Write what is left."""
-        try:
-            self.file.close()
-        except OSError as error:
-            raise CannotWrite(f"cannot write {self.path}: {error.strerror or error}") from None
 
 
 class Run:
@@ -113,17 +91,24 @@ class Run:
             for finding in feed(event):
                 self._take(finding)
             if type(event) is ConnectionClosed and len(self.clients) < MAX_CLIENTS:
-                self.clients.add(client_shape(event.connection.client_identifier))
+                connection = event.connection
+                self.clients.add(client_key(connection.client_identifier))
+                if connection.connect_packet != 0:
+                    self.clients.add(client_key(None))
 
     def _take(self, finding: Finding) -> None:
         settings = self.settings
+        # Whatever else hides it, what came again was not fixed.
+        known = self.baseline.knows(finding)
         if finding.confidence.rank < settings.min_confidence.rank:
+            if known and self.update_baseline:
+                self.made.add(finding)
             return
         suppression = settings.suppressions.find(finding)
         if suppression is None:
             if self.update_baseline:
                 self.made.add(finding)
-            if self.baseline.knows(finding):
+            if known:
                 suppression = IN_BASELINE
         if suppression is not None:
             self.suppressed[suppression.kind] += 1
@@ -136,9 +121,15 @@ class Run:
         for reporter in self.reporters:
             reporter.feed(finding, suppression)
 
+    def _complete(self) -> set[str]:
+        """Codes of the rules that could find all there was: none where a capture could not be read to its end."""
+        linter = self.linter
+        if self.watch.errors:
+            return set()
+        return {rule.code for rule in linter.rules} - linter.withheld.keys() - linter.failures.keys()
+
     def _close(self) -> None:
         linter = self.linter
-        codes = {rule.code for rule in linter.rules}
         summary = Summary(
             rules=linter.rules,
             captures=list(self.captures),
@@ -147,7 +138,7 @@ class Run:
             withheld=linter.withheld,
             quality=linter.quality,
             internal_errors=linter.internal_errors,
-            fixed=self.baseline.fixed(codes, self.clients),
+            fixed=self.baseline.fixed(self._complete(), self.clients),
             profile=self.settings.profile,
             truncated=bool(self.watch.errors),
             fail_on=self.settings.fail_on,
@@ -160,19 +151,24 @@ class Run:
 
     def _reporters(self, statistics: bool, colour: bool | None) -> list[Any]:
         settings = self.settings
-        view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
-        plain = View(width=0, payload_limit=256)
+        length = next((rule.set["length"] for rule in settings.rules if rule.code == SECRETS), LENGTH)
+        plain = View(width=0, payload_limit=256, secret_length=length)
         made: list[Any] = []
         if settings.output is None:
-            self.stdout = Output(immediate=awaited(self.captures))
-            made.append(
-                Statistics(self.stdout, view) if statistics else make_reporter(settings.format, self.stdout, view)
-            )
-        for name, path in (*([(settings.format, settings.output)] if settings.output else ()), *settings.more):
-            sink = FileSink(path)
+            # The exit code is that of the findings, also when the reader has seen enough.
+            self.stdout = Output(immediate=awaited(self.captures), goes_on=True)
+            view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
+            view.secret_length = length
+            make = make_statistics if statistics else make_reporter
+            made.append(make(settings.format, self.stdout, view))
+        outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
+        for _, path in outputs:
+            refuse_inputs(path, self.captures, settings.inputs())
+        for name, path in outputs:
+            sink = FileSink(path, self.captures)
             self.files.append(sink)
             counted = statistics and path == settings.output
-            made.append(Statistics(sink, plain) if counted else make_reporter(name, sink, plain))
+            made.append((make_statistics if counted else make_reporter)(name, sink, plain))
         return made
 
     def _read_baseline(self) -> Baseline:
@@ -190,13 +186,19 @@ class Run:
     def _write_baseline(self) -> None:
         path = self.settings.baseline
         assert path is not None
-        new = len(self.made.entries.keys() - self.baseline.entries.keys())
-        gone = len(self.baseline.entries.keys() - self.made.entries.keys())
+        if self.watch.errors:
+            warn(f"baseline {path}: not written, since a capture could not be read to its end")
+            return
+        made = self.baseline.updated(self.made, self._complete(), self.clients)
+        new = len(made.entries.keys() - self.baseline.entries.keys())
+        gone = len(self.baseline.entries.keys() - made.entries.keys())
+        kept = len(made.entries.keys() - self.made.entries.keys())
         try:
-            path.write_text(self.made.dumps(), "utf-8")
+            path.write_text(made.dumps(), "utf-8")
         except OSError as error:
             raise CannotWrite(f"cannot write {path}: {error.strerror or error}") from None
-        warn(f"baseline {path}: {len(self.made.entries):,} kinds of findings, {new:,} new, {gone:,} gone")
+        unseen = f"; {kept:,} kept, whose rules or clients were not looked at" if kept else ""
+        warn(f"baseline {path}: {len(made.entries):,} kinds of findings, {new:,} new, {gone:,} gone{unseen}")
 
     def _tell(self) -> None:
         """What standard error has to say, whatever the format."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mqttscope.cli import configuration
 from mqttscope.cli.lint import FORMATS
 from mqttscope.cli.options import Port, Version
+from mqttscope.cli.targets import same_file
 from mqttscope.dissect import Options
 from mqttscope.lint.catalogue import UnknownRuleError, select
 from mqttscope.lint.config import Config
@@ -20,6 +23,12 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.lint.suppress import Suppressions
 from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.view import text
+from mqttscope.report.findings.plain import line
+from mqttscope.report.jsonl import SCHEMA
+
+if TYPE_CHECKING:
+    from mqttscope.lint.profile import Profile
 
 
 @dataclass(slots=True)
@@ -42,9 +51,61 @@ class Settings:
     suppressions: Suppressions = field(default_factory=Suppressions)
     source: Path | None = None
     """The configuration file."""
+    profile_file: Path | None = None
+    """Where the profile was read, if it is none of those that come with the program."""
+
+    def inputs(self) -> dict[str, Path | None]:
+        """Files that are read beside the captures, by what they are."""
+        return {
+            "the baseline": self.baseline,
+            "the configuration file": self.source,
+            "the profile": self.profile_file,
+        }
+
+    def shown(self) -> bytes:
+        """The settings for ``--show-settings``: JSON where that is the format, else text."""
+        if self.format in ("json", "jsonl"):
+            return line(self.as_json()) + b"\n"
+        return self.describe().encode("utf-8", "backslashreplace")
+
+    def as_json(self) -> dict[str, Any]:
+        """The settings by name."""
+        return {
+            "schema": SCHEMA,
+            "configuration_file": _path(self.source),
+            "fail_on": self.fail_on,
+            "fail_confidence": self.fail_confidence,
+            "min_confidence": self.min_confidence,
+            "format": self.format,
+            "output": _path(self.output),
+            "more": [{"format": name, "output": _path(path)} for name, path in self.more],
+            "baseline": _path(self.baseline),
+            "profile": self.profile,
+            "exit_zero": self.exit_zero,
+            "ports": {str(port): protocol for port, protocol in sorted(self.options.ports.items())},
+            "mqtt_version": self.options.version.text if self.options.version else None,
+            "suppressed": [
+                {
+                    "written": text(one.written),
+                    "reason": text(one.reason),
+                    "expires": None if one.expires is None else one.expires.isoformat(),
+                }
+                for one in self.suppressions.patterns
+            ],
+            "rules": [
+                {
+                    "rule": rule.code,
+                    "slug": rule.slug,
+                    "severity": rule.severity,
+                    "confidence": rule.confidence,
+                    "settings": rule.set,
+                }
+                for rule in self.rules
+            ],
+        }
 
     def describe(self) -> str:
-        """The settings for ``--show-settings``."""
+        """The settings as text."""
         lines = [
             f"configuration file: {self.source or 'none'}",
             f"fail-on: {self.fail_on}",
@@ -83,11 +144,11 @@ def resolve(
         source = configuration.find(Path.cwd()) if search else None
     read = configuration.read(source)
     profile_name = given["profile"] or read.profile
-    rules, profile_title = _rules(given, read, profile_name, source)
+    rules, profile = _rules(given, read, profile_name, source)
     form = given["format_"] or read.format or "full"
     if form not in FORMATS:
         raise click.UsageError(f"{source}: lint.format is {form!r}, not one of {', '.join(FORMATS)}")
-    output, more = _outputs(given["output"])
+    output, more = read_outputs(given["output"])
     baseline = Path(given["baseline"]) if given["baseline"] else None
     if baseline is None and read.baseline is not None and source is not None:
         baseline = source.parent / read.baseline
@@ -102,18 +163,19 @@ def resolve(
         output,
         more,
         baseline,
-        profile_title,
+        None if profile is None else profile.title,
         bool(given["exit_zero"] if given["exit_zero"] is not None else read.exit_zero),
         Options(ports={**named, **dict(ports)}, version=version),
         Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
         source,
+        None if profile is None else profile.path,
     )
 
 
 def _rules(
     given: dict[str, Any], read: Config, profile_name: str | None, source: Path | None
-) -> tuple[list[Rule], str | None]:
-    """The selected rules with their settings, those of a profile among them, and the profile's title."""
+) -> tuple[list[Rule], Profile | None]:
+    """The selected rules with their settings, those of a profile among them, and the profile."""
     try:
         chosen = select(
             given["select"] or read.select,
@@ -131,15 +193,23 @@ def _rules(
         profile = load(profile_name, source.parent if source is not None and not given["profile"] else Path.cwd())
     except ProfileError as error:
         raise click.UsageError(str(error)) from None
-    return [*rules, *rules_of(profile)], profile.title
+    return [*rules, *rules_of(profile)], profile
 
 
-def _outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, str]]]:
+def read_outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, str]]]:
+    """The values of ``--output``: the file of the format itself, and further formats with their files.
+
+    What stands before a ``=`` is a format, unless there is a slash in it.
+    """
     main: str | None = None
     more: list[tuple[str, str]] = []
     for one in given:
         name, equals, path = one.partition("=")
-        if equals and name in FORMATS:
+        if not one:
+            raise click.UsageError("--output: the name of the file is empty")
+        if equals and "/" not in name:
+            if name not in FORMATS:
+                raise click.UsageError(f"--output {one}: {_unknown_format(name)} A file of that name is ./{one}.")
             if not path:
                 raise click.UsageError(f"--output {one}: no file behind the =")
             more.append((name, path))
@@ -148,20 +218,31 @@ def _outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, str]]]
         else:
             main = one
     paths = [path for _, path in more] + ([main] if main else [])
-    if len(set(paths)) < len(paths):
+    if any(same_file(*pair) for pair in combinations(paths, 2)):
         raise click.UsageError("two outputs go to the same file")
     return main, more
 
 
-def _port(text: str, source: Path | None) -> tuple[int, str]:
+def _unknown_format(name: str) -> str:
+    near = difflib.get_close_matches(name, FORMATS, 1, 0.5)
+    hint = f", did you mean {near[0]!r}?" if near else f" (there are {', '.join(FORMATS)})."
+    return f"unknown format {name!r}{hint}"
+
+
+def _path(path: str | Path | None) -> Any:
+    """A path as a JSON value."""
+    return None if path is None else text(str(path))
+
+
+def _port(given: str, source: Path | None) -> tuple[int, str]:
     try:
-        return Port().convert(text, None, None)
+        return Port().convert(given, None, None)
     except click.BadParameter as error:
         raise click.UsageError(f"{source}: lint.port: {error.message}") from None
 
 
-def _version(text: str, source: Path | None) -> ProtocolVersion | None:
+def _version(given: str, source: Path | None) -> ProtocolVersion | None:
     try:
-        return Version().convert(text, None, None)
+        return Version().convert(given, None, None)
     except click.BadParameter as error:
         raise click.UsageError(f"{source}: lint.mqtt-version: {error.message}") from None

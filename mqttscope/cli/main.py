@@ -121,4 +121,6 @@ def _run() -> object:
 
 def _silence_stdout() -> None:
     # Python flushes stdout once more at exit; with the reader gone that would print an error.
+    if sys.stdout is None:
+        return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

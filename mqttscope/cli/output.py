@@ -41,14 +41,18 @@ class Output:
 
     Lines are gathered unless somebody waits for each of them (a terminal, or input that is still being produced).
     Ctrl-C waits until what is being written is written, so that the last line is whole; a second one does not wait.
+    When the reader has gone, the command ends with a BrokenPipeError, unless it ``goes_on``: then nothing is written
+    any more.
     """
 
-    def __init__(self, *, immediate: bool = False) -> None:
+    def __init__(self, *, immediate: bool = False, goes_on: bool = False) -> None:
         if sys.stdout is None:
             raise CannotWrite("standard output is closed")
         # Without Python's own buffer it is always known what was written.
         self.stream: Any = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
         self.immediate = immediate
+        self.goes_on = goes_on
+        self._gone = False
         self._parts: list[bytes] = []
         self._held = 0
         self._writing = False
@@ -57,7 +61,9 @@ class Output:
             signal.signal(signal.SIGINT, self._interrupt)
 
     def write(self, data: bytes) -> None:
-        """Write bytes; BrokenPipeError when the reader has gone."""
+        """Write bytes; BrokenPipeError when the reader has gone and the command does not go on."""
+        if self._gone:
+            return
         self._parts.append(data)
         self._held += len(data)
         if self.immediate or self._held >= BUFFER_BYTES:
@@ -76,7 +82,9 @@ class Output:
                 left = left[self.stream.write(left) or self._wait() :]
             self.stream.flush()
         except BrokenPipeError:
-            raise
+            if not self.goes_on:
+                raise
+            self._gone = True
         except OSError as error:
             raise CannotWrite(f"cannot write to standard output: {error.strerror or error}") from None
         finally:
@@ -128,7 +136,7 @@ def make_view(*, colour: bool | None, time_format: str, payload: str, payload_li
     width = 0
     if _is_terminal(sys.stdout) or os.environ.get("COLUMNS", "").isdigit():
         width = shutil.get_terminal_size().columns
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
     return View(
         width=width,
         colour=wants_colour(colour),

@@ -12,12 +12,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.lint.finding import Finding, client_shape, topic_shape
+from mqttscope.lint.secrets import find_all, without
 
 SCHEMA = 1
 
 
 class BaselineError(ValueError):
     """The text is no baseline; the message says why."""
+
+
+def client_key(client_identifier: str | None) -> str:
+    """By what entries know a client: the shape of its identifier, without what looks like a secret."""
+    return _without_secrets(client_shape(client_identifier))
+
+
+def _without_secrets(text: str) -> str:
+    """The file is meant to be committed."""
+    return without(text, find_all(text))
 
 
 @dataclass(slots=True)
@@ -27,7 +38,7 @@ class Entry:
     fingerprint: str
     rule: str
     client: str
-    """Shape of the Client Identifier."""
+    """Shape of the Client Identifier, as `client_key` gives it."""
     topic: str
     """Shape of the topic."""
     packet_type: str
@@ -40,8 +51,8 @@ class Entry:
         return cls(
             finding.fingerprint,
             finding.rule,
-            client_shape(finding.client_identifier),
-            topic_shape(finding.topic),
+            client_key(finding.client_identifier),
+            _without_secrets(topic_shape(finding.topic)),
             finding.packet_type or "",
             finding.direction or "",
             finding.field,
@@ -68,20 +79,29 @@ class Baseline:
 
     def add(self, finding: Finding) -> None:
         """Take a finding into a baseline that is being made."""
-        self.entries.setdefault(finding.fingerprint, Entry.of(finding))
+        if finding.fingerprint not in self.entries:
+            self.entries[finding.fingerprint] = Entry.of(finding)
 
     def fixed(self, rules: set[str], clients: set[str]) -> list[Entry]:
         """Entries that did not come again although their rule ran and their client was captured.
 
-        ``rules`` are codes, ``clients`` shapes of Client Identifiers.
+        ``rules`` are codes of those that could find all there was, ``clients`` what `client_key` makes of those that
+        were captured; the empty one stands for a connection, or the beginning of one, without CONNECT.
         """
         return [
             entry
             for entry in self.entries.values()
-            if not self.seen[entry.fingerprint]
-            and entry.rule in rules
-            and (not entry.client or entry.client in clients)
+            if not self.seen[entry.fingerprint] and entry.rule in rules and entry.client in clients
         ]
+
+    def updated(self, found: Baseline, rules: set[str], clients: set[str]) -> Baseline:
+        """What takes the place of this baseline: what was found now, and entries that were not looked at.
+
+        An entry whose finding came again, but is silenced otherwise by now, is not needed any more.
+        """
+        gone = {entry.fingerprint for entry in self.fixed(rules, clients)} | self.seen.keys()
+        kept = {known: entry for known, entry in self.entries.items() if known not in gone}
+        return Baseline({**kept, **found.entries})
 
     def dumps(self) -> str:
         """The text of the file."""
@@ -95,6 +115,8 @@ class Baseline:
         """Read the text of a file; `BaselineError` when it is none."""
         try:
             document = json.loads(text)
+        except RecursionError:
+            raise BaselineError("not a baseline: nested too deeply") from None
         except ValueError as error:
             raise BaselineError(f"not JSON: {error}") from None
         if not isinstance(document, dict) or not isinstance(document.get("findings"), list):

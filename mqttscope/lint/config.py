@@ -35,6 +35,11 @@ from mqttscope.mqtt.topics import topic_filter_problem
 
 Table = dict[str, Any]
 
+LARGEST = 10**15
+"""Highest number that a setting of a rule may have: times in nanoseconds are made of them."""
+MAX_SHOWN = 60
+"""Characters of a wrong value that a message shows."""
+
 
 class ConfigError(ValueError):
     """A key or value that cannot be; the message names the key and, for a slip of the pen, the right one."""
@@ -123,7 +128,7 @@ def _suppressions(lint: Table) -> list[Pattern]:
         path = f"lint.suppress, entry {number}"
         table = _table(row, path)
         _known(table, ("rules", "client", "topic", "reason", "expires"), f"{path}: ")
-        if "rules" not in table:
+        if not table.get("rules"):
             raise ConfigError(f"{path} names no rules")
         reason = table.get("reason", "")
         if not isinstance(reason, str) or not reason.strip():
@@ -158,7 +163,7 @@ def _settings(rules: Table) -> dict[str, Table]:
         for key, one in table.items():
             default = rule.settings[key]
             if not _same_kind(one, default):
-                raise ConfigError(f"{path}.{key} must be like its default {default!r}, not {one!r}")
+                raise ConfigError(f"{path}.{key} must be like its default {default!r}, not {short(one)}")
         made[rule.code] = table
     return made
 
@@ -167,8 +172,16 @@ def _same_kind(value: Any, default: Any) -> bool:
     if isinstance(default, list):
         return isinstance(value, list) and all(isinstance(one, str) for one in value)
     if isinstance(default, float | int) and not isinstance(default, bool):
-        return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
     return isinstance(value, type(default))
+
+
+def short(value: Any) -> str:
+    """A value for a message: integers of TOML have any number of digits, more than Python likes to write."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return "a number of more than 15 digits"
+    told = repr(value)
+    return told if len(told) <= MAX_SHOWN else told[:MAX_SHOWN] + "..."
 
 
 def _known(table: Table, keys: tuple[str, ...], prefix: str) -> None:
@@ -225,4 +238,4 @@ def _date(value: Any, path: str) -> date | None:
     try:
         return date.fromisoformat(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{path}: expires is {value!r}, not a date like 2027-03-31") from None
+        raise ConfigError(f"{path}: expires is {short(value)}, not a date like 2027-03-31") from None

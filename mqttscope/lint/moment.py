@@ -13,6 +13,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
+from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
@@ -118,6 +119,19 @@ class Moment:
         segment itself cannot lie about what its sender had.
         """
         return sent is not None and self.acknowledged >= sent.position > 0
+
+    def awareness(self) -> tuple[Severity | None, Confidence | None]:
+        """Severity and confidence of breaking what CONNACK announced, where they are not the usual ones.
+
+        A client need not wait for CONNACK (5.0 3.1.4): where TCP proves that it had none when it began this packet,
+        that is worth a note, and where nothing is proven the finding is only likely.
+        """
+        sent = self.history.connack_sent
+        if not self.from_client or self.knew(sent):
+            return None, None
+        if sent is not None and 0 <= self.acknowledged < sent.position:
+            return Severity.INFO, None
+        return None, Confidence.LIKELY
 
     def memory(self, rule: Any) -> Any:
         """What a rule keeps for the key of its scope: an instance of its ``Memory``, made when first asked for."""

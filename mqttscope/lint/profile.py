@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.config import LARGEST, short
 from mqttscope.lint.rule import Rule
 
 FAMILY = "PRF"
@@ -43,6 +44,8 @@ class Profile:
     """When the sources were read."""
     sources: tuple[str, ...]
     limits: dict[str, Any]
+    path: Path | None = None
+    """Its file; ``None`` for one that comes with the program."""
 
 
 def names() -> list[str]:
@@ -78,13 +81,17 @@ def load(name: str, folder: Path) -> Profile:
         raise ProfileError(f"profile {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ProfileError(f"profile {path}: not UTF-8") from None
-    return parse(text, path.stem, f"profile {path}")
+    made = parse(text, path.stem, f"profile {path}")
+    made.path = path
+    return made
 
 
 def parse(text: str, name: str, where: str) -> Profile:
     """Read the text of a profile; `ProfileError` for what is wrong with it."""
     try:
         document = tomllib.loads(text)
+    except RecursionError:
+        raise ProfileError(f"{where}: nested too deeply") from None
     except ValueError as error:
         raise ProfileError(f"{where}: not TOML: {error}") from None
     known = ("title", "dated", "sources", "limits")
@@ -105,9 +112,12 @@ def parse(text: str, name: str, where: str) -> Profile:
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(rules)}"
             raise ProfileError(f"{where}: limits.{key} is an unknown limit{hint}")
         default = rules[key].settings[key]
-        if type(value) is not type(default) or (isinstance(value, int) and value < 0):
-            raise ProfileError(f"{where}: limits.{key} is {value!r}, must be like {default!r}")
-    return Profile(name, str(document.get("title", name)), dated, tuple(sources), limits)
+        if type(value) is not type(default) or (isinstance(value, int) and not 0 <= value <= LARGEST):
+            raise ProfileError(f"{where}: limits.{key} is {short(value)}, must be like {default!r}")
+    title = document.get("title", name)
+    if not isinstance(title, str):
+        raise ProfileError(f"{where}: title is not a string")
+    return Profile(name, title, dated, tuple(sources), limits)
 
 
 def rules_of(profile: Profile) -> list[Rule]:

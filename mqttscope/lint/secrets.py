@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+_PRIVATE_KEY = "a private key"
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _KEYS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("an AWS access key", re.compile(r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9])")),
-    ("a JSON Web Token", re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?")),
-    ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)),
+    ("a JSON Web Token", re.compile(r"eyJ[\w-]{8,512}\.[\w-]{8,}(?:\.[\w-]*)?")),
+    (_PRIVATE_KEY, re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)),
     ("an access token", re.compile(r"(?<![A-Za-z0-9])(?:gh[pousr]_\w{36,}|xox[abprs]-[\w-]{10,}|AIza[\w-]{35})")),
 )
 _PEOPLE: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("an e-mail address", re.compile(r"[\w.%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}")),
+    ("an e-mail address", re.compile(r"[\w.%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}")),
     ("a phone number", re.compile(r"(?<![\w+])(?:tel:\+?|\+)[1-9](?:[ ().-]?\d){7,14}(?!\d)")),
 )
 _LONG = re.compile(r"[A-Za-z0-9+_=-]{24,}")
+_SUSPICION = r"A[KS]IA|eyJ|-----BEGIN|gh[pousr]_|xox|AIza|@|tel:|\+[1-9]|[A-Za-z0-9+_=-]{24}"
+_SUSPECT = re.compile(_SUSPICION)
+"""What every secret has in it: nearly all texts have none of it."""
+SUSPECT_BYTES = re.compile(_SUSPICION.encode())
+"""The same for bytes that hold texts."""
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+_-]+={0,2}")
 MAX_SEARCHED = 4_096
-"""Characters of a text that are looked at."""
+"""Characters of a text that are looked at, or looked at together."""
+OVERLAP = 512
+"""Characters that are looked at again with those behind them, so that few secrets are seen in halves."""
+LENGTH = 40
+"""From how many characters on random hexadecimal digits or base64 count."""
+NAMES = (
+    "password",
+    "passwd",
+    "pwd",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "accesstoken",
+    "secretkey",
+    "privatekey",
+    "authorization",
+)
+"""User Properties whose value is a secret, without what stands between the words."""
 
 
 @dataclass(slots=True)
@@ -34,7 +59,17 @@ class Secret:
     """The text with keys hidden but for their first characters, and personal data altogether."""
 
 
-def find_secret(text: str, *, length: int = 40) -> Secret | None:
+@dataclass(slots=True, frozen=True)
+class Hidden:
+    """A part of a text that is not to be shown."""
+
+    start: int
+    end: int
+    shown: str
+    """What is shown instead."""
+
+
+def find_secret(text: str, *, length: int = LENGTH) -> Secret | None:
     """The first secret of a text; random hexadecimal digits or base64 count from ``length`` characters on."""
     told = None
     masked = text[:MAX_SEARCHED]
@@ -49,6 +84,50 @@ def find_secret(text: str, *, length: int = 40) -> Secret | None:
             told = told or kind
             masked = masked.replace(hit[0], hide(hit[0]))
     return None if told is None else Secret(told, masked)
+
+
+def find_all(text: str, *, length: int = LENGTH) -> list[Hidden]:
+    """All secrets of a text of any length, in order; they do not overlap."""
+    found: list[Hidden] = []
+    for start in range(0, max(1, len(text) - OVERLAP), MAX_SEARCHED - OVERLAP):
+        part = text[start : start + MAX_SEARCHED]
+        if _SUSPECT.search(part) is None:
+            continue
+        for what, pattern in _KEYS:
+            for hit in pattern.finditer(part):
+                end = len(text) if what == _PRIVATE_KEY else start + hit.end()
+                found.append(Hidden(start + hit.start(), end, hide(text[start + hit.start() : end])))
+        for _, pattern in _PEOPLE:
+            found += [Hidden(start + one.start(), start + one.end(), _hide_all(one)) for one in pattern.finditer(part)]
+        for hit in _LONG.finditer(part):
+            if _random(hit[0], length):
+                found.append(Hidden(start + hit.start(), start + hit.end(), hide(hit[0])))
+    return _joined(found)
+
+
+def _joined(found: list[Hidden]) -> list[Hidden]:
+    """Parts that overlap as one; the first of them says what is shown."""
+    made: list[Hidden] = []
+    for one in sorted(found, key=lambda one: (one.start, -one.end)):
+        if made and one.start < made[-1].end:
+            made[-1] = Hidden(made[-1].start, max(made[-1].end, one.end), made[-1].shown)
+        else:
+            made.append(one)
+    return made
+
+
+def without(text: str, hidden: Iterable[Hidden]) -> str:
+    """The text without the parts that are not to be shown."""
+    parts, at = [], 0
+    for one in hidden:
+        parts += [text[at : one.start], one.shown]
+        at = one.end
+    return "".join([*parts, text[at:]])
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a User Property of this name holds a secret, whatever it looks like."""
+    return "".join(one for one in name.lower() if one.isalnum()) in NAMES
 
 
 def hide(text: str) -> str:

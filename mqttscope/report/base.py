@@ -42,6 +42,8 @@ class View:
     """Payload view: ``auto``, ``text``, ``hex``, ``json``, ``cbor``, ``msgpack`` or ``none``."""
     payload_limit: int = PAYLOAD_LIMIT
     show_secrets: bool = False
+    secret_length: int = 40
+    """Characters from which on random text in a finding counts as a secret."""
     unicode: bool = True
     """Whether the output can show arrows and box characters."""
 

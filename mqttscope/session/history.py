@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.session.party import MAX_AHEAD, MAX_ENDED, MAX_RECENT, Ended, Message, Party, Sent
+from mqttscope.session.party import MAX_AHEAD, MAX_ENDED, MAX_RECENT, MAX_SHARED, Ended, Message, Party, Sent
 from mqttscope.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
@@ -157,6 +157,8 @@ class History:
                 if alias is not None:
                     limit = connection.receiver(direction).topic_alias_maximum
                     sender.odd_aliases += not 0 < alias <= limit or not topic
+            if packet.qos:
+                self._share(packet, connection.side(direction), sender, number)
             self._publish(packet, sender, receiver, number, timestamp_ns, topic)
         elif kind == 6:
             self._release(packet.packet_identifier, sender, receiver, number)  # type: ignore[attr-defined]
@@ -165,6 +167,7 @@ class History:
             sent = Sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)  # type: ignore[attr-defined]
             self._acknowledge(packet.packet_identifier, kind, answered, sender, receiver, sent)  # type: ignore[attr-defined]
         elif 8 <= kind <= 11:
+            self._share(packet, connection.side(direction), sender, number)
             place = Sent(number, frame, timestamp_ns, sender.position)
             shared = connection.version is ProtocolVersion.V5
             self._subscription(packet, place, from_client=sender is self.client, shared=shared)
@@ -203,6 +206,27 @@ class History:
             sender.surplus += qos == 1
         else:
             (receiver.owes_puback if qos == 1 else receiver.owes_pubrec).setdefault(identifier, number)
+
+    def _share(self, packet: Any, side: Side, party: Party, number: int) -> None:
+        """Note a packet identifier that is taken while something else has it, repeats of the same left out."""
+        running = side.exchanges.get(packet.packet_identifier)
+        if running is None or not isinstance(packet, packets.Publish | packets.Subscribe | packets.Unsubscribe):
+            return
+        if isinstance(packet, packets.Publish):
+            if packet.dup and running.kind == "publish" and running.qos == packet.qos:
+                return
+        else:
+            if isinstance(packet, packets.Subscribe):
+                kind, filters = "subscribe", [row.topic_filter for row in packet.subscriptions or ()]
+            else:
+                kind, filters = "unsubscribe", packet.topic_filters or []
+            request = self.subscriptions.request_for(running.packet_identifier, kind)
+            if running.kind == kind and (request is None or list(request.topic_filters) == filters):
+                return
+        party.shared.pop(running.packet_identifier, None)
+        party.shared[running.packet_identifier] = number
+        if len(party.shared) > MAX_SHARED:
+            del party.shared[next(iter(party.shared))]
 
     @staticmethod
     def _was_ahead(sender: Party, receiver: Party, kind: int, identifier: int, number: int) -> bool:

@@ -12,6 +12,8 @@ MAX_ENDED = 64
 """Ended exchanges that are remembered of each side."""
 MAX_AHEAD = 1_024
 """Answers of each side that are remembered because the capture shows them before what they answer."""
+MAX_SHARED = 256
+"""Packet identifiers of each side that are remembered because two exchanges had them at a time."""
 MAX_RECENT = 32
 """Messages of each side that are remembered by topic and content."""
 
@@ -109,6 +111,9 @@ class Party:
     """Answers it sent to what the capture shows only later: number of the packet by 16 * identifier + type."""
     settled: dict[int, int] = field(default_factory=dict)
     """Packets it sent that were answered `ahead`: number of the packet by its packet identifier."""
+    shared: dict[int, int] = field(default_factory=dict)
+    """Packet identifiers it took while another exchange had them, with the number of the packet that did: what answers
+    which of the two nobody can tell."""
     odd_aliases: int = 0
     """Its PUBLISH packets with a Topic Alias that is 0, above the other side's maximum or without a mapping."""
     pings: int = 0

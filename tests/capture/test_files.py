@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.files import is_source
 from mqttscope.net.frame import CaptureError, CaptureSecrets, Frame
 from tests.capture.test_pcap import Item, pcap_file, read
 from tests.capture.test_pcapng import enhanced, interface, section
@@ -258,3 +259,16 @@ def test_named_pipes_are_read_once(here: Path) -> None:
         threading.Thread(target=(here / name).write_bytes, args=(capture_at(seconds),), daemon=True).start()
 
     assert names(["one", "two"]) == ["two", "one"]
+
+
+def test_whether_a_file_is_a_source_under_any_name(here: Path) -> None:
+    (here / "a.pcap").write_bytes(capture_at(1))
+    (here / "note.txt").write_text("no capture", "utf-8")
+    (here / "link").symlink_to(here / "a.pcap")
+
+    known: list[list[str | Path]] = [["a.pcap"], ["-", "link"], ["*.pcap"], [here], ["no.pcap", here / "a.pcap"]]
+    for sources in known:
+        assert is_source("a.pcap", sources)
+        assert not is_source("note.txt", sources)
+    assert is_source("note.txt", ["*"])
+    assert not is_source("a.pcap", ["-", "none*"])

@@ -39,7 +39,12 @@ def test_no_file_says_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("[", "not TOML"), ("[lint]\nselct = []", "did you mean select"), ("\xff", "not TOML")],
+    [
+        ("[", "not TOML"),
+        ("[lint]\nselct = []", "did you mean select"),
+        ("\xff", "not TOML"),
+        ("a=" + "[" * 100_000, "nested"),
+    ],
 )
 def test_what_cannot_be_read_is_named_with_its_file(text: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "mqttscope.toml"
@@ -53,3 +58,19 @@ def test_what_cannot_be_read_is_named_with_its_file(text: str, why: str, tmp_pat
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(click.UsageError, match="No such file"):
         read(tmp_path / "missing.toml")
+
+
+@pytest.mark.parametrize("text", ["tool = 1", 'tool = "mqttscope"', "[tool]", "[[tool]]"])
+def test_the_pyproject_may_hold_anything_else(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(text, "utf-8")
+
+    assert find(tmp_path) != path
+    assert read(path) == Config()
+
+
+def test_our_table_in_the_pyproject_is_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text("[tool]\nmqttscope = 1", "utf-8")
+    with pytest.raises(click.UsageError, match="not a table"):
+        read(path)

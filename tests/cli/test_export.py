@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -162,28 +161,6 @@ class TestRefused:
         done = invoke("inspect", *arguments)
         assert (done.code, done.out) == (2, b"")
         return done.err.splitlines()[-1]
-
-    @pytest.fixture
-    def copy(self, tmp_path: Path) -> Path:
-        return Path(shutil.copy(QOS, tmp_path / "mine.pcapng"))
-
-    def test_the_capture_itself(self, copy: Path) -> None:
-        before = copy.read_bytes()
-
-        assert self.refused(copy, "-o", copy) == f"Error: --output: {copy} is a capture that is read"
-        assert copy.read_bytes() == before
-
-    def test_the_capture_under_another_name(self, copy: Path, tmp_path: Path) -> None:
-        for link in (tmp_path / "soft", tmp_path / "hard"):
-            (link.symlink_to if link.name == "soft" else link.hardlink_to)(copy)
-            assert "is a capture that is read" in self.refused(copy, "-o", link)
-        assert "is a capture that is read" in self.refused(copy, "-o", tmp_path / "." / "mine.pcapng")
-
-    def test_a_capture_that_a_glob_finds(self, copy: Path, tmp_path: Path) -> None:
-        assert "is a capture that is read" in self.refused(tmp_path / "*.pcapng", "-o", copy)
-
-    def test_a_capture_in_the_directory_that_is_read(self, copy: Path, tmp_path: Path) -> None:
-        assert "exists in the directory that is read" in self.refused(tmp_path, "-o", copy)
 
     def test_a_directory(self, tmp_path: Path) -> None:
         assert self.refused(QOS, "-o", tmp_path) == f"Error: --output: {tmp_path} is a directory"

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -193,13 +194,59 @@ def test_output_that_cannot_be_written_is_said_in_one_line(arguments: tuple[str,
     assert "No space left on device" in done.stderr
 
 
-def test_closed_standard_output_is_said() -> None:
+def closed(what: str, *arguments: str) -> Done:
+    """The program with standard streams closed."""
     done = subprocess.run(
-        ["sh", "-c", '"$0" -m mqttscope decode c000 >&-', sys.executable],
-        capture_output=True, text=True, env=environment(), timeout=60, check=False,
+        ["sh", "-c", f'"$0" -m mqttscope "$@" {what}', sys.executable, *arguments],
+        capture_output=True, env=environment(), timeout=60, check=False,
     )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr.decode())
 
-    assert (done.returncode, done.stderr) == (2, "Error: standard output is closed\n")
+
+FAILING = str(capture("failing-device"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("decode", "c000"),
+        ("inspect", FAILING),
+        ("inspect", FAILING, "--format", "tree"),
+        ("inspect", FAILING, "--format", "jsonl"),
+        ("stats", FAILING),
+        ("stats", FAILING, "--format", "json"),
+        ("rules",),
+        ("rules", "PUB101"),
+        ("rules", "--coverage", "--format", "json"),
+        ("lint", "--no-config", FAILING),
+        ("lint", "--no-config", FAILING, "--format", "sarif"),
+        ("lint", "--no-config", FAILING, "--statistics"),
+        ("lint", "--no-config", "--show-settings"),
+    ],
+    ids=" ".join,
+)
+def test_closed_standard_output_is_said(arguments: tuple[str, ...]) -> None:
+    done = closed(">&-", *arguments)
+
+    assert (done.code, done.err) == (2, "Error: standard output is closed\n")
+
+
+def test_closed_standard_output_is_no_matter_to_what_writes_files(tmp_path: Path) -> None:
+    report = tmp_path / "lint.json"
+    done = closed(">&-", "lint", "--no-config", FAILING, "--format", "json", "-o", str(report))
+
+    assert (done.code, done.err) == (1, "")
+    assert json.loads(report.read_text("utf-8"))["findings"]
+
+
+@pytest.mark.parametrize("arguments", [("lint", "--no-config"), ("inspect",), ("stats",)], ids=" ".join)
+def test_closed_standard_input_and_errors_are_no_matter(arguments: tuple[str, ...]) -> None:
+    assert closed("<&- 2>&-", *arguments, FAILING).out == closed("", *arguments, FAILING).out
+    unreadable = closed("<&-", *arguments, "-")
+
+    assert unreadable.code == 3
+    assert "standard input is closed" in unreadable.err
+    assert closed("<&- 2>&- >&-", *arguments, "-").code == 2
 
 
 def completed(words: str, position: int) -> Done:

@@ -22,6 +22,7 @@ import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter
+from mqttscope.cli.lint import FORMATS as LINT_FORMATS
 from mqttscope.cli.output import Output, awaited, describe, wants_colour, warn
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.report.escape import cells
@@ -150,6 +151,36 @@ def test_a_pager_that_reads_one_line(tmp_path: Path) -> None:
 
     assert json.loads(first)["event"] == "connection_opened"
     assert (code, done.stderr) == ("0", "")
+
+
+@pytest.mark.parametrize("form", LINT_FORMATS)
+@pytest.mark.parametrize(("name", "code"), [("failing-device", 1), ("v5-qos", 0)])
+def test_lint_goes_on_without_its_reader(form: str, name: str, code: int, tmp_path: Path) -> None:
+    more = tmp_path / "lint.json"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        command("lint", "--no-config", capture(name), "--format", form, "--output", f"json={more}"),
+        stdout=writer, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writer)
+
+    assert (done.returncode, done.stderr) == (code, b"")
+    assert json.loads(more.read_text("utf-8"))["summary"]["findings"]["error"] == (3 if code else 0)
+
+
+def test_lint_goes_on_when_its_reader_leaves_in_the_middle(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command("lint", "--no-config", *[capture("failing-device")] * 40, "--format", "full", "--select", "ALL"),
+        bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        assert process.stdout.readline()
+        process.stdout.close()
+
+        assert (process.stderr.read(), process.wait(60)) == (b"", 1)
 
 
 def test_help_for_a_reader_that_is_gone() -> None:

@@ -72,6 +72,9 @@ def test_a_missing_profile_gets_help(name: str, why: str, tmp_path: Path) -> Non
         ("dated = 2026-11-21\n[limits]\nmax_qos = 1", "did you mean maximum_qos"),
         ('dated = 2026-11-21\n[limits]\nmaximum_qos = "1"', "must be like 2"),
         ("dated = 2026-11-21\n[limits]\nretain_available = 0", "must be like True"),
+        ("dated = 2026-11-21\n[limits]\nminimum_keep_alive = 0x" + "f" * 5000, "more than 15 digits"),
+        ("title = 0x" + "f" * 5000 + "\ndated = 2026-11-21\n[limits]\nmaximum_qos = 1", "title is not a string"),
+        ("dated = " + "[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_wrong_profile_is_refused_with_the_reason(text: str, why: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
 
 import pytest
 
-from mqttscope.lint.secrets import MAX_SEARCHED, find_secret, masked
+from mqttscope.lint.secrets import MAX_SEARCHED, find_all, find_secret, is_secret_name, masked, without
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 BASE64 = "wJalrXUtnFEMI7K9MDENGbPxRfiCYzEXAMPLEK4y"
@@ -74,3 +75,37 @@ def test_all_secrets_of_a_text_are_hidden() -> None:
 
 def test_long_text_is_cut() -> None:
     assert len(masked("a@example.org " + "x " * MAX_SEARCHED)) <= MAX_SEARCHED + 100
+
+
+@pytest.mark.parametrize(
+    "text", [KEY, f"a {BASE64} of jane.doe@example.org, {KEY}/b", "x" * 9_000 + f"/{KEY}/" + "y" * 99]
+)
+def test_places_are_what_is_masked(text: str) -> None:
+    found = find_all(text)
+
+    assert found
+    assert all(one.end <= after.start for one, after in pairwise(found))
+    if len(text) <= MAX_SEARCHED:
+        assert without(text, found) == masked(text)
+
+
+def test_a_secret_where_two_looks_meet_is_found() -> None:
+    for start in range(MAX_SEARCHED - 60, MAX_SEARCHED + 20):
+        text = "/" * start + KEY + "/" * 5_000
+        assert [(one.start, one.end) for one in find_all(text)] == [(start, start + len(KEY))]
+
+
+def test_a_private_key_goes_on_to_the_end() -> None:
+    (found,) = find_all("key: -----BEGIN PRIVATE KEY-----\n" + "MIIE\n" * 5_000)
+
+    assert (found.start, found.end) == (5, 25_033)
+
+
+def test_ordinary_text_has_no_places() -> None:
+    assert find_all("plant1/line4/machine7/temperature") == []
+    assert find_all("") == []
+
+
+def test_names_of_secrets() -> None:
+    assert all(map(is_secret_name, ("password", "API-Key", "Access_Token", "Authorization")))
+    assert not any(map(is_secret_name, ("", "keyboard", "tokens left", "colour")))

@@ -35,7 +35,7 @@ def test_one_rule_with_its_examples() -> None:
     assert rule["reason_code"] == 0x82
     assert rule["statements"][0]["identifier"] == "MQTT-3.1.0-2"
     assert rule["statements"][0]["partly"] is True
-    (bad,) = rule["examples"]["bad"]
+    bad = rule["examples"]["bad"][0]
     assert bad["lines"][-1].endswith("^ CON212 error: second CONNECT on one connection")
 
 

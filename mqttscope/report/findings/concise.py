@@ -12,6 +12,7 @@ from mqttscope.lint.finding import Confidence, Finding
 from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, cited, message, place
+from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.ending import MAX_LINES, STYLES, lines
 from mqttscope.report.style import Painter, Wrapped, encoded
 
@@ -21,12 +22,13 @@ class Concise:
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
+        self.view = view
         self.painter = Painter(view)
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(encoded(self.lines(finding)))
+            self.sink.write(encoded(self.lines(conceal(finding, self.view))))
 
     def lines(self, finding: Finding) -> list[str]:
         """The line of a finding."""

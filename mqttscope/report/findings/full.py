@@ -22,6 +22,7 @@ from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import CONFIDENCES
 from mqttscope.report.findings.base import Summary, message, place
+from mqttscope.report.findings.conceal import concealed
 from mqttscope.report.findings.ending import MAX_LINES, STYLES, lines
 from mqttscope.report.findings.packet import PacketView
 from mqttscope.report.style import Wrapped, encoded
@@ -33,6 +34,7 @@ class Full:
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
+        self.view = view
         self.packets = PacketView(view)
         self.painter = self.packets.painter
         self._advised: set[str] = set()
@@ -45,6 +47,8 @@ class Full:
     def block(self, finding: Finding) -> list[str]:
         """The lines of a finding."""
         painter = self.painter
+        without = concealed(finding, self.view)
+        finding = without.finding
         style = STYLES[finding.severity]
         text = Wrapped(painter.line(), most=MAX_LINES)
         text.add(f"{finding.severity}[{finding.rule}]", style)
@@ -55,7 +59,7 @@ class Full:
         event = self.packets.event(finding)
         if event is not None:
             out += self.packets.lines(event)
-            out += self.packets.dump(finding, event)
+            out += self.packets.dump(finding, event, without.hidden)
         for one in finding.related:
             ago = finding.timestamp_ns - one.timestamp_ns
             when = f", {duration(ago, unicode=painter.unicode)} before" if ago > 0 else ""

@@ -11,6 +11,7 @@ from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.findings.base import Summary, cited, flow, message
+from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.ending import sentences
 from mqttscope.report.style import Painter
 
@@ -22,12 +23,14 @@ class GitHub:
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
+        self.view = view
         self.painter = Painter(View(width=0))
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is not None:
             return
+        finding = conceal(finding, self.view)
         sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"
         statements = f" [{cited(finding)}]" if finding.statements else ""
         told = (

@@ -14,6 +14,7 @@ from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, cited, flow, message
+from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.plain import line, utf8
 from mqttscope.report.style import Painter
 
@@ -25,6 +26,7 @@ class GitLab:
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
+        self.view = view
         self.painter = Painter(View(width=0))
         self._seen: Counter[str] = Counter()
         self._between = b"[\n"
@@ -32,7 +34,7 @@ class GitLab:
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(self._between + line(self.issue(finding)))
+            self.sink.write(self._between + line(self.issue(conceal(finding, self.view))))
             self._between = b",\n"
 
     def issue(self, finding: Finding) -> dict[str, Any]:

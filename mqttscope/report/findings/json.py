@@ -6,6 +6,7 @@ from mqttscope.lint.finding import Finding
 from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.plain import finding_view, line, summary_view
 
 
@@ -14,12 +15,13 @@ class Document:
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
+        self.view = view
         self._between = b'{"schema": 1, "findings": [\n'
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(self._between + line(finding_view(finding)))
+            self.sink.write(self._between + line(finding_view(conceal(finding, self.view))))
             self._between = b",\n"
 
     def close(self, summary: Summary) -> None:

@@ -6,6 +6,7 @@ from mqttscope.lint.finding import Finding
 from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.plain import finding_view, line
 
 
@@ -14,11 +15,12 @@ class JsonLines:
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
+        self.view = view
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(line(finding_view(finding)) + b"\n")
+            self.sink.write(line(finding_view(conceal(finding, self.view))) + b"\n")
 
     def close(self, summary: Summary) -> None:
         """Nothing is held back."""

@@ -17,6 +17,7 @@ from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import markdown
 from mqttscope.report.findings.base import Summary, cited, counted, flow, message
+from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.ending import sentences
 from mqttscope.report.page import plural
 from mqttscope.report.style import Painter
@@ -50,6 +51,7 @@ class Markdown:
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
+        self.view = view
         self.painter = Painter(View(width=0))
         self.found: dict[str, _Rule] = {}
         self._captures: Counter[str] = Counter()
@@ -68,7 +70,7 @@ class Markdown:
         if len(row.clients) < 100_000:
             row.clients.add(finding.client_identifier or finding.client)
         if len(row.shown) < MAX_SHOWN:
-            row.shown.append(self._item(finding))
+            row.shown.append(self._item(conceal(finding, self.view)))
             row.statements.update(dict.fromkeys(finding.statements))
 
     def _item(self, finding: Finding) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Finding
+from mqttscope.lint.secrets import find_all
 from mqttscope.mqtt.codec import NEED_MORE, decode, packet_end
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
+from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import secret_ranges
 from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.report.base import View, may_hold_password
 from mqttscope.report.hexdump import Hexdump, Mark
+from mqttscope.report.payload import PayloadView
 from mqttscope.report.style import Painter
 from mqttscope.report.summary import Summary
 from mqttscope.report.text import TextLines
@@ -28,6 +32,9 @@ AROUND_BYTES = 16
 LEAST_SKIP = 48
 """Fewer bytes than these are not worth leaving out."""
 
+_COMPRESSED = (b"\x1f", b"\x78", b"\x28")
+"""First bytes of gzip, zlib and zstd."""
+
 
 class _Nowhere:
     """A sink for a reporter that only makes lines."""
@@ -37,6 +44,13 @@ class _Nowhere:
         return len(data)
 
 
+def _lines(view: View) -> TextLines:
+    """Lines of packets that are shown alone."""
+    text = TextLines(_Nowhere(), view)
+    text.summary = Summary(view, text.painter, alone=True)
+    return text
+
+
 class PacketView:
     """Shows packets of findings.  Of their connections no more is known than the findings say."""
 
@@ -44,8 +58,9 @@ class PacketView:
         self.view = view
         self.painter = Painter(view)
         narrower = replace(view, width=max(1, view.width - INDENT) if view.width > 0 else 0)
-        self.text = TextLines(_Nowhere(), narrower)
-        self.text.summary = Summary(narrower, self.text.painter, alone=True)
+        self.text = _lines(narrower)
+        self.bare = _lines(replace(narrower, payload="none"))
+        self.payload = PayloadView(limit=view.payload_limit)
 
     def event(self, finding: Finding) -> PacketEvent | MalformedEvent | None:
         """The event of the packet; ``None`` for a finding that is about no packet."""
@@ -67,18 +82,31 @@ class PacketView:
 
     def lines(self, event: PacketEvent | MalformedEvent) -> list[str]:
         """The line of a packet; more than one for a malformed packet in a narrow terminal."""
-        self.text.heads.forget(event.connection)
+        text = self.bare if isinstance(event, PacketEvent) and self._unpacks_secret(event.packet) else self.text
+        text.heads.forget(event.connection)
         if isinstance(event, PacketEvent):
-            made = [str(self.text.packet(event)).rstrip(" ")]
+            made = [str(text.packet(event)).rstrip(" ")]
         else:
-            made = self.text.other(event)
+            made = text.other(event)
         return [" " * INDENT + one for one in made]
 
-    def dump(self, finding: Finding, event: PacketEvent | MalformedEvent) -> list[str]:
-        """The bytes of a packet: its beginning, and what is to blame with carets under it."""
+    def _unpacks_secret(self, packet: ControlPacket) -> bool:
+        """Whether a compressed payload, which the line shows unpacked, holds a secret: its bytes do not tell."""
+        if self.view.show_secrets or not isinstance(packet, Publish) or packet.payload[:1] not in _COMPRESSED:
+            return False
+        told = self.payload.preview(packet.payload, self.view.payload_limit, missing=packet.missing)
+        return bool(find_all(told, length=self.view.secret_length))
+
+    def dump(
+        self, finding: Finding, event: PacketEvent | MalformedEvent, concealed: Sequence[tuple[int, int]] = ()
+    ) -> list[str]:
+        """The bytes of a packet: its beginning, and what is to blame with carets under it.
+
+        ``concealed`` are ranges of secrets that were covered before.
+        """
         raw = finding.raw
         version = event.packet.version if _is_connect(event) else event.connection.version  # type: ignore[union-attr]
-        hidden = [] if self.view.show_secrets else secret_ranges(raw, version)
+        hidden = [] if self.view.show_secrets else [*secret_ranges(raw, version), *concealed]
         if isinstance(event, MalformedEvent) and not self.view.show_secrets and may_hold_password(event):
             hidden = [(0, len(raw))]
         marks: list[Mark] = []

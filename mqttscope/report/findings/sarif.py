@@ -32,6 +32,7 @@ from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.explain import help_markdown, help_text, is_on, versions
 from mqttscope.report.findings.base import Summary, cited, message
+from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.plain import finding_view, line, summary_view
 from mqttscope.report.style import Painter
 
@@ -51,6 +52,7 @@ class Sarif:
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
+        self.view = view
         self.rules = all_rules()
         self.index = {code: index for index, code in enumerate(self.rules)}
         self.painter = Painter(View(width=0))
@@ -69,7 +71,7 @@ class Sarif:
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Write one result."""
-        self.sink.write(self._between + line(self.result(finding, suppressed)))
+        self.sink.write(self._between + line(self.result(conceal(finding, self.view), suppressed)))
         self._between = b",\n"
 
     def result(self, finding: Finding, suppressed: Suppression | None) -> dict[str, Any]:

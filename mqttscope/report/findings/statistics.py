@@ -10,6 +10,8 @@ from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.ending import lines
+from mqttscope.report.findings.plain import line, summary_view
+from mqttscope.report.jsonl import SCHEMA
 from mqttscope.report.page import Column, Page, number
 from mqttscope.report.style import Painter, encoded
 
@@ -51,11 +53,7 @@ class Statistics:
     def close(self, summary: Summary) -> None:
         """Write the table and the end."""
         withheld: Counter[str] = summary.withheld
-        slugs = {rule.code: (rule.slug, rule.severity) for rule in summary.rules}
-        for code in withheld:
-            if code not in self.rows and code in slugs:
-                self.rows[code] = _Row(*slugs[code])
-        order = sorted(self.rows, key=lambda code: (-self.rows[code].findings, code))
+        order = self.ordered(summary)
         if order:
             page = Page(self.view)
             rows = [self.rows[code] for code in order]
@@ -72,3 +70,43 @@ class Statistics:
             )
             self.sink.write(page.encoded())
         self.sink.write(encoded(lines(summary, Painter(self.view))))
+
+    def ordered(self, summary: Summary) -> list[str]:
+        """The rules with a row, most findings first; those whose findings were withheld have one as well."""
+        slugs = {rule.code: (rule.slug, rule.severity) for rule in summary.rules}
+        for code in summary.withheld:
+            if code not in self.rows and code in slugs:
+                self.rows[code] = _Row(*slugs[code])
+        return sorted(self.rows, key=lambda code: (-self.rows[code].findings, code))
+
+
+class JsonStatistics(Statistics):
+    """The same as one JSON document, or with ``lines`` a rule on each line and no summary."""
+
+    def __init__(self, sink: Sink, view: View, *, lines: bool = False) -> None:
+        super().__init__(sink, view)
+        self.lines = lines
+
+    def close(self, summary: Summary) -> None:
+        """Write the counts."""
+        shown = [
+            {
+                "rule": code,
+                "slug": self.rows[code].slug,
+                "severity": self.rows[code].severity,
+                "findings": self.rows[code].findings,
+                "clients": len(self.rows[code].clients),
+                "suppressed": self.rows[code].suppressed,
+                "withheld": summary.withheld[code],
+            }
+            for code in self.ordered(summary)
+        ]
+        if self.lines:
+            self.sink.write(b"".join(line({"schema": SCHEMA, **one}) + b"\n" for one in shown))
+        else:
+            self.sink.write(line({"schema": SCHEMA, "rules": shown, "summary": summary_view(summary)}) + b"\n")
+
+
+def make_statistics(name: str, sink: Sink, view: View) -> Statistics:
+    """The statistics in a format."""
+    return JsonStatistics(sink, view, lines=name == "jsonl") if name in ("json", "jsonl") else Statistics(sink, view)

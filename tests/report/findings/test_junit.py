@@ -12,21 +12,29 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.report.findings.junit import MAX_TOLD
 from tests.report.findings.samples import HOSTILE, HOSTILE_TEXT, IN_BASELINE, MADE, clean, many, summary, written
 
-ALLOWED = {
-    "testsuites": {"name", "tests", "failures", "errors", "skipped"},
-    "testsuite": {"name", "tests", "failures", "errors", "skipped"},
-    "testcase": {"classname", "name"},
-    "failure": {"message", "type"},
-    "error": {"message", "type"},
-    "skipped": {"message"},
-    "system-out": set(),
+COUNT, TEXT, SECONDS = r"0|[1-9]\d*", r"(?s:.*)", r"\d*(\.\d{1,3})?"
+SCHEMA: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
+    "testsuites": (
+        {},
+        {"name": TEXT, "tests": COUNT, "failures": COUNT, "errors": COUNT, "disabled": COUNT, "time": SECONDS},
+        r"(testsuite )*",
+    ),
+    "testsuite": (
+        {"name": TEXT, "tests": COUNT, "failures": COUNT, "errors": COUNT, "skipped": COUNT},
+        {"time": SECONDS, "timestamp": TEXT, "hostname": TEXT, "package": TEXT, "id": TEXT, "group": TEXT},
+        r"(properties )?(testcase )*(system-out )?(system-err )?",
+    ),
+    "testcase": (
+        {"name": TEXT, "classname": TEXT, "time": SECONDS},
+        {"group": TEXT},
+        r"(skipped |error |failure )?(system-out )?(system-err )?",
+    ),
+    "failure": ({"type": TEXT}, {"message": TEXT}, ""),
+    "error": ({"type": TEXT}, {"message": TEXT}, ""),
+    "skipped": ({}, {"message": TEXT}, ""),
+    "system-out": ({}, {}, ""),
 }
-"""Elements and attributes: a part of the schema that Jenkins has for JUnit."""
-INSIDE = {
-    "testsuites": {"testsuite"},
-    "testsuite": {"testcase"},
-    "testcase": {"failure", "error", "skipped", "system-out"},
-}
+"""What both Jenkins and Surefire take: attributes that must be there, those that may, and the children in order."""
 
 
 def parsed(findings: Iterable[Any], end: Any = None) -> ET.Element:
@@ -34,14 +42,34 @@ def parsed(findings: Iterable[Any], end: Any = None) -> ET.Element:
     root = ET.fromstring(written("junit", findings, end).encode())
     assert root.tag == "testsuites"
     for element in root.iter():
-        assert set(element.attrib) == ALLOWED[element.tag]
-        assert {child.tag for child in element} <= INSIDE.get(element.tag, set())
+        valid(element)
     for element in (root, *root):
         cases = list(element.iter("testcase"))
         for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-            assert int(element.get(name, "")) == sum(case.find(tag) is not None for case in cases)
+            if element is not root or name != "skipped":
+                assert int(element.get(name, "")) == sum(case.find(tag) is not None for case in cases)
         assert int(element.get("tests", "")) == len(cases)
+    assert len({one.get("name") for one in root}) == len(root)
     return root
+
+
+def valid(element: ET.Element) -> None:
+    """An element against the schema: attributes, children, and text only where there may be some."""
+    required, optional, children = SCHEMA[element.tag]
+    assert required.keys() <= element.attrib.keys() <= required.keys() | optional.keys()
+    for name, value in element.attrib.items():
+        assert re.fullmatch((required | optional)[name], value), (name, value)
+    assert re.fullmatch(children, "".join(f"{child.tag} " for child in element))
+    if children:
+        assert not "".join([element.text or "", *(child.tail or "" for child in element)]).strip()
+
+
+def test_every_document_is_valid() -> None:
+    mild = replace(MADE, severity=Severity.WARNING)
+    endings = [clean(), summary(), summary(captures=[]), summary(rules=[])]
+    for end in endings:
+        for findings in ([], [MADE], [mild], [MADE, replace(MADE, severity=Severity.INFO)], many()):
+            parsed(findings, end)
 
 
 def case(root: ET.Element, suite: str, name: str) -> ET.Element:
@@ -116,7 +144,7 @@ def test_what_went_wrong_with_the_run() -> None:
         case(root, "mqttscope", "rules ran to their end")[0].get("message") or ""
     )
     assert case(root, "mqttscope", "CON212 had all that it needs")[0].tag == "skipped"
-    assert (root.get("errors"), root.get("skipped")) == ("2", "2")
+    assert (root.get("errors"), root[-1].get("skipped")) == ("2", "2")
 
 
 def test_many_findings_are_counted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 
 from mqttscope.lint.finding import Severity
 from mqttscope.report.base import View
-from mqttscope.report.findings.statistics import Statistics
+from mqttscope.report.findings.statistics import Statistics, make_statistics
 from tests.report.findings.samples import IN_BASELINE, MADE, clean, many, summary
 from tests.report.make import Lines
 from tests.report.test_harmless import check
@@ -52,3 +53,22 @@ def test_lines_fit_and_are_harmless(width: int) -> None:
     reporter.close(summary())
 
     check(sink.lines, width)
+
+
+def test_the_same_as_json() -> None:
+    other = replace(MADE, rule="ENC101", slug="utf8-ill-formed", severity=Severity.WARNING)
+    found = {}
+    for name in ("json", "jsonl"):
+        sink = Lines()
+        reporter = make_statistics(name, sink, View())
+        for one in ((MADE, None), (other, None), (other, None), (MADE, IN_BASELINE)):
+            reporter.feed(*one)
+        reporter.close(summary(withheld=Counter(PUB209=4)))
+        found[name] = [json.loads(line) for line in sink.lines]
+    (document,) = found["json"]
+
+    assert [(one["rule"], one["findings"], one["suppressed"], one["withheld"]) for one in document["rules"]] == [
+        ("ENC101", 2, 0, 0), ("CON212", 1, 1, 0), ("PUB209", 0, 0, 4),
+    ]  # fmt: skip
+    assert document["summary"]["truncated"]
+    assert found["jsonl"] == [{"schema": 1, **one} for one in document["rules"]]

@@ -7,6 +7,7 @@ from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import may_be_3_1, sides_guessed
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 
@@ -138,7 +139,8 @@ class AckOutOfOrder(Rule):
             waiting = party.owes_pubrec
         else:
             waiting = party.owes_pubrel
-        if identifier not in waiting:
+        shared = (party if kind == PacketType.PUBREL else at.other).shared
+        if identifier not in waiting or identifier in shared:
             return None
         first = next(iter(waiting))
         if first == identifier:
@@ -146,7 +148,7 @@ class AckOutOfOrder(Rule):
         for first in islice(waiting, MAX_LOOKED_AT):
             if first == identifier:
                 return None
-            if _waits(kind, first, at):
+            if first not in shared and _waits(kind, first, at):
                 break
         else:
             return None
@@ -155,11 +157,12 @@ class AckOutOfOrder(Rule):
         if skipped.get(key) == waiting[first]:
             return None
         skipped[key] = waiting[first]
+        unsure = may_be_3_1(at) or sides_guessed(at)
         name, cause = packet_name(packet), "PUBREC" if kind == PacketType.PUBREL else "PUBLISH"
         return self.report(
             "packet_identifier",
             f"{name} with identifier {identifier} before {name} {first}, whose {cause} came first",
-            severity=None if at.from_client and at.version is not V3_1 else Severity.INFO,
+            severity=None if at.from_client and not (at.version is V3_1 or unsure) else Severity.INFO,
         )
 
 

@@ -118,7 +118,7 @@ class AckUnknownPacketId(Rule):
         if kind == PacketType.PUBREL:
             if identifier in at.sender.exchanges or identifier in at.party.owes_pubrel or at.party.has_sent(identifier):
                 return None
-        elif identifier in at.receiver.exchanges or _was_asked(kind, identifier, at):
+        elif identifier in at.receiver.exchanges or identifier in at.other.shared or _was_asked(kind, identifier, at):
             return None
         if not at.party.in_step() or (kind <= PacketType.PUBCOMP and not _fresh(kind, at)):
             return None
@@ -149,7 +149,9 @@ def _fresh(kind: int, at: Moment) -> bool:
         return True
     if connection.session_present is not False:
         return False
-    if kind != PacketType.PUBREL or not at.from_client:
+    if not at.from_client:
         return True
+    if at.version is V5:
+        return kind != PacketType.PUBREL and not at.knew(at.history.connack_sent)  # else SES201 has the reason
     # 3.1.1 MQTT-4.4.0-1 has a client send PUBREL again after CleanSession 0, whatever Session Present says.
-    return at.version is V5 and at.knew(at.history.connack_sent)
+    return kind != PacketType.PUBREL

@@ -158,6 +158,8 @@ class AckWrongType(Rule):
                 return None
         if wanted == PacketType(kind).name or not at.party.in_step():
             return None
+        if identifier in (at.party if kind == PacketType.PUBREL else at.other).shared:
+            return None  # it belongs to the other exchange that had the identifier at the same time
         before = at.other.ended.get(identifier)
         if before is not None and before.answers <= before.exchange.retransmissions:
             return None  # a message that was sent more than once may still have an answer due

@@ -6,12 +6,11 @@ from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe, Unsuback
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 
 
 class DuplicateAck(Rule):
-    """A packet is acknowledged twice although it was sent once.
+    """A PUBLISH or PUBREL is acknowledged twice although it was sent once.
 
     The identifier may be in use again by then, and the second acknowledgement ends the wrong exchange.  One
     acknowledgement for each time that a packet was sent is right.
@@ -22,7 +21,7 @@ class DuplicateAck(Rule):
     code = "ACK210"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    looks_at = (Puback, Pubrec, Pubcomp, Suback, Unsuback)
+    looks_at = (Puback, Pubrec, Pubcomp)
     needs = Needs.WHOLE
 
     good = [
@@ -49,13 +48,6 @@ class DuplicateAck(Rule):
             server(Pubrec(packet_identifier=7), Pubrec(packet_identifier=7)),
             client(Pubrel(packet_identifier=7), Pubrel(packet_identifier=7)),
             server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
-        ),
-        conversation(
-            "a repeated SUBSCRIBE",
-            *opened(V3_1),
-            client(Subscribe(packet_identifier=7, subscriptions=[Subscription("a")])),
-            client(Subscribe(packet_identifier=7, subscriptions=[Subscription("a")], header_flags=10), after=20),
-            server(Suback(packet_identifier=7, reason_codes=[0]), Suback(packet_identifier=7, reason_codes=[0])),
         ),
         conversation(
             "the repeated PUBLISH is not in the capture",
@@ -92,13 +84,6 @@ class DuplicateAck(Rule):
             server(Pubcomp(packet_identifier=7)),
             server(Pubcomp(packet_identifier=7)).marked("packet_identifier"),
         ),
-        conversation(
-            "SUBACK",
-            *opened(V3_1),
-            client(Subscribe(packet_identifier=7, subscriptions=[Subscription("a")])),
-            server(Suback(packet_identifier=7, reason_codes=[0])),
-            server(Suback(packet_identifier=7, reason_codes=[0])).marked("packet_identifier"),
-        ),
     ]
 
     def check(self, packet: ControlPacket, at: Moment) -> Findings:
@@ -110,15 +95,11 @@ class DuplicateAck(Rule):
             again = _pubrec_again(identifier, at)
         elif running is not None:
             return None
-        elif kind in (PacketType.SUBACK, PacketType.UNSUBACK):
-            name = "subscribe" if kind == PacketType.SUBACK else "unsubscribe"
-            request = at.history.subscriptions.request_for(identifier, name)
-            again = request is not None and request.answers > 0
         else:
             again = _answered(kind, identifier, at)
-        if not again or not at.party.in_step():
+        if not again or identifier in at.other.shared or not at.party.in_step():
             return None
-        asked = {9: "SUBSCRIBE", 11: "UNSUBSCRIBE", 7: "PUBREL"}.get(kind, "PUBLISH")
+        asked = "PUBREL" if kind == PacketType.PUBCOMP else "PUBLISH"
         return self.report(
             "packet_identifier", f"{packet_name(packet)} with identifier {identifier} comes again for one {asked}"
         )

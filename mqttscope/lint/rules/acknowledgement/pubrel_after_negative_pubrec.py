@@ -63,7 +63,7 @@ class PubrelAfterNegativePubrec(Rule):
         ended = at.party.ended.get(identifier)
         if ended is None or ended.by != PacketType.PUBREC or identifier in at.sender.exchanges:
             return None
-        if identifier in at.party.owes_pubrel or not at.party.in_step():
+        if identifier in at.party.owes_pubrel or identifier in at.party.shared or not at.party.in_step():
             return None
         answer, code = ended.answer, ended.reason_code
         refusal = Related("the PUBREC", answer.packet, answer.frame, answer.timestamp_ns)

@@ -66,6 +66,8 @@ class ResendAfterNegativeAck(Rule):
         ended = at.party.ended.get(identifier)
         if ended is None or ended.reason_code < 0x80 or identifier in at.sender.exchanges:
             return None
+        if identifier in at.party.shared:
+            return None  # the refusal may have been for the other packet with this identifier
         if not at.knew(ended.answer) or not at.party.repeats(packet, at.topic, ended.exchange):
             return None
         name, code = PacketType(ended.by).name, ended.reason_code

@@ -104,20 +104,12 @@ class AuthReasonCodeWrong(Rule):
 
     def check(self, packet: Auth, at: Moment) -> Findings:
         """Compare with the place in the exchange."""
-        connect, connack = at.history.connect, at.history.connack
-        block = None if connect is None else connect.properties
-        if block is None or block.authentication_method is None or at.history.connack_malformed is not None:
+        if not follows(at):
             return None
-        if not at.connection.handshake_seen:
-            return None  # which of two packets was first is certain only from the first byte on
         code = packet.reason_code or _SUCCESS
-        if connack is None:
+        if at.history.connack is None:
             wanted: tuple[int, ...] = (_CONTINUE,)
             when = "before CONNACK"
-            if at.from_client and not saw_all(at):
-                return None
-        elif connack.reason_code:
-            return None
         elif at.from_client:
             running = _running(at)
             wanted, when = ((_CONTINUE,), "during re-authentication") if running else ((_AGAIN,), "after CONNACK")
@@ -134,6 +126,20 @@ class AuthReasonCodeWrong(Rule):
             "" if packet.reason_code is None else "reason_code",
             f"AUTH 0x{code:02x} ({reason_name(PacketType.AUTH, code, V5)}) from the {who} {when}; {expected}",
         )
+
+
+def follows(at: Moment) -> bool:
+    """Whether it is known where in the exchange an AUTH stands, so that its reason code can be compared with that."""
+    history = at.history
+    connect, connack = history.connect, history.connack
+    block = None if connect is None else connect.properties
+    if block is None or block.authentication_method is None or history.connack_malformed is not None:
+        return False
+    if not at.connection.handshake_seen:
+        return False  # which of two packets was first is certain only from the first byte on
+    if connack is None:
+        return not at.from_client or saw_all(at)
+    return not connack.reason_code
 
 
 def _running(at: Moment) -> bool:

@@ -4,7 +4,9 @@ from mqttscope.lint.examples import client, conversation, hexadecimal, make_conn
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Connack
 
 
@@ -49,6 +51,10 @@ class ConnackReservedFlags(Rule):
             server(hexadecimal("20 02 01 00")).marked("acknowledge_flags"),
         ),
     ]
+
+    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+        """The decoder's words, unless it may be MQTT 3.1 that is spoken."""
+        return None if lawful_elsewhere(at) else super().check_malformed(fault, at)
 
     def check(self, packet: Connack, at: Moment) -> Findings:
         """In 3.1 no fault of the packet, and only a note."""

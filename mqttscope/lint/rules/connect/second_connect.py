@@ -1,10 +1,11 @@
 """CON212."""
 
-from mqttscope.lint.examples import client, conversation, make_connect, opened
+from mqttscope.lint.examples import client, closes, conversation, hexadecimal, make_connect, opened
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Connect
 
 
@@ -25,10 +26,33 @@ class SecondConnect(Rule):
     sender = Direction.CLIENT_TO_SERVER
 
     good = [conversation("one CONNECT", *opened())]
-    bad = [conversation("and one more", *opened(), client(make_connect()).marked(""))]
+    bad = [
+        conversation("and one more", *opened(), client(make_connect()).marked("")),
+        conversation(
+            "one more whose Client Identifier is longer than the packet",
+            *opened(V3_1_1),
+            client(hexadecimal("10 0e 00 04 4d 51 54 54 04 02 00 3c 00 09 63 31")).marked(""),
+        ),
+        conversation(
+            "one more that breaks off",
+            *opened(),
+            client(hexadecimal("10 20 00 04 4d 51 54 54 05 02 00 3c 00")).marked(""),
+            closes("client"),
+        ),
+    ]
 
     def check(self, packet: Connect, at: Moment) -> Findings:
         """The state knows the first one."""
+        return self._again(at)
+
+    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+        """The same for one that cannot be read to its end; the protocol name shows that it is a CONNECT."""
+        packet = found.packet
+        if found.complete or not at.from_client or not isinstance(packet, Connect):
+            return None
+        return self._again(at) if packet.protocol_name in ("MQTT", "MQIsdp") else None
+
+    def _again(self, at: Moment) -> Findings:
         first = at.history.connect_sent
         if first is None:
             return None

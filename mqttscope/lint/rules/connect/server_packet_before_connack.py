@@ -6,6 +6,7 @@ from mqttscope.lint.examples import client, conversation, hexadecimal, make_conn
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import nothing_understood
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Auth, Connack, Publish
@@ -90,6 +91,8 @@ class ServerPacketBeforeConnack(Rule):
         kind = packet.packet_type
         if kind == PacketType.CONNACK or kind == PacketType.AUTH or not at.connection.handshake_seen:
             return None
+        if nothing_understood(at) or (kind == PacketType.DISCONNECT and history.connect_sent is not None):
+            return None  # DIS202 has more to say of a DISCONNECT, and HDR103 before 5.0
         memory: _Memory = at.memory(self)
         if memory.told:
             return None

@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, closes, conversation, hexadecimal, m
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import may_be_3_1
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack
 
@@ -38,7 +39,7 @@ class SessionPresentOnRefusal(Rule):
     def check(self, packet: Connack, at: Moment) -> Findings:
         """Compare flag and code."""
         code = packet.reason_code
-        if not packet.session_present or not code:
+        if not packet.session_present or not code or may_be_3_1(at):
             return None
         name = reason_name(PacketType.CONNACK, code, at.version)
         return self.report("session_present", f"CONNACK: Session Present 1 with refusal 0x{code:02x} ({name})")

@@ -116,8 +116,8 @@ class SubscriptionIdForeign(Rule):
     def _foreign(self, carried: list[int], found: Match, table: Subscriptions, at: Moment) -> Iterator[Report]:
         grace = float(self.set["grace"]) * SECOND_NS
         for number in dict.fromkeys(carried):
-            if number in found.identifiers:
-                continue
+            if number in found.identifiers or not number:
+                continue  # 0 is no identifier at all: PRP106
             sure = None
             if number in found.possible_identifiers:
                 over = [

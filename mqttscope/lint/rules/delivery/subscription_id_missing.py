@@ -8,6 +8,7 @@ from mqttscope.lint.examples import client, closes, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import properties_lost
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
@@ -173,6 +174,8 @@ class SubscriptionIdMissing(Rule):
         table = at.history.subscriptions
         found = table.found.get(topic) or table.match(topic)
         if not found.identifiers or packet.dup or not found.known:
+            return None
+        if properties_lost(packet, at):
             return None
         carried = () if packet.properties is None else packet.properties.all(0x0B)
         if not carried and found.all_identified:

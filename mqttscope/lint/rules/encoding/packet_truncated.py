@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, closes, conversation, hexadecimal, o
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import nothing_understood
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Connack, Publish
@@ -78,6 +79,8 @@ class PacketTruncated(Rule):
 
     def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
         """Say who cut the packet where it is not a field's length."""
+        if nothing_understood(at):
+            return None
         found = at.event.malformed  # type: ignore[union-attr]
         kind = at.event.type  # type: ignore[union-attr]
         kind = "packet" if kind in (None, "reserved") else kind.upper()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
-from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Needs, Rule, packet_name
 from mqttscope.mqtt.codec import encode
@@ -121,13 +121,14 @@ class DiagnosticPropertyOversizesPacket(Rule):
         if not limit or len(packet.raw) <= limit:
             return
         what = droppable(packet, limit)
-        known = not at.from_client or at.knew(at.history.connack_sent)
+        severity, confidence = at.awareness()
         for field in what:
             yield self.report(
                 f"properties.{field}",
                 f"{packet_name(packet)} is {len(packet.raw):,} bytes long (limit {limit:,}) only because of "
                 f"{' and '.join(what)}, which has to be left out",
-                confidence=None if known else Confidence.LIKELY,
+                severity=severity,
+                confidence=confidence,
             )
 
 

@@ -1,7 +1,7 @@
 """FLW202."""
 
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules.flow_control.diagnostic_property_oversizes_packet import droppable
@@ -70,10 +70,11 @@ class MaxPacketSizeExceeded(Rule):
         size = len(packet.raw) + packet.missing
         if size <= limit or droppable(packet, limit):
             return None
-        known = not at.from_client or at.knew(at.history.connack_sent)
+        severity, confidence = at.awareness()
         whose = "server" if at.from_client else "client"
         return self.report(
             "",
             f"{packet_name(packet)} is {size:,} bytes long, the {whose} accepts at most {limit:,}",
-            confidence=None if known else Confidence.LIKELY,
+            severity=severity,
+            confidence=confidence,
         )

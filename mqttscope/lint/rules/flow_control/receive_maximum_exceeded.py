@@ -152,13 +152,14 @@ class ReceiveMaximumExceeded(Rule):
             return None
         if at.sender.running(packet.packet_identifier or 0, "publish") is not None:
             return None
-        known = not at.from_client or at.knew(at.history.connack_sent)
+        severity, confidence = at.awareness()
         who, whose = ("client", "server") if at.from_client else ("server", "client")
         return self.report(
             "packet_identifier",
             f"{who} has {count + 1:,} QoS 1 and 2 messages unacknowledged, the {whose}'s Receive Maximum is {limit:,} "
             f"(before this one: {_identifiers(at.sender)})",
-            confidence=None if known else Confidence.LIKELY,
+            severity=severity,
+            confidence=confidence,
         )
 
     def _before_connack(self, packet: Connack, at: Moment) -> Findings:

@@ -4,8 +4,9 @@ from mqttscope.lint.examples import client, conversation, hexadecimal, opened, s
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.mqtt.constants import MalformedReason
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.declare import ControlPacket, FaultReport
 from mqttscope.mqtt.packets import (
     Connack,
     Connect,
@@ -92,6 +93,14 @@ class FixedHeaderFlags(Rule):
             server(Suback(10, reason_codes=[1])),
         ),
         conversation(
+            "joined in the middle of what may be MQTT 3.1",
+            server(Suback(9, reason_codes=[0])),
+            client(Subscribe(10, subscriptions=[Subscription("a/b", 1)], header_flags=0x0A)),
+            server(Suback(10, reason_codes=[1])),
+            version=V3_1,
+            handshake=False,
+        ),
+        conversation(
             "a PUBREL that MQTT 3.1 sends again",
             *opened(V3_1),
             client(Publish(qos=2, topic_name="a", packet_identifier=1)),
@@ -131,6 +140,10 @@ class FixedHeaderFlags(Rule):
             client(Subscribe(10, subscriptions=[Subscription("a/b", 1)], header_flags=0x03)).marked("header_flags"),
         ),
     ]
+
+    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+        """The decoder's words, unless it may be MQTT 3.1 that is spoken."""
+        return None if lawful_elsewhere(at) else super().check_malformed(fault, at)
 
     def check(self, packet: ControlPacket, at: Moment) -> Findings:
         """What only MQTT 3.1 lets through: flags that are no fault there."""

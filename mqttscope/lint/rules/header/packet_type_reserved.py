@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, conversation, hexadecimal, opened, s
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Auth, Connack, Pingreq, Pingresp
@@ -53,8 +54,10 @@ class PacketTypeReserved(Rule):
 
     def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
         """Point to a packet before whose length was wrong."""
+        if lawful_elsewhere(at) or nothing_understood(at):
+            return None
         first = at.event.malformed.raw[0]  # type: ignore[union-attr]
-        name = " (AUTH)" if first >> 4 == PacketType.AUTH else ""
+        name = " (AUTH of MQTT 5.0)" if first >> 4 == PacketType.AUTH else ""
         told = f"packet type {first >> 4}{name} is reserved in MQTT {at.version.text} (first byte 0x{first:02x})"
         if at.party.miscounted is not None:
             told += f"; the length of packet {at.party.miscounted} before it was wrong, so this may be no packet"

@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import nothing_understood, sides_guessed
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import (
     Connack,
@@ -11,6 +12,7 @@ from mqttscope.mqtt.packets import (
     Disconnect,
     Pingreq,
     Pingresp,
+    Puback,
     Publish,
     Suback,
     Subscribe,
@@ -54,6 +56,14 @@ class PacketWrongDirection(Rule):
             client(Publish(topic_name="b")),
             client(Disconnect()),
         ),
+        conversation(
+            "joined in the middle, where nothing says who is who",
+            client(Publish(topic_name="b", payload=b"hello"), Puback(1), Puback(2)),
+            server(Publish(topic_name="c", payload=b"hello"), Disconnect()),
+            version=V3_1_1,
+            handshake=False,
+            server="10.0.0.2:40000",
+        ),
         conversation("a server of MQTT 5.0 says why it closes", *opened(), server(Disconnect(0x8B))),
     ]
     bad = [
@@ -71,10 +81,10 @@ class PacketWrongDirection(Rule):
 
     def check(self, packet: ControlPacket, at: Moment) -> Findings:
         """Compare with the table of directions."""
-        if isinstance(packet, Disconnect) and at.version >= V5:
+        if isinstance(packet, Disconnect) and (at.version >= V5 or not at.connection.version_known):
             return None
         asks = isinstance(packet, (*_REQUESTS, Disconnect))
-        if asks == at.from_client:
+        if asks == at.from_client or sides_guessed(at) or nothing_understood(at):
             return None
         sender, allowed = ("client", "server") if at.from_client else ("server", "client")
         return self.report(

@@ -5,6 +5,7 @@ from mqttscope.lint.finding import Severity
 from mqttscope.lint.layouts import other_layout
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish
@@ -58,6 +59,11 @@ class RemainingLengthWrong(Rule):
             server(hexadecimal("40 04 00 0a 00 00")).marked("remaining_length"),
         ),
         conversation(
+            "a server that refuses MQTT 3.1.1 in the layout of 5.0",
+            opened(V3_1_1)[0],
+            server(hexadecimal("20 03 00 84 00")).marked("remaining_length"),
+        ),
+        conversation(
             "a DISCONNECT with a reason in MQTT 3.1.1",
             *opened(V3_1_1),
             client(hexadecimal("e0 01 00")).marked("remaining_length"),
@@ -77,6 +83,8 @@ class RemainingLengthWrong(Rule):
 
     def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
         """Say when the packet is one of the other version."""
+        if lawful_elsewhere(at) or nothing_understood(at):
+            return None
         event = at.event
         found = event.malformed  # type: ignore[union-attr]
         kind = (event.type or "packet").upper()  # type: ignore[union-attr]

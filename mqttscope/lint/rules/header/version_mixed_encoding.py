@@ -6,10 +6,13 @@ from mqttscope.lint.layouts import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import ProtocolVersion, type_name
+from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion, type_name
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
+
+_SAID = (MalformedReason.PACKET_TYPE_RESERVED, MalformedReason.REMAINING_LENGTH_WRONG)
+"""Faults that prove themselves, and whose rules (HDR101, HDR104) name the other version."""
 
 
 class VersionMixedEncoding(Rule):
@@ -62,11 +65,6 @@ class VersionMixedEncoding(Rule):
             server(hexadecimal("90 03 00 0a 00")).marked(""),
         ),
         conversation(
-            "a server that refuses MQTT 3.1.1 in the layout of 5.0",
-            opened(V3_1_1)[0],
-            server(hexadecimal("20 03 00 84 00")).marked(""),
-        ),
-        conversation(
             "a server that refuses MQTT 5.0 in the layout of 3.1.1, as one that does not know 5.0 has to",
             opened()[0],
             server(hexadecimal("20 02 00 01")).marked(""),
@@ -84,7 +82,7 @@ class VersionMixedEncoding(Rule):
         if not at.connection.version_known:
             return None
         other = other_layout(found, at.version)
-        if other is None or found.packet_type is None:
+        if other is None or found.packet_type is None or found.reason in _SAID:
             return None
         kind = type_name(found.packet_type).upper()
         if at.version == V5 and found.raw == REFUSAL_OF_3_1_1:

@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rules import properties_lost
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import Properties
@@ -56,7 +57,7 @@ class PayloadLarge(Rule):
     def check(self, packet: Publish, at: Moment) -> Findings:
         """Bytes that the capture lost count as well."""
         length = len(packet.payload) + packet.missing
-        if length <= self.set["bytes"]:
+        if length <= self.set["bytes"] or properties_lost(packet, at):
             return None
         told = f"PUBLISH {shown(at.topic or '')}: payload of {length:,} bytes"
         maximum = at.receiver.maximum_packet_size

@@ -6,7 +6,7 @@ from mqttscope.lint.examples import client, conversation, make_connect, opened, 
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.secrets import Secret, find_secret
+from mqttscope.lint.secrets import Secret, find_secret, is_secret_name
 from mqttscope.lint.strings import shown, strings_of
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.declare import ControlPacket
@@ -14,20 +14,6 @@ from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish, Suback, 
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 
-_NAMES = (
-    "password",
-    "passwd",
-    "pwd",
-    "secret",
-    "token",
-    "apikey",
-    "accesskey",
-    "accesstoken",
-    "secretkey",
-    "privatekey",
-    "authorization",
-)
-"""User properties whose value is a secret, without what stands between the words."""
 _FIELDS = (
     "client_identifier",
     "topic_name",
@@ -141,7 +127,6 @@ class SecretInTopicOrId(Rule):
                 )
 
     def _pair(self, name: str, value: str) -> Secret | None:
-        plain = "".join(one for one in name.lower() if one.isalnum())
-        if value and plain in _NAMES:
+        if value and is_secret_name(name):
             return Secret(f"a value called {name!r}", f"{name}=***({len(value)} characters)")
         return find_secret(value, length=self.set["length"]) or find_secret(name, length=self.set["length"])

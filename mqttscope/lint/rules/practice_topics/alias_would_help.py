@@ -7,6 +7,7 @@ from mqttscope.lint.examples import client, closes, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import properties_lost
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Publish
@@ -114,7 +115,7 @@ class AliasWouldHelp(Rule):
     def check(self, packet: Publish, at: Moment) -> Findings:
         """Count what could have been an alias."""
         topic = packet.topic_name
-        if not topic or not at.receiver.topic_alias_maximum or packet.dup:
+        if not topic or not at.receiver.topic_alias_maximum or packet.dup or properties_lost(packet, at):
             return None
         block = packet.properties
         if block is not None and block.first(0x23) is not None:

@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, conversation, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import properties_lost
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 
@@ -41,6 +42,8 @@ class ProfilePayloadSize(Rule):
 
     def check(self, packet: Publish, at: Moment) -> Findings:
         """Compare with the profile; bytes that the capture lost count too."""
+        if properties_lost(packet, at):
+            return None  # how much of what is missing is payload?
         length = len(packet.payload) + packet.missing
         limit = self.set["maximum_payload_bytes"]
         if length <= limit:

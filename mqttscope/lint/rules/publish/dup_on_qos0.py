@@ -4,7 +4,8 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.mqtt.packets import Puback, Publish
+from mqttscope.lint.rules import may_be_3_1
+from mqttscope.mqtt.packets import Disconnect, Puback, Publish
 
 
 class DupOnQos0(Rule):
@@ -36,6 +37,12 @@ class DupOnQos0(Rule):
             server(Puback(packet_identifier=1)),
         ),
         conversation("MQTT 3.1 does not use the bit", *opened(V3_1), client(Publish(dup=True, topic_name="a/b"))),
+        conversation(
+            "joined in the middle, perhaps of MQTT 3.1",
+            client(Publish(dup=True, topic_name="a/b", payload=b"hello"), Disconnect()),
+            version=V3_1,
+            handshake=False,
+        ),
     ]
     bad = [
         conversation(
@@ -50,6 +57,6 @@ class DupOnQos0(Rule):
 
     def check(self, packet: Publish, at: Moment) -> Findings:
         """DUP is set: there must be a QoS."""
-        if packet.qos:
+        if packet.qos or may_be_3_1(at):
             return None
         return self.report("dup", f"PUBLISH {at.topic!r} has DUP 1 with QoS 0")

@@ -1,7 +1,7 @@
 """PUB209."""
 
 from mqttscope.lint.examples import client, conversation, crossing, opened
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -54,9 +54,10 @@ class QosExceedsMaximum(Rule):
         maximum = at.connection.maximum_qos
         if packet.qos <= maximum or packet.qos == 3:
             return None
-        known = at.knew(at.history.connack_sent)
+        severity, confidence = at.awareness()
         return self.report(
             "qos",
             f"PUBLISH {at.topic!r} has QoS {packet.qos}, the server's Maximum QoS is {maximum}",
-            confidence=None if known else Confidence.LIKELY,
+            severity=severity,
+            confidence=confidence,
         )

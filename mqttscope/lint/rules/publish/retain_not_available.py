@@ -1,7 +1,7 @@
 """PUB210."""
 
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -60,9 +60,10 @@ class RetainNotAvailable(Rule):
         """Compare with what CONNACK announced."""
         if at.connection.retain_available:
             return None
-        known = at.knew(at.history.connack_sent)
+        severity, confidence = at.awareness()
         return self.report(
             "retain",
             f"PUBLISH {at.topic!r} has RETAIN 1, the server announced Retain Available 0",
-            confidence=None if known else Confidence.LIKELY,
+            severity=severity,
+            confidence=confidence,
         )

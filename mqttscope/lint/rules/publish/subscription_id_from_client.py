@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import sides_guessed
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -57,7 +58,7 @@ class SubscriptionIdFromClient(Rule):
     def check(self, packet: Publish, at: Moment) -> Findings:
         """The property must not be there."""
         identifier = packet.properties.first(0x0B) if packet.properties is not None else None
-        if identifier is None:
+        if identifier is None or sides_guessed(at):
             return None
         told = f"PUBLISH {at.topic!r} from the client has Subscription Identifier {identifier}"
         return self.report("properties.subscription_identifier", told)

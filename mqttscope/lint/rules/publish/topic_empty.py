@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import properties_lost
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import Properties
 
@@ -52,5 +53,7 @@ class TopicEmpty(Rule):
         block = packet.properties
         if block and block.first(0x23) is not None:
             return None
+        if properties_lost(packet, at) or (at.version is not V5 and not at.connection.version_known):
+            return None  # an alias may stand where nobody can see it
         why = " and no Topic Alias" if at.version is V5 else f"; MQTT {at.version.text} has no Topic Alias"
         return self.report("topic_name", f"PUBLISH has an empty topic name{why}")

@@ -5,6 +5,7 @@ from mqttscope.lint.finding import Severity
 from mqttscope.lint.layouts import REFUSAL_OF_3_1_1
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.mqtt.constants import REASON_CODES, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import (
@@ -132,7 +133,7 @@ class ReasonCodeInvalid(Rule):
         """Say what the code means elsewhere."""
         event = at.event
         raw = event.malformed.raw  # type: ignore[union-attr]
-        if raw == REFUSAL_OF_3_1_1 and at.version == V5:
+        if (raw == REFUSAL_OF_3_1_1 and at.version == V5) or lawful_elsewhere(at):
             return None
         kind, code = str(event.type).upper(), raw[fault.offset]  # type: ignore[union-attr]
         known = REASON_CODES.get(code) if code > 2 else None

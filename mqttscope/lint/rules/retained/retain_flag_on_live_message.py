@@ -3,7 +3,7 @@
 from mqttscope.lint.examples import client, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.moment import Moment
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Publish, Suback, Subscribe
@@ -38,7 +38,7 @@ class RetainFlagOnLiveMessage(Rule):
     looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "retain"
-    needs = ALL_SUBSCRIPTIONS
+    needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     settings = {"window": 30}
 
     good = [

@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import sides_guessed
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect
 from mqttscope.mqtt.properties import Properties
@@ -51,7 +52,7 @@ class SessionExpiryFromServer(Rule):
     def check(self, packet: Disconnect, at: Moment) -> Findings:
         """The property must not be there."""
         interval = packet.properties.first(0x11) if packet.properties is not None else None
-        if interval is None:
+        if interval is None or sides_guessed(at):
             return None
         told = f"DISCONNECT from the server has Session Expiry Interval {interval:,}"
         return self.report("properties.session_expiry_interval", told)

@@ -84,18 +84,13 @@ class StaleStateAfterSessionLoss(Rule):
             client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
             server(Pubcomp(packet_identifier=7)),
         ),
-        conversation(
-            "after a clean start",
-            *opened(),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)).marked("dup"),
-        ),
     ]
 
     def check(self, packet: ControlPacket, at: Moment) -> Findings:
         """Look for what continues nothing of this connection."""
         connection = at.connection
-        if connection.session_present is not False:
-            return None
+        if connection.session_present is not False or connection.clean_start:
+            return None  # who asked for a new session has none to go on with: PUB208, ACK203
         kind = packet.packet_type
         if isinstance(packet, Publish):
             identifier = packet.packet_identifier
@@ -109,19 +104,17 @@ class StaleStateAfterSessionLoss(Rule):
                 return None
             if identifier in at.party.owes_pubrel or identifier in at.party.owes_pubcomp:
                 return None
-            if kind != PacketType.PUBREL and connection.clean_start:
-                return None
+            if kind != PacketType.PUBREL and at.version is not V5:
+                return None  # 3.1.1 lets only PUBLISH and PUBREL be sent again: ACK203
             if identifier in at.receiver.exchanges or identifier in at.party.pubrels_again:
                 return None
             field, what = "packet_identifier", packet_name(packet)
         connack = at.history.connack_sent
         if connack is None or not at.knew(connack) or not at.party.in_step():
             return None
-        chooses = at.version is V3_1_1 and not connection.clean_start
         return self.report(
             field,
             f"client sends {what} and identifier {identifier} although CONNACK said Session Present 0",
-            severity=Severity.INFO if chooses else None,
-            confidence=Confidence.HEURISTIC if connection.clean_start else None,
+            severity=Severity.INFO if at.version is V3_1_1 else None,
             related=(Related("the CONNACK", connack.packet, connack.frame, connack.timestamp_ns),),
         )

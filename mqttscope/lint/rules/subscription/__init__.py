@@ -6,13 +6,32 @@ from mqttscope.events import MalformedEvent
 from mqttscope.lint.moment import Moment
 from mqttscope.mqtt.codec import field_span
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback
+from mqttscope.session.subscriptions import Request
+
+
+def request_of(packet: Suback | Unsuback, at: Moment) -> Request | None:
+    """The request that a SUBACK or UNSUBACK answers.
+
+    ``None`` where none is known, and where the client let two packets have its identifier at a time: then nobody can
+    tell which of them is answered, and the server is not to blame for it.
+    """
+    identifier = packet.packet_identifier
+    if identifier in at.history.client.shared:
+        return None
+    kind = "subscribe" if isinstance(packet, Suback) else "unsubscribe"
+    return at.history.subscriptions.request_for(identifier, kind)
 
 
 def options_span(packet: Subscribe, index: int, version: ProtocolVersion) -> tuple[int, int] | None:
     """Offset and length of the options byte of a Topic Filter in a SUBSCRIBE."""
     span = field_span(packet, f"subscriptions[{index}].options", version) if packet.raw else None
     return None if span is None else (span.start, span.end - span.start)
+
+
+def and_more(number: int) -> str:
+    """What follows the first of several Topic Filters that a message is about."""
+    return f" and {number - 1} more" if number > 1 else ""
 
 
 def faulty_filter(field: str, at: Moment) -> str:

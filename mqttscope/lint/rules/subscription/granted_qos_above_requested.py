@@ -6,6 +6,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs, Rule
+from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -58,7 +59,7 @@ class GrantedQosAboveRequested(Rule):
 
     def check(self, packet: Suback, at: Moment) -> Iterator[Report]:
         """Compare position by position."""
-        request = at.history.subscriptions.request_for(packet.packet_identifier, "subscribe")
+        request = request_of(packet, at)
         codes = packet.reason_codes or ()
         if request is None or request.answers or len(request.maximum_qos) != len(codes):
             return

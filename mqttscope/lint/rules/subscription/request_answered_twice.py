@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
@@ -77,8 +78,8 @@ class RequestAnsweredTwice(Rule):
     def check(self, packet: Suback | Unsuback, at: Moment) -> Findings:
         """The state knows which requests have their answer."""
         kind = "subscribe" if isinstance(packet, Suback) else "unsubscribe"
-        request = at.history.subscriptions.request_for(packet.packet_identifier, kind)
-        if request is None or not request.answers:
+        request = request_of(packet, at)
+        if request is None or not request.answers or not at.party.in_step():
             return None
         return self.report(
             "",

@@ -1,11 +1,10 @@
 """SUB215."""
 
-from collections.abc import Iterator
-
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
-from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
-from mqttscope.lint.rule import V5, Needs, Rule
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules.subscription import and_more
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -62,15 +61,19 @@ class SharedSubscriptionUnavailable(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
-        """Compare with what CONNACK announced."""
+    def check(self, packet: Subscribe, at: Moment) -> Findings:
+        """Compare with what CONNACK announced; one finding, however many filters the packet has."""
         if at.connection.shared_subscription_available:
-            return
-        sure = None if at.knew(at.history.connack_sent) else Confidence.LIKELY
-        for index, row in enumerate(packet.subscriptions or ()):
-            if row.topic_filter.startswith("$share/"):
-                yield self.report(
-                    f"subscriptions[{index}].topic_filter",
-                    f"SUBSCRIBE {row.topic_filter!r}: the server announced Shared Subscription Available 0",
-                    confidence=sure,
-                )
+            return None
+        rows = packet.subscriptions or ()
+        wrong = [index for index, row in enumerate(rows) if row.topic_filter.startswith("$share/")]
+        if not wrong:
+            return None
+        severity, confidence = at.awareness()
+        return self.report(
+            f"subscriptions[{wrong[0]}].topic_filter",
+            f"SUBSCRIBE {rows[wrong[0]].topic_filter!r}{and_more(len(wrong))}: the server announced Shared "
+            "Subscription Available 0",
+            severity=severity,
+            confidence=confidence,
+        )

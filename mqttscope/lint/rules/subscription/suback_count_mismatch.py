@@ -4,6 +4,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
@@ -74,7 +75,7 @@ class SubackCountMismatch(Rule):
         if codes is None:
             return None
         kind = "subscribe" if isinstance(packet, Suback) else "unsubscribe"
-        request = at.history.subscriptions.request_for(packet.packet_identifier, kind)
+        request = request_of(packet, at)
         if request is None or request.answers or not request.topic_filters:
             return None
         wanted = len(request.topic_filters)

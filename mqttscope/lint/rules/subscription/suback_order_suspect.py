@@ -7,6 +7,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -88,7 +89,7 @@ class SubackOrderSuspect(Rule):
         if packet.packet_type == 3:
             return self._delivered(packet, at) if packet.qos else None  # type: ignore[arg-type, union-attr]
         assert isinstance(packet, Suback)
-        request = at.history.subscriptions.request_for(packet.packet_identifier, "subscribe")
+        request = request_of(packet, at)
         codes = packet.reason_codes or ()
         if request is None or request.answers or len(codes) != len(request.maximum_qos):
             return None

@@ -1,7 +1,7 @@
 """SUB214."""
 
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -67,9 +67,11 @@ class SubscriptionIdUnavailable(Rule):
         identifier = packet.properties.first(0x0B)
         if identifier is None:
             return None
+        severity, confidence = at.awareness()
         return self.report(
             "properties.subscription_identifier",
             f"SUBSCRIBE has Subscription Identifier {identifier}: the server announced Subscription Identifiers "
             "Available 0",
-            confidence=None if at.knew(at.history.connack_sent) else Confidence.LIKELY,
+            severity=severity,
+            confidence=confidence,
         )

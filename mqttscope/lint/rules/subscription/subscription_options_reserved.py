@@ -6,6 +6,7 @@ from mqttscope.lint.examples import client, conversation, hexadecimal, opened, s
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.lint.rules.subscription import faulty_filter, options_span
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
@@ -85,5 +86,7 @@ class SubscriptionOptionsReserved(Rule):
                 )
 
     def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
-        """The decoder's words, with the filter."""
+        """The decoder's words, with the filter, unless it may be MQTT 3.1 that is spoken."""
+        if lawful_elsewhere(at):
+            return None
         return self.report(fault.field, f"SUBSCRIBE{faulty_filter(fault.field, at)}: {fault.detail}")

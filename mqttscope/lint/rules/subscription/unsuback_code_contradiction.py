@@ -6,6 +6,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Needs, Rule
+from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
@@ -96,7 +97,7 @@ class UnsubackCodeContradiction(Rule):
     def check(self, packet: Unsuback, at: Moment) -> Iterator[Report]:
         """Look up each filter as it stood when the UNSUBSCRIBE was sent."""
         table = at.history.subscriptions
-        request = table.request_for(packet.packet_identifier, "unsubscribe")
+        request = request_of(packet, at)
         codes = packet.reason_codes or ()
         if request is None or request.answers or len(codes) != len(request.topic_filters) or not table.complete:
             return

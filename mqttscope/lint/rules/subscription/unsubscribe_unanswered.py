@@ -97,6 +97,8 @@ class UnsubscribeUnanswered(Rule):
             waited = (end - exchange.timestamp_ns) / 1e9
             if exchange.kind != "unsubscribe" or waited < limit:
                 continue
+            if exchange.packet_identifier in at.history.client.shared:
+                continue  # the answer to another packet that had the identifier may have been meant for this one
             request = at.history.subscriptions.request_for(exchange.packet_identifier, "unsubscribe")
             received = request is not None and at.history.server.acknowledged >= request.position > 0
             yield self.report(

@@ -1,11 +1,10 @@
 """SUB213."""
 
-from collections.abc import Iterator
-
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
-from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
-from mqttscope.lint.rule import V5, Needs, Rule
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules.subscription import and_more
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -60,6 +59,13 @@ class WildcardSubscriptionUnavailable(Rule):
             ),
         ),
         conversation(
+            "one finding for many filters",
+            *opened(connack=Properties(wildcard_subscription_available=0)),
+            client(Subscribe(10, subscriptions=[Subscription(name, 1) for name in ("a", "a/#", "b/#", "+")])).marked(
+                "subscriptions[1].topic_filter"
+            ),
+        ),
+        conversation(
             "sent before the CONNACK had arrived",
             *opened(connack=Properties(wildcard_subscription_available=0)),
             crossing(client(Subscribe(10, subscriptions=[Subscription("a/#", 1)]))).marked(
@@ -68,17 +74,25 @@ class WildcardSubscriptionUnavailable(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
-        """Compare with what CONNACK announced."""
+    def check(self, packet: Subscribe, at: Moment) -> Findings:
+        """Compare with what CONNACK announced; one finding, however many filters the packet has."""
         if at.connection.wildcard_subscription_available:
-            return
-        sure = None if at.knew(at.history.connack_sent) else Confidence.LIKELY
-        for index, row in enumerate(packet.subscriptions or ()):
-            share = parse_shared(row.topic_filter)
-            name = row.topic_filter if share is None else share[1]
-            if "+" in name or "#" in name:
-                yield self.report(
-                    f"subscriptions[{index}].topic_filter",
-                    f"SUBSCRIBE {row.topic_filter!r}: the server announced Wildcard Subscription Available 0",
-                    confidence=sure,
-                )
+            return None
+        rows = packet.subscriptions or ()
+        wrong = [index for index, row in enumerate(rows) if _has_wildcard(row.topic_filter)]
+        if not wrong:
+            return None
+        severity, confidence = at.awareness()
+        return self.report(
+            f"subscriptions[{wrong[0]}].topic_filter",
+            f"SUBSCRIBE {rows[wrong[0]].topic_filter!r}{and_more(len(wrong))}: the server announced Wildcard "
+            "Subscription Available 0",
+            severity=severity,
+            confidence=confidence,
+        )
+
+
+def _has_wildcard(topic_filter: str) -> bool:
+    share = parse_shared(topic_filter)
+    name = topic_filter if share is None else share[1]
+    return "+" in name or "#" in name

@@ -1,7 +1,7 @@
 """ALS202."""
 
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Publish
@@ -94,10 +94,12 @@ class TopicAliasExceedsMaximum(Rule):
         limit = at.receiver.topic_alias_maximum
         whose = "server" if at.from_client else "client"
         told = f"PUBLISH {at.topic!r} has Topic Alias {alias:,}, the {whose}'s Topic Alias Maximum is {limit:,}"
-        known = not at.from_client or at.knew(at.history.connack_sent)
+        severity, confidence = at.awareness()
         if at.from_client and at.history.connack is None:
             if not at.party.in_step():
                 return None  # it may have had a CONNACK that the capture does not have
+            # The CONNACK may allow it yet.
+            severity = Severity.WARNING
             told = f"PUBLISH {at.topic!r} has Topic Alias {alias:,} before the CONNACK has announced any"
         left_out = () if limit == 0 else ("MQTT-3.1.2-27", "MQTT-3.2.2-18")
         side = "client" if at.from_client else "server"
@@ -105,6 +107,7 @@ class TopicAliasExceedsMaximum(Rule):
         return self.report(
             "properties.topic_alias",
             told,
-            confidence=None if known else Confidence.LIKELY,
+            severity=severity,
+            confidence=confidence,
             statements=tuple(row for row in rows if row not in left_out),
         )

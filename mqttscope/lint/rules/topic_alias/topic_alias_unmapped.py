@@ -82,8 +82,8 @@ class TopicAliasUnmapped(Rule):
             return None
         assert packet.properties is not None
         alias = packet.properties.first(0x23)
-        if not alias:
-            return None
+        if not alias or at.party.malformed:
+            return None  # a packet that could not be read may have set it
         who = "client" if at.from_client else "server"
         told = f"PUBLISH has only Topic Alias {alias:,}, which the {who} has not set on this connection"
         return self.report("properties.topic_alias", told)

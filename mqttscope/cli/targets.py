@@ -1,0 +1,85 @@
+"""Files that a command writes: none of them may be one that it reads, and two of them may not be the same."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from mqttscope.capture.files import is_source
+from mqttscope.cli.output import CannotWrite
+
+STDIN = "-"
+
+
+def refuse_inputs(target: str, captures: Sequence[str], others: Mapping[str, str | Path | None] | None = None) -> None:
+    """A usage error when ``--output`` names a file that is read, under whatever name; nothing is opened for that.
+
+    ``others`` are further files by what they are (``the baseline``).
+    """
+    for what, path in (others or {}).items():
+        if path is not None and same_file(target, path):
+            raise click.UsageError(f"--output: {target} is {what}")
+    if os.path.isfile(target) and (is_source(target, captures) or (STDIN in captures and _is_stdin(target))):
+        raise click.UsageError(f"--output: {target} is a capture that is read")
+
+
+def same_file(one: str | Path, other: str | Path) -> bool:
+    """Whether two paths lead to one file, also through links, or will do so once it exists."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _is_stdin(target: str) -> bool:
+    """Whether standard input comes from this file."""
+    try:
+        given = os.fstat(sys.stdin.fileno())
+    except (AttributeError, OSError, ValueError):
+        return False
+    return stat.S_ISREG(given.st_mode) and os.path.samestat(given, os.stat(target))
+
+
+class FileSink:
+    """A file as a binary sink, opened at once so that a wrong path is told before the work.
+
+    A new file that a pattern of ``captures`` finds as soon as it exists is refused, and removed again.
+    """
+
+    def __init__(self, path: str, captures: Sequence[str] = ()) -> None:
+        self.path = path
+        fresh = not os.path.lexists(path)
+        try:
+            self.file = Path(path).open("wb")  # noqa: SIM115 - open as long as the run
+        except (OSError, ValueError) as error:
+            raise self._failed(error) from None
+        if fresh and is_source(path, captures):
+            self.file.close()
+            os.unlink(path)
+            raise click.UsageError(f"--output: {path} is among the captures that are read")
+
+    def write(self, data: bytes, /) -> object:
+        """Write bytes; a pipe that nobody reads any more takes them all."""
+        try:
+            return self.file.write(data)
+        except BrokenPipeError:
+            return len(data)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def close(self) -> None:
+        """Write what is left."""
+        try:
+            self.file.close()
+        except BrokenPipeError:
+            pass
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def _failed(self, error: Exception) -> CannotWrite:
+        return CannotWrite(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")

@@ -1,0 +1,210 @@
+"""Secrets of the packets that findings are about, hidden in every format: in the words of a finding and in its bytes.
+
+What `lint.secrets` recognises counts, wherever it stands in the packet, and the values of User Properties whose names
+say that they are secrets.  Passwords and Authentication Data are found by their fields (`mqtt.view.secret_ranges`).
+A finding is only looked at when it is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Literal
+
+from mqttscope.lint.finding import Finding, Related
+from mqttscope.lint.secrets import LENGTH, OVERLAP, SUSPECT_BYTES, find_all, is_secret_name, without
+from mqttscope.mqtt.codec import trace
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.report.base import View
+
+MIN_TOLD = 4
+"""Characters of the shortest secret that is looked for in messages: shorter ones are in too many words."""
+MIN_BEGINNING = 8
+"""Characters of a secret by which its beginning is known in a message that was cut."""
+MIN_BEGINNING_OF_VALUE = 24
+"""The same for what only its name makes a secret: it may be an ordinary word."""
+MAX_KEPT = 512
+"""Characters of a text whose concealed form is kept: Client Identifiers and topics recur."""
+MAX_GLANCE = 1 << 16
+"""Bytes of the longest packet that is looked through before its fields are told apart."""
+USER_PROPERTY = b"\x26"
+_NAMED = re.compile(rb"passw|pwd|secret|token|key|authori[sz]", re.IGNORECASE)
+"""What the names of secrets have in them, to find them where fields cannot be told apart."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Secret:
+    """One that was found in a packet."""
+
+    text: str
+    shown: str
+    beginning: int
+    """Characters by which it is known where it was cut."""
+
+
+@dataclass(slots=True)
+class Concealed:
+    """A finding without its secrets."""
+
+    finding: Finding
+    """Its ``raw`` has an asterisk for each byte of a secret."""
+    hidden: list[tuple[int, int]] = field(default_factory=list)
+    """Ranges of these bytes."""
+
+
+def conceal(finding: Finding, view: View) -> Finding:
+    """The finding as reports show it."""
+    return concealed(finding, view).finding
+
+
+def concealed(finding: Finding, view: View) -> Concealed:
+    """The finding as reports show it, with the places of its bytes that are hidden."""
+    if view.show_secrets:
+        return Concealed(finding)
+    length = view.secret_length
+    secrets, hidden = _of_packet(finding, view) if _may_hold_secret(finding.raw) else ([], [])
+    message = _told(finding.message, secrets, length)
+    name, topic = _name(finding.client_identifier, secrets, length), _name(finding.topic, secrets, length)
+    related = tuple(_related(one, secrets, length) for one in finding.related)
+    if not hidden and (message, name, topic, related) == (
+        finding.message,
+        finding.client_identifier,
+        finding.topic,
+        finding.related,
+    ):
+        return Concealed(finding)
+    raw = _covered(finding.raw, hidden) if hidden else finding.raw
+    made = replace(finding, message=message, client_identifier=name, topic=topic, related=related, raw=raw)
+    return Concealed(made, hidden)
+
+
+def masked(text: str, length: int = LENGTH) -> str:
+    """A text of any length without what looks like a secret."""
+    if len(text) > MAX_KEPT:
+        return without(text, find_all(text, length=length))
+    return _masked(text, length)
+
+
+@lru_cache(4096)
+def _masked(text: str, length: int) -> str:
+    return without(text, find_all(text, length=length))
+
+
+def _may_hold_secret(raw: bytes) -> bool:
+    """Whether to look closer: nearly no packet has anything of a secret in it, nor a User Property."""
+    if len(raw) > MAX_GLANCE or USER_PROPERTY in raw:
+        return True
+    return SUSPECT_BYTES.search(raw) is not None or _NAMED.search(raw) is not None
+
+
+def _related(one: Related, secrets: Sequence[_Secret], length: int) -> Related:
+    told = _told(one.message, secrets, length)
+    return one if told == one.message else replace(one, message=told)
+
+
+def _name(text: str | None, secrets: Sequence[_Secret], length: int) -> str | None:
+    if text is None:
+        return None
+    return _told(text, secrets, length) if secrets else masked(text, length)
+
+
+def _covered(raw: bytes, hidden: list[tuple[int, int]]) -> bytes:
+    shown = bytearray(raw)
+    for start, end in hidden:
+        shown[start:end] = b"*" * (end - start)
+    return bytes(shown)
+
+
+def _told(message: str, secrets: Sequence[_Secret], length: int) -> str:
+    """A message without the secrets of its packet, which may be escaped or cut in it, nor any others."""
+    for secret in secrets:
+        for written in dict.fromkeys((secret.text, repr(secret.text)[1:-1])):
+            message = _replaced(message, written, secret)
+    return without(message, find_all(message, length=length))
+
+
+def _replaced(message: str, written: str, secret: _Secret) -> str:
+    if len(written) < MIN_TOLD:
+        return message
+    head = written[: min(len(written), secret.beginning)]
+    at = message.find(head)
+    while at >= 0:
+        end, left = at + len(head), len(head)
+        while left < len(written) and message[end : end + 1] == written[left]:
+            end, left = end + 1, left + 1
+        message = message[:at] + secret.shown + message[end:]
+        at = message.find(head, at + len(secret.shown))
+    return message
+
+
+def _of_packet(finding: Finding, view: View) -> tuple[list[_Secret], list[tuple[int, int]]]:
+    """The secrets of a packet as far as it is shown, and their places."""
+    raw = finding.raw
+    if not raw:
+        return [], []
+    secrets: dict[_Secret, None] = {}
+    places: list[tuple[int, int]] = []
+    for kind, start, end in _parts(raw, finding, view.payload_limit):
+        text = raw[start:end].decode("utf-8", "surrogateescape")
+        if kind == "value":
+            secrets[_Secret(text, f"***({len(text)} characters)", MIN_BEGINNING_OF_VALUE)] = None
+            places.append((start, end))
+            continue
+        for one in find_all(text, length=view.secret_length):
+            said = text[one.start : one.end]
+            secrets[_Secret(said, one.shown, MIN_BEGINNING)] = None
+            first = start + len(text[: one.start].encode("utf-8", "surrogateescape"))
+            places.append((first, first + len(said.encode("utf-8", "surrogateescape"))))
+    # Long ones first: one may be the beginning of another.
+    return sorted(secrets, key=lambda one: -len(one.text)), places
+
+
+_Part = tuple[Literal["text", "value"], int, int]
+"""Where to look for secrets (``text``), or where one is (``value``)."""
+
+
+def _parts(raw: bytes, finding: Finding, payload_limit: int) -> Iterator[_Part]:
+    """The texts of a packet: strings without their lengths, of a payload what may be shown."""
+    for span in trace(raw, ProtocolVersion.from_text(finding.version)):
+        name = span.field.rpartition(".")[2]
+        if name == "payload" or (name == "unparsed" and finding.missing):
+            yield from _shown_parts(span.start, span.end, finding, payload_limit)
+        elif name in ("unparsed", "trailing_bytes"):
+            yield from _shown_parts(span.start, span.end, finding, payload_limit)
+            found = _NAMED.search(raw, span.start, span.end)
+            if found is not None:
+                yield "value", found.end(), span.end
+        elif "properties." in span.field:
+            at = span.start
+            while at < span.end - 1 and raw[at] & 0x80:
+                at += 1  # an identifier that was written too long
+            if name == "user_property":
+                yield from _pair(raw, at + 1, span.end)
+            else:
+                yield "text", at + 3, span.end
+        elif span.end - span.start > 2:
+            yield "text", span.start + 2, span.end
+
+
+def _pair(raw: bytes, start: int, end: int) -> Iterator[_Part]:
+    """Name and value of a User Property."""
+    middle = start + 2 + int.from_bytes(raw[start : start + 2], "big")
+    if middle + 2 > end:
+        # Its lengths are wrong, so that nobody knows where the value begins.
+        yield ("value" if _NAMED.search(raw, start, end) else "text"), start, end
+        return
+    yield "text", start + 2, middle
+    secret = is_secret_name(raw[start + 2 : middle].decode("utf-8", "replace"))
+    if middle + 2 < end:
+        yield ("value" if secret else "text"), middle + 2, end
+
+
+def _shown_parts(start: int, end: int, finding: Finding, payload_limit: int) -> Iterator[_Part]:
+    """The beginning of a payload, and what is around the place that a finding points at."""
+    first = min(end, start + payload_limit + 2 * OVERLAP)
+    yield "text", start, first
+    if finding.offset is not None and end > first:
+        near = max(first - OVERLAP, finding.offset - 2 * OVERLAP)
+        yield "text", near, min(end, finding.offset + 3 * OVERLAP)

@@ -1,0 +1,92 @@
+"""What the snap length cut away proves nothing: no rule may take it for absent.
+
+Every good example is captured again with frames cut short, all of them at one length or one of them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.examples import Conversation, client, conversation, opened
+from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.rehearsal import segments
+from mqttscope.lint.rule import Rule
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import Properties
+from mqttscope.net.segment import Segment
+
+RULES = all_rules()
+QUICK, SLOW = 127, 13
+"""One cut of so many is tried; prime, so that it falls on other places in each example."""
+
+
+def cut(segment: Segment, length: int) -> Segment:
+    """A segment of which the capture has the first bytes only."""
+    kept = segment.payload[:length]
+    return replace(segment, payload=kept, missing=len(segment.payload) - len(kept))
+
+
+def captures(example: Conversation) -> Iterator[list[Segment]]:
+    """The example with every frame cut at each length, and with each frame cut alone."""
+    whole = segments(example)
+    for length in range(max((len(one.payload) for one in whole), default=0)):
+        yield [cut(one, length) for one in whole]
+    for index, one in enumerate(whole):
+        for length in range(len(one.payload)):
+            yield [*whole[:index], cut(one, length), *whole[index + 1 :]]
+
+
+def is_upgrade(example: Conversation) -> bool:
+    """Whether the example begins with an HTTP upgrade, without which what follows is not known to be WebSocket."""
+    return any(step.silent for step in example.steps)
+
+
+def errors(captured: list[Segment], rule: type[Rule], example: Conversation) -> list[Finding]:
+    """What is found at severity error."""
+    linter = Linter([one(example.settings if one is rule else None) for one in RULES.values()], strict=True)
+    found = (one for event in dissect_segments(captured) for one in linter.feed(event))
+    return [one for one in found if one.severity is Severity.ERROR]
+
+
+EXAMPLES = [(rule, one) for rule in RULES.values() for one in rule.good if not is_upgrade(one)]
+
+
+def try_cuts(every: int) -> None:
+    number = 0
+    for rule, example in EXAMPLES:
+        for captured in captures(example):
+            number += 1
+            if number % every == 0:
+                found = [(one.rule, one.message) for one in errors(captured, rule, example)]
+                lengths = [(len(one.payload), one.missing) for one in captured]
+                assert found == [], (rule.code, example.title, lengths)
+
+
+def test_a_cut_packet_makes_no_error() -> None:
+    try_cuts(QUICK)
+
+
+@pytest.mark.slow
+def test_no_cut_makes_an_error() -> None:
+    try_cuts(SLOW)
+
+
+@pytest.mark.parametrize("length", [2, 4, 5, 8])
+def test_a_topic_alias_that_was_cut_is_not_missing(length: int) -> None:
+    talk = conversation(
+        "aliases",
+        *opened(connack=Properties(topic_alias_maximum=5)),
+        client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
+        client(Publish(properties=Properties(topic_alias=1), payload=b"x" * 200)),
+    )
+    captured = segments(talk)
+    index = next(place for place, one in enumerate(captured) if len(one.payload) > 200)
+    captured[index] = cut(captured[index], length)
+
+    assert errors(captured, RULES["PUB104"], talk) == []
