@@ -53,7 +53,8 @@ class Export:
     A packet's frames are all that carried data of its direction since its first byte, so that captures in which
     segments came out of order stay whole.  The TCP handshake and the CONNECT of its connection come with it, since
     without them nobody could tell the client and the version, and on other ports not even that it is MQTT.  A
-    WebSocket is kept from its beginning up to the packet: upgrade and compression are needed to read it again.
+    WebSocket is kept from its beginning up to the packet: upgrade and compression are needed to read it again; so is
+    TLS that was decrypted, with both directions, since keys alone do not open a record.
     Standard input cannot be read twice: what is read is kept in a temporary file meanwhile.
     """
 
@@ -87,11 +88,10 @@ class Export:
         """Events as `dissect_segments` gives them, keeping track of which frames they are made of."""
         for segment in source:
             if isinstance(segment, Plaintext):
-                # Records can be decrypted only with all that came before them.
-                self._tracks.setdefault(_endpoints(segment.key), _Track()).tangled = True
                 yield from self._completed(dissector.plaintext(segment))
                 continue
             if not isinstance(segment, Segment):
+                dissector.take_note(segment)
                 yield segment
                 continue
             pair = _endpoints(segment.key)
@@ -140,7 +140,8 @@ class Export:
         dialogue = flow.context
         if not isinstance(dialogue, Dialogue):
             return "rest"
-        if dialogue.web is not None or dialogue.connection is None or half.buffer.size:
+        secured = dialogue.tls is not None and dissector.options.decrypting
+        if dialogue.web is not None or secured or dialogue.connection is None or half.buffer.size:
             return "unclear"
         stream = dialogue.stream(from_initiator is dialogue.client_is_initiator)
         if stream.searching or stream.skip:
@@ -159,7 +160,7 @@ class Export:
         for one in (pair, back):
             if one in self._handshakes:
                 self._want(*self._handshakes[one])
-        for one in (pair, back) if event.connection.transport == "websocket" else (pair,):
+        for one in (pair, back) if event.connection.transport != "tcp" else (pair,):
             track = self._tracks.get(one)
             if track is not None:
                 for place in track.pending:

@@ -83,6 +83,7 @@ Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a captu
 @click.option(
     "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0", help="Version where no CONNECT was captured."
 )
+@click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
 @colour_option
 def command(
     captures: tuple[str, ...],
@@ -93,6 +94,7 @@ def command(
     no_config: bool,
     ports: tuple[tuple[int, str], ...],
     mqtt_version: ProtocolVersion | None,
+    keylog: str | None,
     colour: bool | None,
     **given: Any,
 ) -> int:
@@ -103,6 +105,7 @@ def command(
     from mqttscope.cli.linting import Run
     from mqttscope.cli.linting_settings import resolve
     from mqttscope.cli.output import Output, warn
+    from mqttscope.cli.reading import Reading
 
     settings = resolve(given, ports=ports, mqtt_version=mqtt_version, config=config, search=not no_config)
     if not settings.rules:
@@ -118,5 +121,6 @@ def command(
         raise click.UsageError("--update-baseline needs --baseline FILE")
     if statistics and settings.format not in COUNTED:
         raise click.UsageError(f"--statistics has no format {settings.format}; give --format {' or '.join(COUNTED)}")
-    run = Run(settings, captures, update_baseline=update_baseline, statistics=statistics, colour=colour)
+    reading = Reading(captures, keylog)
+    run = Run(settings, reading, update_baseline=update_baseline, statistics=statistics, colour=colour)
     return run.execute()

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from mqttscope.capture import open_capture
 from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, make_view, warn
+from mqttscope.cli.reading import Reading
 from mqttscope.cli.targets import FileSink, refuse_inputs
-from mqttscope.dissect import Dissector, dissect
+from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.baseline import Baseline, BaselineError, client_key
 from mqttscope.lint.engine import Linter
@@ -39,18 +39,20 @@ class Run:
     def __init__(
         self,
         settings: Settings,
-        captures: tuple[str, ...],
+        reading: Reading,
         *,
         update_baseline: bool,
         statistics: bool,
         colour: bool | None,
     ) -> None:
         self.settings = settings
-        self.captures = captures
+        self.reading = reading
+        self.captures = reading.captures
         self.update_baseline = update_baseline
         self.baseline = self._read_baseline()
         self.made = Baseline()
         self.linter = Linter(settings.rules)
+        settings.options.decrypting = reading.decrypting
         self.dissector = Dissector(settings.options)
         self.watch = Watch(progress=True)
         self.clients: set[str] = set()
@@ -81,9 +83,8 @@ class Run:
         return EXIT_FINDINGS if failed else EXIT_CLEAN
 
     def _events(self) -> Iterable[Event]:
-        return self.watch.events(
-            dissect(open_capture(self.captures), dissector=self.dissector, skipped=self.watch.skipped)
-        )
+        segments = self.reading.segments(self.watch.skipped)
+        return self.watch.events(dissect_segments(segments, dissector=self.dissector))
 
     def _feed(self, events: Iterable[Event]) -> None:
         feed = self.linter.feed
@@ -205,7 +206,7 @@ class Run:
         if not self.dissector.connections and not self.watch.errors:
             warn(advice.nothing_found(self.dissector))
         snapped = advice.snap_length(self.dissector, self.watch.skipped)
-        for told in (*advice.named_otherwise(self.dissector), *([snapped] if snapped else ())):
+        for told in filter(None, (*advice.named_otherwise(self.dissector), snapped, self.reading.advice())):
             warn(told)
         for pattern in self.settings.suppressions.expired():
             warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, cast
 
 import click
@@ -21,6 +20,7 @@ from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame
 from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import Segment
 
+Tap = Callable[[Iterator[Frame | CaptureNotice]], Iterator[Frame | CaptureNotice]]
 KEYLOG_VARIABLE = "SSLKEYLOGFILE"
 
 
@@ -39,6 +39,7 @@ class Reading:
         self.records = 0
         """Records of TLS that were decrypted."""
         self._stdin = stdin
+        self._spool: BinaryIO | None = None
         self._keylog = keylog
         if keylog is not None:
             self.keys = _keys(keylog)
@@ -51,17 +52,14 @@ class Reading:
         """Whether keys were given."""
         return self.keys is not None
 
-    def segments(
-        self, skipped: Counter[str], frames: Iterable[Frame | CaptureNotice] | None = None
-    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
-        """Segments and plaintexts; ``frames`` are those of the captures where somebody looks at them on the way."""
-        if self.keys is None:
-            yield from self._until_secrets(segments(self._open() if frames is None else frames, skipped))
-            return
-        if STDIN in self.captures and self._stdin is None:
+    def segments(self, skipped: Counter[str], tap: Tap | None = None) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        """Segments and plaintexts; the frames go through ``tap`` on their way, those that hold no TCP as well."""
+        if self.keys is not None and STDIN in self.captures:
             # It has to be read twice.
-            self._stdin = _spooled()
-        yield from self._joined(self.keys, segments(self._open() if frames is None else frames, skipped))
+            self._spool = _spooled(self._stdin)
+        frames = self._open()
+        items = segments(frames if tap is None else tap(frames), skipped)
+        yield from self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
 
     def advice(self) -> str | None:
         """What to say at the end where the keys opened nothing."""
@@ -70,9 +68,9 @@ class Reading:
         return f"no TLS record could be decrypted with the keys in {self._keylog}"
 
     def _open(self) -> Iterator[Frame | CaptureNotice]:
-        if self._stdin is not None and self._stdin.seekable():
-            self._stdin.seek(0)
-        return open_capture(self.captures, stdin=self._stdin)
+        if self._spool is None:
+            return open_capture(self.captures, stdin=self._stdin)
+        return open_capture(self.captures, stdin=open(self._spool.name, "rb"))
 
     def _until_secrets(self, items: Iterator[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Plaintext]:
         from mqttscope.capture.tls import TLS_KEY_LOG, MissingToolError, find_tshark
@@ -97,7 +95,7 @@ class Reading:
         from mqttscope.capture.tls import Decryption, MissingToolError
 
         try:
-            decryption = Decryption(self._second, keys)
+            decryption = Decryption(self._open, keys)
         except MissingToolError as error:
             raise CannotDecrypt(str(error)) from None
         except OSError as error:
@@ -105,12 +103,6 @@ class Reading:
         for item in decryption.join(items):
             self.records = decryption.records
             yield item
-
-    def _second(self) -> Iterator[Frame | CaptureNotice]:
-        """The captures once more."""
-        if self._stdin is None:
-            return open_capture(self.captures)
-        return open_capture(self.captures, stdin=open(self._stdin.name, "rb"))
 
 
 def _keys(path: str) -> bytes:
@@ -122,10 +114,12 @@ def _keys(path: str) -> bytes:
         raise CannotDecrypt(str(error)) from None
 
 
-def _spooled() -> BinaryIO:
-    """Standard input as a temporary file."""
+def _spooled(source: BinaryIO | None) -> BinaryIO:
+    """Standard input as a temporary file, which goes when it is closed."""
     file = tempfile.NamedTemporaryFile(prefix="mqttscope-")  # noqa: SIM115 - open as long as the run
-    if sys.stdin is not None:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-    file.seek(0)
+    if source is None and sys.stdin is not None:
+        source = sys.stdin.buffer
+    while source is not None and (data := source.read1(1 << 20)):  # type: ignore[attr-defined]
+        file.write(data)
+    file.flush()
     return cast(BinaryIO, file)

@@ -56,6 +56,7 @@ def command(
     connection: tuple[int, ...],
     ports: tuple[tuple[int, str], ...],
     mqtt_version: ProtocolVersion | None,
+    keylog: str | None,
     tables: tuple[str, ...],
     top: int | None,
     sort: str,
@@ -66,18 +67,19 @@ def command(
     Per capture, connection, client and topic. Captures are files, globs, directories, or - for standard input. Exit
     code 3 when one of them could not be read to its end.
     """
-    from mqttscope.capture import open_capture
     from mqttscope.cli import advice
     from mqttscope.cli.inspect import compile_filter
     from mqttscope.cli.output import Output, Watch, make_view, warn
-    from mqttscope.dissect import Dissector, dissect
+    from mqttscope.cli.reading import Reading
+    from mqttscope.dissect import Dissector, dissect_segments
     from mqttscope.report.statistics import Statistics
 
     wanted = compile_filter(expression)
     watch = Watch(progress=True)
     statistics = Statistics()
-    dissector = Dissector(make_options(ports, mqtt_version))
-    events = dissect(statistics.frames(open_capture(captures)), dissector=dissector, skipped=watch.skipped)
+    reading = Reading(captures, keylog)
+    dissector = Dissector(make_options(ports, mqtt_version, decrypting=reading.decrypting))
+    events = dissect_segments(reading.segments(watch.skipped, statistics.frames), dissector=dissector)
     interrupted, matched = False, [False]
     try:
         for event in counted(watch.events(events), wanted, connection, matched):
@@ -118,7 +120,7 @@ def command(
     sink.flush()
     if interrupted:
         raise KeyboardInterrupt
-    told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped)]
+    told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
     if dissector.connections:
         if format_ == "text":
             filtered, found = wanted is not None, matched[0]

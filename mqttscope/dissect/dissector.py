@@ -12,6 +12,7 @@ from mqttscope.dissect.transports import Transports, cut_off
 from mqttscope.events import ConnectionClosed, Event, GapEvent
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import Flow
+from mqttscope.net.frame import CaptureNotice, CaptureSecrets
 from mqttscope.net.segment import Segment
 
 
@@ -22,6 +23,11 @@ class Dissector(Transports):
         """Events of one more segment."""
         for event in self.flows.feed(segment):
             yield from self.handle(event)
+
+    def take_note(self, notice: CaptureNotice) -> None:
+        """Take a notice of the capture that passes by: with keys in it TLS may be decrypted."""
+        if isinstance(notice, CaptureSecrets):
+            self.options.decrypting = True
 
     def close(self) -> Iterator[Event]:
         """Events of the end of the capture."""

@@ -40,6 +40,7 @@ def dissect_segments(
             if type(segment) is Plaintext:
                 yield from running.plaintext(segment)
             else:
+                running.take_note(segment)  # type: ignore[arg-type]
                 yield segment  # type: ignore[misc]
             continue
         entry = take_in_order(segment)

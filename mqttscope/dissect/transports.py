@@ -142,7 +142,7 @@ class Transports(PacketEvents):
             if isinstance(one, Upgrade):
                 if self._is_open(dialogue) and dialogue.connection is not None:
                     # What the client said was too much to wait for an answer that the capture shows late.
-                    dialogue.connection.details.update(_asked(one))
+                    _web_details(dialogue.connection).update(_asked(one))
                     dialogue.connection.revision += 1
                     continue
                 refused = not one.accepted and one.status is not None
@@ -152,10 +152,10 @@ class Transports(PacketEvents):
                     self._ignore(dialogue)
                     return
                 for opened in self._open(dialogue, "websocket"):
-                    opened.connection.details.update(_asked(one))
+                    _web_details(opened.connection).update(_asked(one))
                     yield opened
                 assert dialogue.connection is not None
-                dialogue.connection.details.update(_asked(one))
+                _web_details(dialogue.connection).update(_asked(one))
                 continue
             if not self._is_open(dialogue):
                 if not isinstance(one, MessageData):
@@ -164,7 +164,7 @@ class Transports(PacketEvents):
             connection = dialogue.connection
             assert connection is not None
             if isinstance(one, Problem):
-                problems = connection.details.setdefault("problems", [])
+                problems = _web_details(connection).setdefault("problems", [])
                 if isinstance(problems, list) and len(problems) < _MAX_PROBLEMS:
                     problems.append(
                         {"from_client": one.from_client, "reason": one.reason, "detail": one.detail, "frame": at.frame}
@@ -238,6 +238,15 @@ def _asked(upgrade: Upgrade) -> dict[str, object]:
         "subprotocol": upgrade.subprotocol,
         "extensions": upgrade.extensions,
     }
+
+
+def _web_details(connection: Connection) -> dict[str, object]:
+    """Where what is known of a WebSocket goes."""
+    if connection.websocket is None:
+        connection.details["websocket"] = {}
+    found = connection.websocket
+    assert found is not None
+    return found
 
 
 def _names_mqtt(upgrade: Upgrade) -> bool:

@@ -9,7 +9,7 @@ from mqttscope.session.connection import Connection
 
 def is_plain(connection: Connection) -> bool:
     """Whether its packets crossed the wire as they are, and not inside TLS that was decrypted for us."""
-    return connection.transport in ("tcp", "websocket") and not connection.details.get("decrypted")
+    return connection.transport in ("tcp", "websocket")
 
 
 def is_loopback(endpoint: str) -> bool:

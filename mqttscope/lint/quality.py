@@ -37,7 +37,6 @@ class Quality:
         """Count one event that is no packet."""
         if isinstance(event, ConnectionOpened):
             self.connections += 1
-            self.encrypted += event.connection.transport == "tls"
         elif isinstance(event, ConnectionClosed):
             self._closed(event)
         elif isinstance(event, GapEvent):
@@ -52,7 +51,8 @@ class Quality:
 
     def _closed(self, event: ConnectionClosed) -> None:
         connection = event.connection
-        if connection.transport == "tls":
+        if connection.transport == "tls" and not connection.decrypted:
+            self.encrypted += 1
             return
         packets = connection.client_side.packets, connection.server_side.packets
         self.joined += connection.connect_packet is None and not connection.version_known

@@ -12,8 +12,8 @@ NOT_OFFERED = ("subprotocol_not_offered", "subprotocol_old", "subprotocol_foreig
 
 def problems(connection: Connection) -> list[dict[str, Any]]:
     """The problems of a WebSocket in their order, each with ``from_client``, ``reason``, ``detail`` and ``frame``."""
-    found = connection.details.get("problems")
-    return found if connection.transport == "websocket" and isinstance(found, list) else []
+    found = (connection.websocket or {}).get("problems")
+    return found if isinstance(found, list) else []
 
 
 def problem(connection: Connection, *reasons: str) -> tuple[str, str] | None:

@@ -166,6 +166,11 @@ class JsonLines:
         path = details.get("path")
         if not self.show_secrets and isinstance(path, str):
             details["path"] = without_query_values(path)
+        if connection.decrypted:
+            details["decrypted"] = True
+            inside = details.get("websocket")
+            if isinstance(inside, dict) and isinstance(inside.get("path"), str) and not self.show_secrets:
+                details["websocket"] = inside | {"path": without_query_values(str(inside["path"]))}
         if details:
             shown[connection.transport] = _plain(details)
         if counters is not None:

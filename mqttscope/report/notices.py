@@ -83,6 +83,11 @@ def _details(connection: Connection, *, show_secrets: bool) -> list[str]:
     return shown
 
 
+def _is_read(connection: Connection) -> bool:
+    """Whether the packets of a connection can be seen."""
+    return connection.transport != "tls" or connection.decrypted
+
+
 def version_assumed(line: Wrapped, connection: Connection, painter: Painter, *, numbered: bool = True) -> None:
     """Said before the first packet of a connection whose CONNECT was not captured."""
     line.add(f"{painter.rule} #{connection.number} " if numbered else f"{painter.rule} ", "rule")
@@ -109,7 +114,7 @@ def closed(line: Wrapped, event: ConnectionClosed, painter: Painter, unanswered:
         told += f" by {connection.closed_by}"
     line.add(told, "error" if how == "reset" else "rule")
     # Whether a DISCONNECT was sent cannot be said of what was lost, nor of what goes on behind the capture.
-    whole = how in ("fin", "reset") and connection.transport != "tls" and not connection.gaps
+    whole = how in ("fin", "reset") and _is_read(connection) and not connection.gaps
     if whole and connection.phase == "connected":
         line.add(" without DISCONNECT", "note")
     up, down = connection.client_side, connection.server_side
@@ -117,7 +122,7 @@ def closed(line: Wrapped, event: ConnectionClosed, painter: Painter, unanswered:
     line.add(f"{dot}{duration(event.timestamp_ns - connection.opened_ns, unicode=painter.unicode)}", "rule")
     if connection.transport == "tls":
         _closed_tls(line, connection, painter)
-    else:
+    if _is_read(connection):
         line.add(f"{dot}{up.packets}{painter.to_server} {down.packets}{painter.to_client} packets", "rule")
         line.add(f"{dot}{up.bytes}{painter.to_server} {down.bytes}{painter.to_client} bytes", "rule")
     if connection.gaps:

@@ -86,6 +86,14 @@ class Connection:
     revision: int = 0
     """Grows whenever something changes that identifies the connection in reports."""
 
+    @property
+    def websocket(self) -> dict[str, object] | None:
+        """Details of the WebSocket that the packets come in, also inside TLS; ``None`` where there is none."""
+        if self.transport == "websocket":
+            return self.details
+        found = self.details.get("websocket")
+        return found if isinstance(found, dict) else None
+
     def side(self, direction: Direction) -> Side:
         """The side that sends in this direction."""
         return self.client_side if direction is C2S else self.server_side

@@ -28,6 +28,7 @@ UNSET = (
     "PYTHONIOENCODING",
     "LC_ALL",
     "PYTHONUTF8",
+    "SSLKEYLOGFILE",
 )
 """What would change the output of a command and may be set where the tests run."""
 

@@ -26,12 +26,10 @@ def test_loopback(endpoint: str, loopback: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("transport", "decrypted", "plain"),
-    [("tcp", False, True), ("websocket", False, True), ("tls", False, False), ("tcp", True, False)],
+    ("transport", "plain"),
+    [("tcp", True), ("websocket", True), ("tls", False)],
 )
-def test_plain(transport: str, decrypted: bool, plain: bool) -> None:
+def test_plain(transport: str, plain: bool) -> None:
     connection = Connection(0, "10.0.0.4:51234", "10.0.0.2:1883", "a.pcap", 1, 0, transport)
-    if decrypted:
-        connection.details["decrypted"] = True
 
     assert is_plain(connection) is plain

@@ -73,7 +73,7 @@ class WebsocketSubprotocolWrong(Rule):
         return self._judge(connection, at, Confidence.LIKELY) if at.history.connect_sent is None else None
 
     def _judge(self, connection: Connection, at: Moment, confidence: Confidence | None) -> Findings:
-        details = connection.details
+        details = connection.websocket or {}
         if "subprotocol" not in details or problem(connection, "response_not_seen") is not None:
             return None
         selected = details["subprotocol"]
