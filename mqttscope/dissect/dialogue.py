@@ -6,7 +6,7 @@ flow that does not speak MQTT.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mqttscope.dissect.detect import (
     begins_with_packet,
@@ -20,6 +20,7 @@ from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.net.events import StreamData, StreamGap
 from mqttscope.net.flows import Flow
 from mqttscope.net.http_upgrade import looks_like_upgrade
+from mqttscope.net.proxy_protocol import header_length
 from mqttscope.net.segment import ports
 from mqttscope.net.tls_hello import CLIENT_HELLO, TlsObserver, looks_like_tls, looks_like_tls_records
 from mqttscope.net.websocket import WebSocket
@@ -80,6 +81,10 @@ class Dialogue:
     """What arrived while undecided."""
     waiting_bytes: int = 0
     """Their size, with `PIECE_COST` and `GAP_COST`."""
+    preface: int = 0
+    """Length of the PROXY protocol header that the initiator's bytes begin with."""
+    proxied: StreamData | None = None
+    """That header, until there is a connection to report it of."""
     replaying: bool = False
     """What waited is gone through: the streams have come further already than what is read."""
     next_look: int = 0
@@ -134,6 +139,22 @@ class Dialogue:
             self._decide(options)
         return self.phase != UNDECIDED
 
+    def without_preface(self) -> list[StreamData | StreamGap]:
+        """What waited, for it is the dialogue's turn now; a PROXY protocol header is put aside into ``proxied``."""
+        waiting, self.waiting, self.waiting_bytes = self.waiting, [], 0
+        left, parts, rest = self.preface, list[bytes](), list[StreamData | StreamGap]()
+        for event in waiting:
+            if left and isinstance(event, StreamData) and event.from_initiator:
+                parts.append(event.data[:left])
+                if len(event.data) >= left:
+                    self.proxied = replace(event, data=b"".join(parts))
+                event = replace(event, data=event.data[left:], offset=event.offset + len(parts[-1]))
+                left -= len(parts[-1])
+                if not event.data:
+                    continue
+            rest.append(event)
+        return rest
+
     def give_up(self, options: Options) -> None:
         """Nothing more comes: decide with what there is."""
         self._decide(options, final=True)
@@ -161,6 +182,12 @@ class Dialogue:
             self.phase = NOTHING
             return
         first, first_cut = self._head(from_initiator=True)
+        if not first_cut:
+            length = header_length(first)
+            if length is None and not final and self.waiting_bytes < MAX_UNDECIDED_BYTES:
+                return
+            self.preface = length or 0
+            first = first[self.preface :]
         second, second_cut = self._head(from_initiator=False)
         self.joined = not (self.flow.syn_seen or self.flow.syn_ack_seen)
         if self._by_content(first, second):

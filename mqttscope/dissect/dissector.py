@@ -84,7 +84,7 @@ class Dissector(Transports):
 
     def _begin(self, dialogue: Dialogue) -> Iterator[Event]:
         """The dialogue was decided: report the connection and go through what had to wait."""
-        waiting, dialogue.waiting, dialogue.waiting_bytes = dialogue.waiting, [], 0
+        waiting = dialogue.without_preface()
         if dialogue.phase == NOTHING:
             self._ignore(dialogue)
             return

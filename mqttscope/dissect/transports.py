@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from mqttscope.dissect.dialogue import NOTHING, Dialogue
-from mqttscope.dissect.items import PacketEvents, Place
+from mqttscope.dissect.items import C2S, PacketEvents, Place
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
-from mqttscope.events import ConnectionOpened, Event
+from mqttscope.events import ConnectionOpened, Event, UnparsedEvent
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.stream import StreamItem, Unparsed
@@ -16,6 +16,7 @@ from mqttscope.net.events import StreamData, StreamGap
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.plaintext import Plaintext
+from mqttscope.net.proxy_protocol import told_endpoints
 from mqttscope.net.segment import endpoints, ports
 from mqttscope.net.websocket_frames import Lost, MessageData, MessageGap
 from mqttscope.session.connection import Connection
@@ -84,12 +85,16 @@ class Transports(PacketEvents):
         connection = dialogue.connection
         return connection is not None and (not dialogue.inside or connection.decrypted)
 
-    def _open(self, dialogue: Dialogue, transport: str) -> Iterator[ConnectionOpened]:
+    def _open(self, dialogue: Dialogue, transport: str) -> Iterator[ConnectionOpened | UnparsedEvent]:
         """Make the connection of a dialogue and report it, unless the TLS around it has it already."""
         flow, connection = dialogue.flow, dialogue.connection
         if connection is None:
             connection = dialogue.connection = self._connect(dialogue, TLS if dialogue.inside else transport)
             yield ConnectionOpened(connection, flow.first_frame, flow.opened_ns, flow.capture)
+            before = dialogue.proxied
+            if before is not None:
+                header = Unparsed("proxy_header", len(before.data), before.data)
+                yield UnparsedEvent(connection, C2S, before.frame, before.timestamp_ns, before.capture, header)
         if dialogue.inside:
             connection.decrypted = True
             connection.revision += 1
@@ -124,6 +129,9 @@ class Transports(PacketEvents):
         self.connections += 1
         if dialogue.tls is not None:
             connection.details.update(dialogue.tls.summary())
+        told = None if dialogue.proxied is None else told_endpoints(dialogue.proxied.data)
+        if told is not None:
+            connection.details["proxy"] = {"client": told[0], "server": told[1]}
         found = _SPOKEN[transport]
         for port in ports(flow.key):
             named = self.options.ports.get(port, MQTT)

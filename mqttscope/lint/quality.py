@@ -43,7 +43,7 @@ class Quality:
             self.lost_bytes += event.length
             self.cut_bytes += event.length if event.reason == "cut" else 0
         elif isinstance(event, UnparsedEvent):
-            self.unparsed_bytes += event.unparsed.length
+            self.unparsed_bytes += 0 if event.unparsed.reason == "proxy_header" else event.unparsed.length
         elif isinstance(event, CaptureDrops):
             self.dropped_frames += event.dropped
         elif isinstance(event, CaptureError):

@@ -162,7 +162,7 @@ class JsonLines:
             "roles_evidence": connection.roles_evidence,
         }
         details = dict(connection.details)
-        counters = details.pop("tcp", None)
+        counters, proxy = details.pop("tcp", None), details.pop("proxy", None)
         path = details.get("path")
         if not self.show_secrets and isinstance(path, str):
             details["path"] = without_query_values(path)
@@ -175,6 +175,8 @@ class JsonLines:
             shown[connection.transport] = _plain(details)
         if counters is not None:
             shown["tcp"] = counters
+        if proxy is not None:
+            shown["proxy"] = proxy
         if closed:
             self._lines.forget(connection)
             identifier = connection.client_identifier

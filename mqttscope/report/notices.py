@@ -24,6 +24,8 @@ _UNPARSED = {
     "gap": "of a packet that lost bytes",
     "too_large": "of a packet above the size limit",
     "websocket": "behind broken WebSocket framing",
+    "tls": "behind lost TLS records",
+    "proxy_header": "of a PROXY protocol header",
     "reset": "of a packet cut off by the reset",
     "capture_end": "of a packet not complete at the end of the capture",
     "port_reused": "of a packet cut off by a new connection on the same ports",
@@ -60,6 +62,9 @@ def opened(line: Wrapped, event: ConnectionOpened, painter: Painter, *, show_sec
     if connection.transport != "tcp":
         kind = {"websocket": "WebSocket", "tls": "TLS"}.get(connection.transport, connection.transport)
         notes.append(", ".join([kind, *_details(connection, show_secrets=show_secrets)]))
+    proxy = connection.details.get("proxy")
+    if isinstance(proxy, Mapping):
+        notes.append(f"PROXY for {proxy['client']} to {proxy['server']}")
     if not connection.roles_known:
         notes.append(f"roles assumed from {connection.roles_evidence or 'nothing'}")
     if connection.version_evidence == "given":
@@ -163,7 +168,8 @@ def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secr
     found = event.unparsed
     what = counted(found.length, "byte")
     kind = "" if found.packet_type is None else f" ({type_name(found.packet_type).upper()})"
-    line.add(f"{what} {_UNPARSED.get(found.reason, found.reason)}{kind}", "error")
+    style = "note" if found.reason == "proxy_header" else "error"
+    line.add(f"{what} {_UNPARSED.get(found.reason, found.reason)}{kind}", style)
     if found.missing:
         line.add(f", {found.missing} of them not captured", "error")
     hidden = found.packet_type in _SECRETIVE or may_hold_password(event)

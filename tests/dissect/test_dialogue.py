@@ -6,10 +6,11 @@ import pytest
 
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.dialogue import LOOKS, MAX_UNDECIDED_BYTES, NOTHING, UNDECIDED, Dialogue
-from mqttscope.events import ConnectionOpened, GapEvent, MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionOpened, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
 from tests.dissect.scenes import HELLO, HTTP, HTTP_ANSWER, dialogue_of, types
 from tests.dissect.talk import (
     CONNACK,
+    PINGREQ,
     PUBACK_3,
     PUBLISH_1,
     V3_1,
@@ -22,7 +23,9 @@ from tests.dissect.talk import (
     read,
     wire,
 )
+from tests.net.framing import request, response
 from tests.net.hellos import record, server_hello
+from tests.net.test_proxy_protocol import BINARY, LOCAL, TEXT
 
 
 @pytest.mark.parametrize("port", [1883, 1884, 80, 443, 8883, 22], ids=lambda port: f"port {port}")
@@ -288,3 +291,45 @@ def test_a_flow_without_any_data_is_nothing() -> None:
     assert read(talk.tape, dissector=dissector) == []
     assert dissector.other_flows == 1
     assert NOTHING == "ignored"
+
+
+@pytest.mark.parametrize("pieces", [1, 5, 200])
+@pytest.mark.parametrize("header", [TEXT, BINARY, LOCAL])
+def test_a_proxy_protocol_header_is_told_and_what_is_behind_it_is_read(header: bytes, pieces: int) -> None:
+    talk = Talk(port=9999).handshake()
+    data = header + wire(connect(), PINGREQ)
+    for start in range(0, len(data), pieces):
+        talk.client(data[start : start + pieces])
+    talk.server(CONNACK)
+    talk.close()
+
+    events = talk.events()
+
+    assert [type(event).__name__ for event in events][:2] == ["ConnectionOpened", "UnparsedEvent"]
+    (told,) = only(events, UnparsedEvent)
+    assert (told.unparsed.reason, told.unparsed.raw, told.direction) == ("proxy_header", header, "client_to_server")
+    assert [event.type for event in only(events, PacketEvent)] == ["connect", "pingreq", "connack"]
+    connection = told.connection
+    assert not connection.client_side.gapped
+    expected = None if header == LOCAL else {"client": "10.0.0.4:51234", "server": "10.0.0.2:1883"}
+    assert connection.details.get("proxy") == expected
+
+
+def test_a_proxy_protocol_header_before_tls_and_websocket() -> None:
+    for rest, transport in ((HELLO, "tls"), (request(), "websocket")):
+        talk = Talk(port=8883).handshake()
+        talk.client(TEXT + rest)
+        talk.server(response() if transport == "websocket" else b"")
+        talk.close()
+
+        (opened,) = only(talk.events(), ConnectionOpened)
+
+        assert (opened.connection.transport, "proxy" in opened.connection.details) == (transport, True)
+
+
+def test_a_proxy_protocol_header_alone_is_no_mqtt() -> None:
+    talk = Talk(port=9999).handshake()
+    talk.client(TEXT)
+    talk.close()
+
+    assert talk.events() == []

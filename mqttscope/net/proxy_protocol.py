@@ -1,0 +1,55 @@
+"""The PROXY protocol: what a load balancer puts before the bytes of a connection to say who the client really is.
+
+Versions 1 and 2 (https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt, sections 2.1 and 2.2).
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+
+MAX_LINE = 107
+"""Longest header of version 1, its end of line included."""
+SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
+"""What a header of version 2 begins with."""
+_WORD = b"PROXY "
+_LINE = re.compile(rb"PROXY TCP[46] (\S+) (\S+) (\d{1,5}) (\d{1,5})\r\n")
+_ADDRESS_LENGTHS = {0x11: 4, 0x21: 16}
+"""Family and protocol of version 2 for TCP over IPv4 and IPv6."""
+
+
+def header_length(head: bytes) -> int | None:
+    """Length of the header that a stream begins with, 0 where it begins with none; ``None`` while that is open."""
+    if head.startswith(_WORD):
+        end = head.find(b"\r\n", 0, MAX_LINE)
+        return end + 2 if end >= 0 else None if len(head) < MAX_LINE else 0
+    if head.startswith(SIGNATURE):
+        if len(head) < 16:
+            return None
+        if head[12] >> 4 != 2:
+            return 0
+        length = 16 + int.from_bytes(head[14:16], "big")
+        return length if len(head) >= length else None
+    return None if head and any(start.startswith(head) for start in (_WORD, SIGNATURE)) else 0
+
+
+def told_endpoints(header: bytes) -> tuple[str, str] | None:
+    """Client and server as the header tells them (``10.0.0.4:51234``); ``None`` where it tells none for TCP."""
+    line = _LINE.fullmatch(header)
+    if line is not None:
+        source, destination, one, other = (part.decode("ascii", "replace") for part in line.groups())
+        addresses: tuple[str | bytes, str | bytes] = source, destination
+        numbers = int(one), int(other)
+    else:
+        size = _ADDRESS_LENGTHS.get(header[13]) if header.startswith(SIGNATURE) and len(header) >= 16 else None
+        if size is None or len(header) < 20 + 2 * size or not header[12] & 1:
+            return None
+        addresses = header[16 : 16 + size], header[16 + size : 16 + 2 * size]
+        at = 16 + 2 * size
+        numbers = int.from_bytes(header[at : at + 2], "big"), int.from_bytes(header[at + 2 : at + 4], "big")
+    try:
+        shown = [ip_address(address) for address in addresses]
+    except ValueError:
+        return None
+    names = [f"[{address}]" if address.version == 6 else str(address) for address in shown]
+    return f"{names[0]}:{numbers[0]}", f"{names[1]}:{numbers[1]}"
