@@ -12,14 +12,6 @@ TEXT = b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n"
 BINARY = SIGNATURE + bytes.fromhex("21 11 000c 0a000004 0a000002 c822 075b")
 LOCAL = SIGNATURE + bytes.fromhex("20 00 0000")
 SIX = SIGNATURE + bytes.fromhex("21 21 0027" + "00" * 15 + "01" + "00" * 15 + "02 c822 075b ee0000")
-    SIGNATURE
-    + bytes.fromhex("21 21 0027")
-    + bytes(15)
-    + b"\x01"
-    + bytes(15)
-    + b"\x02"
-    + b"\xc8\x22\x07\x5b\xee\x00\x00"
-)
 CONNECT = bytes.fromhex("100d00044d5154540402003c000161")
 
 
