@@ -1,4 +1,4 @@
-"""One TCP connection as a capture would show it, made of what a proxy knows: who opened it, what was sent, how it ended.
+"""One TCP connection as a capture would show it, made of what a proxy knows: who sent what, and how it ended.
 
 A `Wire` is told what happened and answers with the segments that say so: a `net.frame.Frame` with correct headers for
 the file, and beside it the `net.segment.Segment` that anybody reads from this frame, for the dissector.  It does no
