@@ -20,7 +20,7 @@ from mqttscope.lint.baseline import Baseline, BaselineError
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity, client_shape
 from mqttscope.lint.suppress import Suppression
-from mqttscope.report.base import View
+from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.registry import make_reporter
 from mqttscope.report.findings.statistics import Statistics
@@ -66,7 +66,9 @@ class Run:
         update_baseline: bool,
         statistics: bool,
         colour: bool | None,
+        sink: Sink | None = None,
     ) -> None:
+        """``sink`` takes the place of standard output."""
         self.settings = settings
         self.captures = captures
         self.update_baseline = update_baseline
@@ -81,19 +83,16 @@ class Run:
         self.failing = 0
         self.files: list[FileSink] = []
         self.stdout: Output | None = None
+        self.sink = sink
         self.reporters = self._reporters(statistics, colour)
 
     def execute(self) -> int:
         """Lint the captures; returns the exit code."""
         try:
-            try:
-                self._feed(self._events())
-            finally:
-                # What was found before Ctrl-C is worth more than nothing.
-                self._close()
+            self._feed(self._events())
         finally:
-            for file in self.files:
-                file.close()
+            # What was found before Ctrl-C is worth more than nothing.
+            self.close()
         if self.update_baseline:
             self._write_baseline()
         self._tell()
@@ -101,6 +100,10 @@ class Run:
             return EXIT_UNREADABLE
         failed = self.failing and not self.settings.exit_zero and not self.update_baseline
         return EXIT_FINDINGS if failed else EXIT_CLEAN
+
+    def feed(self, event: Event) -> None:
+        """Lint one event of a run that others drive."""
+        self._feed((event,))
 
     def _events(self) -> Iterable[Event]:
         return self.watch.events(
@@ -136,6 +139,14 @@ class Run:
         for reporter in self.reporters:
             reporter.feed(finding, suppression)
 
+    def close(self) -> None:
+        """Write what the reports still have to say."""
+        try:
+            self._close()
+        finally:
+            for file in self.files:
+                file.close()
+
     def _close(self) -> None:
         linter = self.linter
         codes = {rule.code for rule in linter.rules}
@@ -164,15 +175,15 @@ class Run:
         plain = View(width=0, payload_limit=256)
         made: list[Any] = []
         if settings.output is None:
-            self.stdout = Output(immediate=awaited(self.captures))
-            made.append(
-                Statistics(self.stdout, view) if statistics else make_reporter(settings.format, self.stdout, view)
-            )
+            sink = self.sink
+            if sink is None:
+                sink = self.stdout = Output(immediate=awaited(self.captures))
+            made.append(Statistics(sink, view) if statistics else make_reporter(settings.format, sink, view))
         for name, path in (*([(settings.format, settings.output)] if settings.output else ()), *settings.more):
-            sink = FileSink(path)
-            self.files.append(sink)
+            file = FileSink(path)
+            self.files.append(file)
             counted = statistics and path == settings.output
-            made.append(Statistics(sink, plain) if counted else make_reporter(name, sink, plain))
+            made.append(Statistics(file, plain) if counted else make_reporter(name, file, plain))
         return made
 
     def _read_baseline(self) -> Baseline:
@@ -205,6 +216,10 @@ class Run:
         snapped = advice.snap_length(self.dissector, self.watch.skipped)
         for told in (*advice.named_otherwise(self.dissector), *([snapped] if snapped else ())):
             warn(told)
+        self.tell_rules()
+
+    def tell_rules(self) -> None:
+        """What standard error has to say of suppressions and of rules that failed."""
         for pattern in self.settings.suppressions.expired():
             warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
         for error in self.linter.internal_errors[:3]:
