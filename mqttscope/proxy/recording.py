@@ -24,9 +24,8 @@ from mqttscope.proxy.wire import Endpoint, Made, Wire
 
 SLICE_NS = 1_000_000
 """The longest that events are made in one go while bytes may wait."""
-MAX_QUEUED_SEGMENTS = 20_000
-MAX_QUEUED_BYTES = 16 * 1024 * 1024
-"""Of segments that wait to be dissected; beyond, forwarding waits."""
+MAX_QUEUED_BYTES = 4 * 1024 * 1024
+"""Of segments that wait to be dissected; beyond, forwarding waits for as much as it adds."""
 SEGMENT_COST = 500
 """What each of them counts beside its bytes."""
 
@@ -134,8 +133,8 @@ class Recording:
                 self._queued += SEGMENT_COST + len(segment.payload)
         if self._queue and not self._arranged:
             self._arrange()
-        if self._queued > MAX_QUEUED_BYTES or len(self._queue) > MAX_QUEUED_SEGMENTS:
-            self.work()
+        if self._queued > MAX_QUEUED_BYTES:
+            self.work(down_to=MAX_QUEUED_BYTES)
 
     def _arrange(self) -> None:
         if self.later is None:
@@ -150,15 +149,15 @@ class Recording:
         if self._queue and not self._arranged:
             self._arrange()
 
-    def work(self, budget_ns: int | None = None) -> None:
-        """Make events of what is queued, for so long, or all of it."""
+    def work(self, budget_ns: int | None = None, down_to: int = -1) -> None:
+        """Make events of what is queued: for so long, or until no more than so many bytes are left."""
         if self._busy or self.listener is None:
             return
         self._busy = True
         until = None if budget_ns is None else time.monotonic_ns() + budget_ns
         queue, feed, listener = self._queue, self.dissector.feed, self.listener
         try:
-            while queue:
+            while queue and self._queued > down_to:
                 segment = queue.popleft()
                 self._queued -= SEGMENT_COST + len(segment.payload)
                 for event in feed(segment):

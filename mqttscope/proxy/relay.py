@@ -267,7 +267,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
-        return str(error.reason or error).replace("_", " ").lower()
+        return str(getattr(error, "reason", None) or error).replace("_", " ").lower()
     if isinstance(error, TimeoutError) and not error.args:
         return "no answer in time"
     if isinstance(error, OSError) and error.strerror:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import shutil
 import tempfile
 import threading
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -114,14 +117,14 @@ class Proxy:
         self._linter = Linter(self._rules)
         self._packets: deque[Seen] = deque(maxlen=MAX_PACKETS)
         self._findings: list[Finding] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._recording: Recording | None = None
         self._relay: Relay | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> Self:
-        self.start()
+        if self._thread is None:
+            self.start()
         return self
 
     def __exit__(
@@ -139,11 +142,14 @@ class Proxy:
         """Listen; returns once clients can connect."""
         if self._thread is not None:
             raise RuntimeError("a proxy runs only once")
-        self._folder = tempfile.TemporaryDirectory(prefix="mqttscope-")
+        descriptor, path = tempfile.mkstemp(".pcapng", "mqttscope-")
+        os.close(descriptor)
+        # As long as somebody may ask for what was seen.
+        weakref.finalize(self, _remove, path)
         options = Options()
         self._recording = Recording(
             "proxy",
-            path=str(Path(self._folder.name) / "proxy.pcapng"),
+            path=path,
             dissector=Dissector(options),
             listener=self._hear,
             note=self._note,
@@ -157,7 +163,6 @@ class Proxy:
             started.result(_ANSWER_S)
         except BaseException:
             self._thread.join(_ANSWER_S)
-            self._forget_file()
             raise
 
     def close(self) -> None:
@@ -167,9 +172,6 @@ class Proxy:
             self._ask(_nothing)
             loop.call_soon_threadsafe(relay.stop)
             thread.join(_ANSWER_S)
-
-    def __del__(self) -> None:
-        self._forget_file()
 
     def packets(self) -> list[Seen]:
         """What has passed, oldest first."""
@@ -318,10 +320,10 @@ class Proxy:
         recording.work()
         return question()
 
-    def _forget_file(self) -> None:
-        folder = getattr(self, "_folder", None)
-        if folder is not None:
-            folder.cleanup()
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)
 
 
 def _nothing() -> None:

@@ -22,8 +22,9 @@ from mqttscope.net.sequence import MASK
 
 LINK_TYPE_RAW = 101
 """Frames begin with the IP header: there was no link that a proxy could tell of."""
-MAX_SEGMENT_BYTES = 65_535 - 40
-"""Payload of one segment: what an IPv4 datagram holds beside the headers."""
+MAX_SEGMENT_BYTES = 16 * 1024
+"""Payload of one segment.  An IP datagram could hold four times as much; but what is read from a segment is read in one
+go, and bytes that look like MQTT and are none take long."""
 WINDOW = 0xFFFF
 WINDOW_SHIFT = 14
 """Both sides offer 1 GiB, so that what is under way always fits."""
