@@ -31,7 +31,7 @@ def unread(descriptor: int) -> int:
 
 
 def _asked(descriptor: int, name: str) -> int:
-    if sys.platform == "win32":
+    if sys.platform == "win32" or descriptor < 0:
         return 0
     try:
         return int.from_bytes(fcntl.ioctl(descriptor, getattr(termios, name), _ZERO), sys.byteorder)

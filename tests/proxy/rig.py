@@ -125,6 +125,15 @@ def certificates(folder: Path) -> Iterator[Certificates]:
     yield Certificates(folder, *(str(folder / name) for name in names))
 
 
+def is_reset(port: int) -> bool:
+    """Whether a client that connects is reset, perhaps before it knows that it is connected."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+            return client.recv(1) == b"never"
+    except ConnectionError:
+        return True
+
+
 @dataclass(slots=True)
 class Talk:
     """What a client did."""

@@ -16,7 +16,7 @@ from mqttscope.net.segment import reverse_key
 from mqttscope.proxy import Proxy
 from mqttscope.proxy.pair import HIGH_WATER_BYTES
 from mqttscope.proxy.relay import reason
-from tests.proxy.rig import PATIENCE_S, free_port, until
+from tests.proxy.rig import PATIENCE_S, free_port, is_reset, until
 from tests.proxy.upstream import connect, joined, made, read, recorded, reset, serving
 
 CONNECT = encode(Connect(client_identifier="dev1"), ProtocolVersion.V3_1_1)
@@ -24,7 +24,7 @@ CONNECT = encode(Connect(client_identifier="dev1"), ProtocolVersion.V3_1_1)
 
 def test_bytes_pass_unchanged_in_both_directions(tmp_path: Path) -> None:
     random = Random(3)
-    there, back = random.randbytes(1_500_000), random.randbytes(1_000_001)
+    there, back = random.randbytes(600_000), random.randbytes(400_001)
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
         got: list[bytes] = []
 
@@ -121,6 +121,7 @@ def test_who_does_not_read_holds_up_nobody_else_and_memory_stays_bounded(tmp_pat
             if end.transport is not None
         ]
         assert 0 < sum(held) <= HIGH_WATER_BYTES + (1 << 18)
+        until(lambda: any(pair.wire.acknowledged(False) > 1 << 10 for pair in relay._pairs))
         reset(upstream)
 
     # The server is not said to have what its system never took.
@@ -171,9 +172,8 @@ def test_a_broker_that_does_not_answer_in_time_is_given_up() -> None:
     """It accepts, and then says nothing to the hello of TLS."""
     with serving() as server:
         url = server.url.replace("mqtt:", "mqtts:")
-        with Proxy(url, insecure=True, connect_timeout=0.1) as proxy, connect(proxy) as client:
-            with pytest.raises(ConnectionResetError):
-                client.recv(1)
+        with Proxy(url, insecure=True, connect_timeout=0.1) as proxy:
+            assert is_reset(proxy.port)
             assert [note.rpartition(": ")[2] for note in proxy.notes] == ["no answer in time"]
 
 
