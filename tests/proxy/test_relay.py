@@ -147,13 +147,8 @@ def test_garbage_passes_and_is_reported(tmp_path: Path) -> None:
 
 def test_a_client_without_a_broker_is_reset(tmp_path: Path) -> None:
     with Proxy(f"mqtt://127.0.0.1:{free_port()}") as proxy:
-        with connect(proxy) as client, pytest.raises(ConnectionResetError):
-            client.recv(1)
-        assert (
-            recorded(proxy, tmp_path / "refused.pcapng")[2]
-            == ["FlowOpened", "client reset", "server reset", "closed reset"]
-            or True
-        )
+        assert is_reset(proxy.port)
+        assert recorded(proxy, tmp_path / "refused.pcapng")[2][-1] == "closed reset"
         (note,) = proxy.notes
 
     assert "cannot reach mqtt://127.0.0.1:" in note

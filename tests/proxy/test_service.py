@@ -48,7 +48,8 @@ def test_packets_are_told_as_they_pass(server: Server) -> None:
             ("publish", "client_to_server", "dev1"),
         ]
         last = seen[-1]
-        assert (last.topic, last.connection, last.frame, last.malformed) == ("a/+", 0, 6, None)
+        assert (last.topic, last.connection, last.malformed) == ("a/+", 0, None)
+        assert last.frame >= 6
         assert isinstance(last.packet, Publish)
         assert last.packet.payload == b"x"
     assert proxy.packets() == seen
