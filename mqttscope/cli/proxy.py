@@ -14,11 +14,9 @@ from mqttscope.cli.options import colour_option
     epilog="""\b
 Examples:
   mqttscope proxy --listen 127.0.0.1:1884 --upstream mqtt://broker:1883 --write device.pcapng
-  mqttscope proxy --listen '*:8883' --listen-cert cert.pem --listen-key key.pem \\
-    --upstream mqtts://broker.example --ca ca.pem --stop-on-finding
+  mqttscope proxy --listen '*:1884' --upstream mqtts://broker.example --ca ca.pem --stop-on-finding
 
-Ends on SIGINT and SIGTERM. Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when it could not
-listen, write, or ever reach the broker.
+Exit code 1 when a finding counts, 3 when it could not listen, write or ever reach the broker.
 """
 )
 @click.option(
@@ -26,7 +24,7 @@ listen, write, or ever reach the broker.
     metavar="HOST:PORT",
     default="127.0.0.1:1884",
     show_default=True,
-    help="Where clients connect; * is every address, port 0 any free one.",
+    help="Where clients connect; * is every address.",
 )
 @click.option(
     "--upstream", metavar="URL", required=True, help="The broker: mqtt://, mqtts://, ws://, wss://HOST[:PORT]."
@@ -40,7 +38,7 @@ listen, write, or ever reach the broker.
 @click.option("--insecure", is_flag=True, help="Check neither the broker's certificate nor its host name.")
 @click.option("--lint/--no-lint", default=True, show_default=True, help="Lint what passes.")
 @click.option("--stop-on-finding", is_flag=True, help="End with the first finding that counts.")
-@codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: all of the specifications]")
+@codes_option("select", "Only these rules: PUB101, PUB, ALL.")
 @codes_option("extend-select", "These rules as well.")
 @codes_option("ignore", "Not these rules.")
 @level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]")
@@ -64,21 +62,20 @@ listen, write, or ever reach the broker.
 @click.option("--count", type=click.IntRange(1), metavar="PACKETS", help="End after so many packets.")
 @click.option("--show/--quiet", default=False, help="Show packets as they pass. [default: quiet]")
 @click.option("--ready-file", metavar="FILE", help="Write the address into this file once clients can connect.")
-@click.option("--max-connections", type=click.IntRange(1), default=1000, show_default=True, help="Clients at a time.")
+@click.option(
+    "--max-connections", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Clients at a time."
+)
 @click.option(
     "--connect-timeout",
     type=click.FloatRange(0, min_open=True),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long the broker may take to accept a connection.",
+    help="Longest wait for the broker.",
 )
 @colour_option
 def command(**given: Any) -> int:
-    """Forward MQTT connections to a broker, byte by byte, record them in a capture file and lint them meanwhile.
-
-    Needs no rights to capture. TLS ends here where it is asked for, so that the file holds what was inside.
-    """
+    """Forward MQTT connections to a broker, record and lint what passes. Needs no rights to capture."""
     from mqttscope.cli.proxying import run
 
     return run(given)

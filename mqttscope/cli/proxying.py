@@ -20,7 +20,7 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
 from mqttscope.cli.output import Output, make_view, warn
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
-from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.proxy.address import AddressError, Upstream, parse_listen, parse_upstream, shown
 from mqttscope.proxy.recording import Recording
@@ -129,6 +129,8 @@ class Session:
     def __init__(self, given: dict[str, Any], upstream: Upstream) -> None:
         self.given = given
         self.packets = 0
+        self.sealed = 0
+        """Connections that speak TLS with the broker."""
         self.relay: Relay | None = None
         self.sink: Background | None = None
         self.run: Run | None = None
@@ -174,6 +176,8 @@ class Session:
             if given["count"] is not None and self.packets >= given["count"]:
                 return
             self.packets += 1
+        elif isinstance(event, ConnectionOpened):
+            self.sealed += event.connection.transport == "tls"
         if self.lines is not None:
             self.lines.feed(event)
         if self.run is not None:
@@ -247,6 +251,8 @@ class Session:
         if self.sink is not None and self.sink.left_out:
             told += f"; {counted(self.sink.left_out, 'line')} left out that nobody read"
         warn(told)
+        if self.sealed:
+            warn(f"{counted(self.sealed, 'connection')} passed with TLS inside, unread; --listen-cert ends TLS here")
         if run is not None:
             run.tell_rules()
         if relay.unreached and not relay.reached:

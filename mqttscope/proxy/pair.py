@@ -65,7 +65,7 @@ class End(asyncio.Protocol):
         if transport is None:
             self._backlog.append(data)
             return
-        if self.lost:
+        if self.lost or transport.is_closing():
             return
         if not self._unaware and sockets.unread(self._descriptor):
             # It has said something already, which is read later than these bytes are sent.
@@ -77,7 +77,7 @@ class End(asyncio.Protocol):
     def known(self) -> int:
         """How far it had certainly received its partner's stream when it sent what is read from it next."""
         transport = self.transport
-        if transport is not None and not self.lost and self._proven < self.forwarded:
+        if self._proven < self.forwarded and transport is not None and not transport.is_closing():
             waiting = transport.get_write_buffer_size() + sockets.under_way(self._descriptor)
             if not waiting:
                 self._proven = self.forwarded
@@ -99,23 +99,20 @@ class End(asyncio.Protocol):
         recording = pair.recording
         recording.take(pair.wire.close(self.from_client, recording.now(), self.known()))
         transport = partner.transport
-        if transport is not None:
-            if partner.finished or not transport.can_write_eof():
-                transport.close()
-            else:
-                transport.write_eof()
-        if partner.finished and self.transport is not None:
-            self.transport.close()
+        if partner.finished or transport is None or not transport.can_write_eof():
+            partner.close()
+        elif not transport.is_closing():
+            transport.write_eof()
+        if partner.finished:
+            self.close()
 
     def pause_writing(self) -> None:
         """It does not take what its partner says: the partner has to wait."""
-        if self.partner.transport is not None and not self.partner.finished:
-            self.partner.transport.pause_reading()
+        self.partner.read(False)
 
     def resume_writing(self) -> None:
         """It has caught up."""
-        if self.partner.transport is not None and not self.partner.finished:
-            self.partner.transport.resume_reading()
+        self.partner.read(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone: in good order, or by a reset, which the partner gets as well."""
@@ -123,9 +120,23 @@ class End(asyncio.Protocol):
             self.pair.abort(self.from_client)
         self.lost = True
         self.finish()
-        if self.partner.transport is not None:
-            self.partner.transport.close()
+        self.partner.close()
         self.pair.end_lost()
+
+    def read(self, on: bool) -> None:
+        """Read from it, or let it wait."""
+        transport = self.transport
+        if transport is not None and not self.finished and not transport.is_closing():
+            if on:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+
+    def close(self) -> None:
+        """Close it once it has got what is for it."""
+        # A transport with TLS does not take it well when it is closed again.
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.close()
 
     def abort(self) -> None:
         """Give it up with a reset."""
@@ -153,15 +164,12 @@ class Pair:
 
     def join(self) -> None:
         """The broker is connected too: go on."""
-        client, server = self.client, self.server
-        assert client.transport is not None
-        assert server.transport is not None
-        if client.lost:
-            server.abort()
-        elif client.finished:
-            server.transport.close()
+        if self.client.lost:
+            self.server.abort()
+        elif self.client.finished:
+            self.server.close()
         else:
-            client.transport.resume_reading()
+            self.client.read(True)
 
     def dirty(self) -> None:
         """Bytes were sent whose arrival is to be recorded."""
@@ -200,6 +208,5 @@ class Pair:
 
     def drop(self) -> None:
         """Close both: the proxy ends."""
-        for end in (self.client, self.server):
-            if end.transport is not None and not end.lost:
-                end.transport.close()
+        self.client.close()
+        self.server.close()

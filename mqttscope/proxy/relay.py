@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
@@ -270,6 +271,9 @@ def reason(error: BaseException) -> str:
         return str(getattr(error, "reason", None) or error).replace("_", " ").lower()
     if isinstance(error, TimeoutError) and not error.args:
         return "no answer in time"
+    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
+        # asyncio says less of it in more words.
+        return os.strerror(error.errno)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

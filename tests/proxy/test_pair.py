@@ -43,6 +43,9 @@ class Transport(asyncio.Transport):
     def close(self) -> None:
         self.asked.append("close")
 
+    def is_closing(self) -> bool:
+        return bool({"close", "abort"} & set(self.asked))
+
     def abort(self) -> None:
         self.asked.append("abort")
 
@@ -214,6 +217,10 @@ def test_a_client_that_left_meanwhile_is_not_waited_for(gone: str, asked: str) -
 
 
 def test_the_end_of_the_proxy_closes_both(scene: Scene) -> None:
-    scene.pair.client.lost = True
+    scene.pair.drop()
     scene.pair.drop()
     assert scene.server.asked == ["close"]
+    assert scene.client.asked == ["pause", "resume", "close"]
+    scene.pair.client.forward(b"late")
+    scene.pair.server.pause_writing()
+    assert (scene.client.written, scene.client.asked[3:]) == (b"", [])

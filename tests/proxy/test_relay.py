@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import ssl
@@ -13,7 +14,7 @@ import pytest
 
 from mqttscope.mqtt import Connect, ProtocolVersion, encode
 from mqttscope.net.segment import reverse_key
-from mqttscope.proxy import Proxy
+from mqttscope.proxy import Proxy, relay
 from mqttscope.proxy.pair import HIGH_WATER_BYTES
 from mqttscope.proxy.relay import reason
 from tests.proxy.rig import PATIENCE_S, free_port, is_reset, until
@@ -112,16 +113,16 @@ def test_who_does_not_read_holds_up_nobody_else_and_memory_stays_bounded(tmp_pat
                 other.sendall(b"ping")
                 assert read(its_upstream, 4) == b"ping"
         assert quiet == 300, "the proxy took everything"
-        relay = proxy._relay
-        assert relay is not None
+        running = proxy._relay
+        assert running is not None
         held = [
             end.transport.get_write_buffer_size()
-            for pair in relay._pairs
+            for pair in running._pairs
             for end in (pair.client, pair.server)
             if end.transport is not None
         ]
         assert 0 < sum(held) <= HIGH_WATER_BYTES + (1 << 18)
-        until(lambda: any(pair.wire.acknowledged(False) > 1 << 10 for pair in relay._pairs))
+        until(lambda: any(pair.wire.acknowledged(False) > 1 << 10 for pair in running._pairs))
         reset(upstream)
 
     # The server is not said to have what its system never took.
@@ -185,6 +186,32 @@ def test_clients_beyond_the_limit_are_closed() -> None:
         assert proxy.notes[0] == "a client was closed: there are 1 connections already"
 
 
+def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept = asyncio.SelectorEventLoop.sock_accept
+    failures = [errno.EMFILE, errno.ECONNABORTED]
+
+    async def flaky(loop: asyncio.SelectorEventLoop, listening: socket.socket) -> object:
+        if failures:
+            raise OSError(failures.pop(), "no")
+        return await accept(loop, listening)
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
+    monkeypatch.setattr(relay, "_BUSY_S", 0.01)
+    with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        client.sendall(b"patience")
+        assert read(upstream, 8) == b"patience"
+    assert proxy.notes == ["cannot accept: no; clients wait"]
+
+
+def test_what_goes_wrong_often_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "MAX_SAID", 2)
+    with Proxy(f"mqtt://127.0.0.1:{free_port()}") as proxy:
+        for _ in range(5):
+            assert is_reset(proxy.port)
+    assert len(proxy.notes) == 3
+    assert proxy.notes[-1] == "3 more troubles of connections were not told"
+
+
 def test_many_come_and_go() -> None:
     with serving() as server, Proxy(server.url) as proxy:
         for number in range(50):
@@ -194,10 +221,10 @@ def test_many_come_and_go() -> None:
                 if number % 2:
                     reset(client)
         assert len([one for one in proxy.packets() if one.type == "connect"]) == 50
-        relay = proxy._relay
-        assert relay is not None
-        until(lambda: not relay.clients)
-        assert (relay.served, relay.reached, relay.connecting, len(relay._pairs)) == (50, 50, 0, 0)
+        running = proxy._relay
+        assert running is not None
+        until(lambda: not running.clients)
+        assert (running.served, running.reached, running.connecting, len(running._pairs)) == (50, 50, 0, 0)
 
 
 def test_when_the_proxy_ends_the_record_does_not_say_that_anybody_closed(tmp_path: Path) -> None:
@@ -228,9 +255,9 @@ def test_ipv6(tmp_path: Path) -> None:
 
 def test_every_address_has_the_same_port() -> None:
     with serving() as server, Proxy(server.url, "*:0") as proxy:
-        relay = proxy._relay
-        assert relay is not None
-        assert {port for _, port in relay.addresses} == {proxy.port}
+        running = proxy._relay
+        assert running is not None
+        assert {port for _, port in running.addresses} == {proxy.port}
         with joined(proxy, server) as (client, upstream):
             upstream.sendall(b"hello")
             assert read(client, 5) == b"hello"
@@ -248,7 +275,8 @@ def test_two_cannot_listen_at_the_same_place() -> None:
     ("error", "words"),
     [
         (TimeoutError(), "no answer in time"),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "Connection refused"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed"), "Connection refused"),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
         (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), "SSL: WRONG VERSION NUMBER"),
         (UnicodeError("label too long"), "label too long"),
         (OSError(), "OSError"),
