@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -184,6 +185,15 @@ def test_it_ends_after_so_many_packets_or_so_long(tmp_path: Path, broker: rig.Br
     assert [line.split()[5] for line in proxy.out.splitlines() if " broker " in line] == ["CONNECT", "CONNACK"]
     with rig.program_proxy(tmp_path, url(broker), "--duration", "0.2") as proxy:
         assert proxy.finish(ask=False) == 0
+
+
+def test_ctrl_c_ends_it_like_any_other_end(tmp_path: Path) -> None:
+    with rig.program_proxy(tmp_path, "mqtt://127.0.0.1:1", "--format", "concise") as proxy:
+        proxy.process.send_signal(signal.SIGINT)
+        assert proxy.finish(ask=False) == 0
+
+    assert proxy.out.startswith("no findings by ")
+    assert proxy.err.splitlines()[-1] == "mqttscope: 0 connections, 0 packets"
 
 
 @pytest.mark.broker
