@@ -40,10 +40,14 @@ MAX_FINDINGS = 10_000
 MAX_NOTES = 1_000
 WIDTH = 100
 """Columns of reports."""
-_SETTLE_S = 1.0
-"""How long a question waits for connections that are being made."""
+_QUIET_S = 0.05
+"""A question is answered when nothing has come for so long: a sender may wait 40 ms for an acknowledgment."""
+_BUSY_S = 0.25
+"""How long a question waits while something comes all the time,"""
+_CONNECTING_S = 1.0
+"""and while connections are being made."""
+_LOOK_S = 0.005
 _ANSWER_S = 30.0
-_ROUNDS = 10_000
 
 T = TypeVar("T")
 
@@ -306,17 +310,15 @@ class Proxy:
         relay, recording = self._relay, self._recording
         assert relay is not None
         assert recording is not None
-        until = asyncio.get_running_loop().time() + _SETTLE_S
-        before, quiet = -1, 0
-        for _ in range(_ROUNDS):
-            # Each round of the loop reads what has arrived at any of its sockets.
-            await asyncio.sleep(0)
-            quiet = quiet + 1 if recording.frames == before else 0
-            before = recording.frames
-            if relay.connecting and asyncio.get_running_loop().time() < until:
-                await asyncio.sleep(0.001)
-            elif quiet > 2:
+        clock = asyncio.get_running_loop().time
+        began = quiet_since = clock()
+        before = recording.frames
+        while clock() - quiet_since < _QUIET_S or relay.connecting:
+            if clock() - began > (_CONNECTING_S if relay.connecting else _BUSY_S):
                 break
+            await asyncio.sleep(_LOOK_S)
+            if recording.frames != before:
+                before, quiet_since = recording.frames, clock()
         recording.work()
         return question()
 

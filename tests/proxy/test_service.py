@@ -8,6 +8,7 @@ from paho.mqtt.enums import MQTTProtocolVersion
 
 from mqttscope.lint.catalogue import UnknownRuleError
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
+from mqttscope.mqtt.properties import Properties
 from mqttscope.proxy import Proxy, Seen, service
 from mqttscope.proxy.address import AddressError
 from tests.cli.running import invoke
@@ -136,3 +137,20 @@ def test_what_cannot_be_is_told_at_once(server: Server, tmp_path: Path) -> None:
         proxy.start()
     proxy.close()
     Proxy(server.url).close()
+
+
+def test_what_a_client_had_received_is_proven_by_the_record(server: Server, tmp_path: Path) -> None:
+    """Only who has the CONNACK can break the Receive Maximum in it: the file acknowledges it in time."""
+    version = ProtocolVersion.V5
+    connack = Connack(properties=Properties(receive_maximum=2))
+    with Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        client.sendall(encode(Connect(client_identifier="dev1", protocol_level=5), version))
+        read(upstream, 1)
+        upstream.sendall(encode(connack, version))
+        read(client, len(encode(connack, version)))
+        for identifier in (1, 2, 3):
+            client.sendall(encode(Publish(topic_name="a", qos=1, packet_identifier=identifier), version))
+        proxy.write(tmp_path / "it.pcapng")
+        (finding,) = proxy.findings()
+    assert (finding.rule, str(finding.confidence)) == ("FLW201", "certain")
+    assert [line["rule"] for line in invoke("lint", tmp_path / "it.pcapng", "--format", "jsonl").lines] == ["FLW201"]
