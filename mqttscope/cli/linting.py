@@ -21,7 +21,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.secrets import LENGTH
 from mqttscope.lint.suppress import Suppression
-from mqttscope.report.base import View
+from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.registry import make_reporter
 from mqttscope.report.findings.statistics import make_statistics
@@ -44,7 +44,9 @@ class Run:
         update_baseline: bool,
         statistics: bool,
         colour: bool | None,
+        sink: Sink | None = None,
     ) -> None:
+        """``sink`` takes the place of standard output."""
         self.settings = settings
         self.reading = reading
         self.captures = reading.captures
@@ -61,19 +63,16 @@ class Run:
         self.failing = 0
         self.files: list[FileSink] = []
         self.stdout: Output | None = None
+        self.sink = sink
         self.reporters = self._reporters(statistics, colour)
 
     def execute(self) -> int:
         """Lint the captures; returns the exit code."""
         try:
-            try:
-                self._feed(self._events())
-            finally:
-                # What was found before Ctrl-C is worth more than nothing.
-                self._close()
+            self._feed(self._events())
         finally:
-            for file in self.files:
-                file.close()
+            # What was found before Ctrl-C is worth more than nothing.
+            self.close()
         if self.update_baseline:
             self._write_baseline()
         self._tell()
@@ -81,6 +80,10 @@ class Run:
             return EXIT_UNREADABLE
         failed = self.failing and not self.settings.exit_zero and not self.update_baseline
         return EXIT_FINDINGS if failed else EXIT_CLEAN
+
+    def feed(self, event: Event) -> None:
+        """Lint one event of a run that others drive."""
+        self._feed((event,))
 
     def _events(self) -> Iterable[Event]:
         segments = self.reading.segments(self.watch.skipped)
@@ -129,6 +132,14 @@ class Run:
             return set()
         return {rule.code for rule in linter.rules} - linter.withheld.keys() - linter.failures.keys()
 
+    def close(self) -> None:
+        """Write what the reports still have to say."""
+        try:
+            self._close()
+        finally:
+            for file in self.files:
+                file.close()
+
     def _close(self) -> None:
         linter = self.linter
         summary = Summary(
@@ -156,12 +167,14 @@ class Run:
         plain = View(width=0, payload_limit=256, secret_length=length)
         made: list[Any] = []
         if settings.output is None:
-            # The exit code is that of the findings, also when the reader has seen enough.
-            self.stdout = Output(immediate=awaited(self.captures), goes_on=True)
             view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
             view.secret_length = length
             make = make_statistics if statistics else make_reporter
-            made.append(make(settings.format, self.stdout, view))
+            shown = self.sink
+            if shown is None:
+                # The exit code is that of the findings, also when the reader has seen enough.
+                shown = self.stdout = Output(immediate=awaited(self.captures), goes_on=True)
+            made.append(make(settings.format, shown, view))
         outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
         for _, path in outputs:
             refuse_inputs(path, self.captures, settings.inputs())
@@ -208,6 +221,10 @@ class Run:
         snapped = advice.snap_length(self.dissector, self.watch.skipped)
         for told in filter(None, (*advice.named_otherwise(self.dissector), snapped, self.reading.advice())):
             warn(told)
+        self.tell_rules()
+
+    def tell_rules(self) -> None:
+        """What standard error has to say of suppressions and of rules that failed."""
         for pattern in self.settings.suppressions.expired():
             warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
         for error in self.linter.internal_errors[:3]:

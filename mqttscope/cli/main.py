@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lint": ("mqttscope.cli.lint", "Find what breaks the MQTT specification in captures."),
     "rules": ("mqttscope.cli.rules", "List and explain the rules of lint, and what they cover."),
     "stats": ("mqttscope.cli.stats", "Count and measure the traffic of captures."),
+    "proxy": ("mqttscope.cli.proxy", "Forward MQTT connections, record and lint them."),
 }
 """Command name -> module that holds it as ``command``, and its line in the overview."""
 
@@ -27,6 +28,8 @@ EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_UNREADABLE = 3
+EXIT_FAILED = 3
+"""The same number for commands that read no captures: what they are for could not be done."""
 EXIT_INTERRUPTED = 130
 
 

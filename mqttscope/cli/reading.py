@@ -43,9 +43,13 @@ class Reading:
         self._keylog = keylog
         if keylog is not None:
             self.keys = _keys(keylog)
-        elif os.environ.get(KEYLOG_VARIABLE) and os.path.isfile(os.environ[KEYLOG_VARIABLE]):
+        elif os.path.isfile(os.environ.get(KEYLOG_VARIABLE, "")):
+            # Set for other programs as well, so that what is wrong with it is no reason to stop.
             self._keylog = os.environ[KEYLOG_VARIABLE]
-            self.keys = _keys(self._keylog)
+            try:
+                self.keys = _keys(self._keylog)
+            except CannotDecrypt as error:
+                warn(f"{error.message} (${KEYLOG_VARIABLE})")
 
     @property
     def decrypting(self) -> bool:

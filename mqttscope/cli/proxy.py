@@ -1,0 +1,81 @@
+"""``mqttscope proxy``: forward MQTT connections to a broker, record and lint them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mqttscope.cli.lint import CONFIDENCES, FORMATS, SEVERITIES, codes_option, level_option
+from mqttscope.cli.options import colour_option
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mqttscope proxy --listen 127.0.0.1:1884 --upstream mqtt://broker:1883 --write device.pcapng
+  mqttscope proxy --listen '*:1884' --upstream mqtts://broker.example --ca ca.pem --stop-on-finding
+
+Exit code 1 when a finding counts, 3 when it could not listen, write or ever reach the broker.
+"""
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:1884",
+    show_default=True,
+    help="Where clients connect; * is every address.",
+)
+@click.option(
+    "--upstream", metavar="URL", required=True, help="The broker: mqtt://, mqtts://, ws://, wss://HOST[:PORT]."
+)
+@click.option("--write", "-w", metavar="FILE", help="Record into a pcapng file.")
+@click.option("--listen-cert", metavar="FILE", help="Speak TLS with clients, with this certificate (PEM).")
+@click.option("--listen-key", metavar="FILE", help="Its key, where it is in another file.")
+@click.option("--ca", metavar="FILE", help="CA certificates that vouch for the broker. [default: the system's]")
+@click.option("--cert", metavar="FILE", help="Client certificate to show to the broker (PEM).")
+@click.option("--key", metavar="FILE", help="Its key, where it is in another file.")
+@click.option("--insecure", is_flag=True, help="Check neither the broker's certificate nor its host name.")
+@click.option("--lint/--no-lint", default=True, show_default=True, help="Lint what passes.")
+@click.option("--stop-on-finding", is_flag=True, help="End with the first finding that counts.")
+@codes_option("select", "Only these rules: PUB101, PUB, ALL.")
+@codes_option("extend-select", "These rules as well.")
+@codes_option("ignore", "Not these rules.")
+@level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]")
+@level_option("fail-confidence", CONFIDENCES, "Lowest confidence that fails. [default: certain]")
+@level_option("min-confidence", CONFIDENCES, "Lowest confidence that is shown. [default: heuristic]")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    metavar="FORMAT",
+    envvar="MQTTSCOPE_FORMAT",
+    help=f"{', '.join(FORMATS)}. [default: full]",
+)
+@click.option("--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help="Into a file; with FORMAT= additionally.")
+@click.option("--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count.")
+@click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
+@click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
+@click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
+@click.option("--no-config", is_flag=True, help="Use no configuration file.")
+@click.option("--duration", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End after this time.")
+@click.option("--count", type=click.IntRange(1), metavar="PACKETS", help="End after so many packets.")
+@click.option("--show/--quiet", default=False, help="Show packets as they pass. [default: quiet]")
+@click.option("--ready-file", metavar="FILE", help="Write the address into this file once clients can connect.")
+@click.option(
+    "--max-connections", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Clients at a time."
+)
+@click.option(
+    "--connect-timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest wait for the broker.",
+)
+@colour_option
+def command(**given: Any) -> int:
+    """Forward MQTT connections to a broker, record and lint what passes. Needs no rights to capture."""
+    from mqttscope.cli.proxying import run
+
+    return run(given)

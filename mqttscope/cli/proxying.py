@@ -1,0 +1,285 @@
+"""One run of the proxy: options in, a relay at work, reports and the exit code out."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import queue
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mqttscope.cli.linting import Run
+from mqttscope.cli.linting_settings import resolve
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
+from mqttscope.cli.output import Output, make_view, warn
+from mqttscope.cli.reading import Reading
+from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent
+from mqttscope.mqtt.wire import counted
+from mqttscope.proxy.address import AddressError, Upstream, parse_listen, parse_upstream, shown
+from mqttscope.proxy.recording import Recording
+from mqttscope.proxy.relay import Relay, Route, reason
+from mqttscope.proxy.tls import TlsError, listen_context, upstream_context
+from mqttscope.report.text import TextLines
+
+MAX_UNWRITTEN_BYTES = 4 * 1024 * 1024
+"""Of output that nobody reads; lines of packets beyond are left out, and counted."""
+FLUSH_S = 2.0
+"""How long the end waits for a reader."""
+HUMAN = ("full", "concise")
+
+
+class CannotProxy(click.ClickException):
+    """It cannot listen, write or reach what it needs to."""
+
+    exit_code = EXIT_FAILED
+
+
+class Background:
+    """Standard output written by a thread: whoever reads it slowly, or not at all, holds no client up."""
+
+    def __init__(self, output: Output) -> None:
+        self.left_out = 0
+        """Writes that nobody waited for."""
+        self._output = output
+        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._given = self._done = 0
+        self._gone = False
+        self._thread = threading.Thread(target=self._run, name="standard output", daemon=True)
+        self._thread.start()
+
+    def write(self, data: bytes, /) -> None:
+        """Have it written."""
+        self._given += len(data)
+        self._queue.put(data)
+
+    def offer(self, data: bytes, /) -> None:
+        """Have it written unless too much waits already."""
+        if self._given - self._done > MAX_UNWRITTEN_BYTES:
+            self.left_out += 1
+        else:
+            self.write(data)
+
+    def close(self) -> None:
+        """Wait for the reader, but not for ever."""
+        self._queue.put(None)
+        self._thread.join(FLUSH_S)
+
+    def _run(self) -> None:
+        while (data := self._queue.get()) is not None:
+            self._done += len(data)
+            if not self._gone:
+                try:
+                    self._output.write(data)
+                except (OSError, click.ClickException):
+                    # Nobody reads: the clients need the proxy all the same.
+                    self._gone = True
+
+
+class Offered:
+    """The side of `Background` for lines that may be left out."""
+
+    def __init__(self, sink: Background) -> None:
+        self.write = sink.offer
+
+
+def run(given: dict[str, Any]) -> int:
+    """Run the proxy with the options of the command; returns the exit code."""
+    try:
+        host, port = parse_listen(given["listen"])
+        upstream = parse_upstream(given["upstream"])
+    except AddressError as error:
+        raise click.UsageError(str(error)) from None
+    route = Route(host, port, upstream, max_connections=given["max_connections"])
+    route.connect_timeout_s = given["connect_timeout"]
+    _secure(route, given)
+    session = Session(given, upstream)
+    return asyncio.run(session.execute(route))
+
+
+def _secure(route: Route, given: dict[str, Any]) -> None:
+    """The TLS of both sides; usage errors for options that do not go together."""
+    if given["listen_key"] and not given["listen_cert"]:
+        raise click.UsageError("--listen-key needs --listen-cert")
+    if given["key"] and not given["cert"]:
+        raise click.UsageError("--key needs --cert")
+    for name in ("ca", "cert", "insecure"):
+        if given[name] and not route.upstream.tls:
+            raise click.UsageError(f"--{name} is for an upstream with TLS (mqtts://, wss://), not for {route.upstream}")
+    try:
+        if given["listen_cert"]:
+            route.listen_tls = listen_context(given["listen_cert"], given["listen_key"])
+        if route.upstream.tls:
+            route.upstream_tls = upstream_context(given["ca"], given["cert"], given["key"], insecure=given["insecure"])
+    except TlsError as error:
+        raise click.UsageError(str(error)) from None
+    if given["insecure"]:
+        warn(f"--insecure: whoever answers as {route.upstream} is believed")
+
+
+class Session:
+    """The linter, the lines and the limits of one run."""
+
+    def __init__(self, given: dict[str, Any], upstream: Upstream) -> None:
+        self.given = given
+        self.packets = 0
+        self.sealed = 0
+        """Connections that speak TLS with the broker."""
+        self.relay: Relay | None = None
+        self.sink: Background | None = None
+        self.run: Run | None = None
+        self.lines: TextLines | None = None
+        settings = None
+        if given["lint"]:
+            settings = resolve(
+                given, ports=(), mqtt_version=None, config=given["config"], search=not given["no_config"]
+            )
+            if given["show"] and settings.output is None and settings.format not in HUMAN:
+                raise click.UsageError(f"--show would write between --format {settings.format}; add --output FILE")
+        elif given["stop_on_finding"]:
+            raise click.UsageError("--stop-on-finding needs the linter")
+        if given["show"] or (settings is not None and settings.output is None):
+            self.sink = Background(Output(immediate=True))
+        capture = given["write"] or given["listen"]
+        if settings is not None:
+            self.run = Run(
+                settings,
+                Reading((capture,), None),
+                update_baseline=False,
+                statistics=False,
+                colour=given["colour"],
+                sink=self.sink,
+            )
+        if given["show"] and self.sink is not None:
+            view = make_view(
+                colour=given["colour"], time_format="iso", payload="auto", payload_limit=256, show_secrets=False
+            )
+            self.lines = TextLines(Offered(self.sink), view)
+        self.options = Options()
+        self.spoken = WEBSOCKET if upstream.websocket else MQTT
+        self.dissector = Dissector(self.options) if self.run is None else self.run.dissector
+        if self.run is not None:
+            self.options = self.run.settings.options
+        try:
+            self.recording = Recording(
+                capture, path=given["write"], dissector=self.dissector, listener=self.hear, note=warn
+            )
+        except OSError as error:
+            raise CannotProxy(f"cannot write {given['write']}: {error.strerror or error}") from None
+
+    def hear(self, event: Event) -> None:
+        """One event of the traffic."""
+        given = self.given
+        is_packet = isinstance(event, PacketEvent | MalformedEvent)
+        if is_packet:
+            if given["count"] is not None and self.packets >= given["count"]:
+                return
+            self.packets += 1
+        elif isinstance(event, ConnectionOpened):
+            self.sealed += event.connection.transport == "tls"
+        if self.lines is not None:
+            self.lines.feed(event)
+        if self.run is not None:
+            self.run.feed(event)
+        enough = is_packet and self.packets == given["count"]
+        found = given["stop_on_finding"] and self.run is not None and self.run.failing
+        if (enough or found) and self.relay is not None:
+            self.relay.stop()
+
+    async def execute(self, route: Route) -> int:
+        """Listen, wait for the end, report."""
+        relay = self.relay = Relay(route, self.recording, warn)
+        loop = asyncio.get_running_loop()
+        try:
+            try:
+                await relay.start()
+            except OSError as error:
+                raise CannotProxy(f"cannot listen on {self.given['listen']}: {_why(error, route)}") from None
+            # What is spoken here is known, so that garbage is reported as such.
+            self.options.ports.setdefault(relay.addresses[0][1], self.spoken)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with suppress(NotImplementedError):
+                    loop.add_signal_handler(number, self._interrupted, number)
+            self._ready(relay)
+            if self.given["duration"] is not None:
+                loop.call_later(self.given["duration"], relay.stop)
+            await relay.stopping.wait()
+        finally:
+            await relay.close()
+            self._close()
+        return self._code(relay)
+
+    def _interrupted(self, number: int) -> None:
+        assert self.relay is not None
+        self.relay.stop()
+        # A second signal does not wait.
+        asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _ready(self, relay: Relay) -> None:
+        warn(f"listening on {relay.address} for {relay.route.upstream}")
+        path = self.given["ready_file"]
+        if path is not None:
+            # Whoever waits for the file finds the address in it.
+            partial = Path(f"{path}.{os.getpid()}")
+            try:
+                partial.write_text(f"{relay.address}\n", "utf-8")
+                partial.replace(path)
+            except OSError as error:
+                with suppress(OSError):
+                    partial.unlink()
+                raise CannotProxy(f"cannot write {path}: {error.strerror or error}") from None
+
+    def _close(self) -> None:
+        if self.lines is not None:
+            self.lines.close()
+        try:
+            if self.run is not None:
+                self.run.close()
+        finally:
+            if self.sink is not None:
+                self.sink.close()
+
+    def _code(self, relay: Relay) -> int:
+        """Tell what there was, and give the exit code."""
+        recording, run = self.recording, self.run
+        told = f"{counted(relay.served, 'connection')}, {counted(self.packets, 'packet')}"
+        if recording.path is not None and recording.write_error is None:
+            told += f"; {counted(recording.frames, 'frame')} in {recording.path}"
+        if relay.refused:
+            told += f"; {counted(relay.refused, 'client')} beyond --max-connections closed"
+        if self.sink is not None and self.sink.left_out:
+            told += f"; {counted(self.sink.left_out, 'line')} left out that nobody read"
+        warn(told)
+        if self.sealed:
+            warn(f"{counted(self.sealed, 'connection')} passed with TLS inside, unread; --listen-cert ends TLS here")
+        if run is not None:
+            run.tell_rules()
+        if relay.unreached and not relay.reached:
+            warn(f"{relay.route.upstream} was never reached")
+            return EXIT_FAILED
+        if recording.write_error is not None or recording.judge_error is not None:
+            return EXIT_FAILED
+        if run is not None:
+            if run.linter.internal_errors:
+                return EXIT_FAILED
+            if run.failing and not run.settings.exit_zero:
+                return EXIT_FINDINGS
+        return EXIT_CLEAN
+
+
+def _why(error: OSError, route: Route) -> str:
+    """Why it cannot listen, and what may help."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {route.port} is in use"
+    if error.errno == errno.EACCES:
+        return f"no permission for port {route.port}; ports from 1024 on need none"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{shown(route.host, route.port)} is not an address of this host"
+    return reason(error)

@@ -1,0 +1,85 @@
+"""Where to listen and where to connect to, as people write it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
+
+PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+"""Schemes of upstream URLs, with their ports."""
+
+
+class AddressError(ValueError):
+    """An address that cannot be meant; the text says why."""
+
+
+@dataclass(slots=True, frozen=True)
+class Upstream:
+    """The broker behind the proxy."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def tls(self) -> bool:
+        """Whether the proxy speaks TLS with it."""
+        return self.scheme in ("mqtts", "wss")
+
+    @property
+    def websocket(self) -> bool:
+        """Whether clients are said to speak WebSocket, which the proxy passes on unread."""
+        return self.scheme in ("ws", "wss")
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{shown(self.host, self.port)}"
+
+
+def shown(host: str, port: int) -> str:
+    """``192.0.2.1:1883``, ``[2001:db8::1]:1883``."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """``HOST:PORT``; IPv6 addresses in brackets, ``*`` for every address, port 0 for any free one."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        raise AddressError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:1884")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise AddressError(f"{text!r}: an IPv6 address goes into brackets, such as [::1]:1884")
+    if not host:
+        raise AddressError(f"{text!r} names no host; *{text} listens on every address, 127.0.0.1{text} on this host's")
+    if not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
+        raise AddressError(f"{port!r} is not a port (0 to 65535, 0 for any free one)")
+    return ("" if host == "*" else host), int(port)
+
+
+def parse_upstream(text: str) -> Upstream:
+    """``mqtt://``, ``mqtts://``, ``ws://`` or ``wss://`` with a host and perhaps a port."""
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        raise AddressError(f"{text!r} is not a URL; mqtt://{text} is one")
+    if scheme.lower() not in PORTS:
+        raise AddressError(f"{scheme}:// is not one of {', '.join(f'{one}://' for one in PORTS)}")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise AddressError(f"{text!r}: {error}") from None
+    if not parts.hostname:
+        raise AddressError(f"{text!r} names no host")
+    if parts.username is not None or parts.password is not None:
+        raise AddressError("user name and password come from the clients, not from the upstream URL")
+    if port == 0:
+        raise AddressError("nobody can be reached at port 0")
+    _no_more(parts, websocket=scheme.lower() in ("ws", "wss"))
+    return Upstream(scheme.lower(), parts.hostname, port or PORTS[scheme.lower()])
+
+
+def _no_more(parts: SplitResult, *, websocket: bool) -> None:
+    """Refuse what a proxy could not do: the path of a WebSocket is the clients' word."""
+    if parts.query or parts.fragment or parts.path not in ("", "/"):
+        why = "clients name the path of a WebSocket themselves" if websocket else "MQTT has no paths"
+        raise AddressError(f"{parts.geturl()!r} has more than a host and a port: {why}")

@@ -1,0 +1,332 @@
+"""A proxy for programs and tests: runs in a thread of its own, and tells what passed and what was found."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.lint.catalogue import select as select_rules
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Connect
+from mqttscope.proxy.address import parse_listen, parse_upstream
+from mqttscope.proxy.recording import Recording
+from mqttscope.proxy.relay import CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
+from mqttscope.proxy.tls import listen_context, upstream_context
+from mqttscope.report.base import View
+from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.full import Full
+
+MAX_PACKETS = 100_000
+"""Packets that are kept; the oldest go first, and are counted in `Proxy.forgotten`."""
+MAX_FINDINGS = 10_000
+MAX_NOTES = 1_000
+WIDTH = 100
+"""Columns of reports."""
+_QUIET_S = 0.05
+"""A question is answered when nothing has come for so long: a sender may wait 40 ms for an acknowledgment."""
+_BUSY_S = 0.25
+"""How long a question waits while something comes all the time,"""
+_CONNECTING_S = 1.0
+"""and while connections are being made."""
+_LOOK_S = 0.005
+_ANSWER_S = 30.0
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, frozen=True)
+class Seen:
+    """One packet that passed."""
+
+    connection: int
+    """Number of its connection, from 0."""
+    client: str
+    """Address of the client."""
+    client_identifier: str | None
+    direction: str
+    """``client_to_server`` or ``server_to_client``."""
+    type: str | None
+    """``publish``; ``None`` where not even that can be read."""
+    topic: str | None
+    """Resolved topic of a PUBLISH."""
+    packet: ControlPacket | None
+    """What was read; of a malformed packet as far as it goes."""
+    malformed: Malformed | None
+    """What is wrong with it, ``None`` for good packets."""
+    timestamp_ns: int
+    frame: int
+
+
+class Proxy:
+    """A transparent proxy in front of a broker; a context manager that runs while its body does.
+
+    ``upstream`` and ``listen`` are what ``mqttscope proxy`` takes, and so are the files for TLS.  ``select``,
+    ``extend_select`` and ``ignore`` choose rules as for ``mqttscope lint``.  Questions (`packets`, `findings`, `write`,
+    `assert_conformant`) are answered with all that clients had sent before, while it runs and afterwards.
+
+    :class:`ValueError` for addresses and rules that cannot be, `TlsError` for certificates, and :class:`OSError` from
+    `start` when it cannot listen.
+    """
+
+    def __init__(
+        self,
+        upstream: str,
+        listen: str = "127.0.0.1:0",
+        *,
+        listen_cert: str | None = None,
+        listen_key: str | None = None,
+        ca: str | None = None,
+        cert: str | None = None,
+        key: str | None = None,
+        insecure: bool = False,
+        select: Iterable[str] = (),
+        extend_select: Iterable[str] = (),
+        ignore: Iterable[str] = (),
+        max_connections: int = MAX_CONNECTIONS,
+        connect_timeout: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        route = Route(*parse_listen(listen), parse_upstream(upstream))
+        route.max_connections, route.connect_timeout_s = max_connections, connect_timeout
+        if listen_cert is not None:
+            route.listen_tls = listen_context(listen_cert, listen_key)
+        if route.upstream.tls:
+            route.upstream_tls = upstream_context(ca, cert, key, insecure=insecure)
+        self._route = route
+        self._rules = [rule() for rule in select_rules(tuple(select), tuple(extend_select), tuple(ignore)).values()]
+        self.forgotten = 0
+        """Packets beyond `MAX_PACKETS` that were forgotten."""
+        self.notes: list[str] = []
+        """What went wrong with connections, in words."""
+        self.address = ""
+        """Where clients connect: ``127.0.0.1:41234``."""
+        self.port = 0
+        self._linter = Linter(self._rules)
+        self._packets: deque[Seen] = deque(maxlen=MAX_PACKETS)
+        self._findings: list[Finding] = []
+        self._recording: Recording | None = None
+        self._relay: Relay | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> Self:
+        if self._thread is None:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """Where clients connect, as a URL."""
+        scheme = {(False, False): "mqtt", (False, True): "mqtts", (True, False): "ws", (True, True): "wss"}
+        return f"{scheme[self._route.upstream.websocket, self._route.listen_tls is not None]}://{self.address}"
+
+    def start(self) -> None:
+        """Listen; returns once clients can connect."""
+        if self._thread is not None:
+            raise RuntimeError("a proxy runs only once")
+        descriptor, path = tempfile.mkstemp(".pcapng", "mqttscope-")
+        os.close(descriptor)
+        # As long as somebody may ask for what was seen.
+        weakref.finalize(self, _remove, path)
+        options = Options()
+        self._recording = Recording(
+            "proxy",
+            path=path,
+            dissector=Dissector(options),
+            listener=self._hear,
+            note=self._note,
+        )
+        started: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run(started, options)), name="mqttscope proxy", daemon=True
+        )
+        self._thread.start()
+        try:
+            started.result(_ANSWER_S)
+        except BaseException:
+            self._thread.join(_ANSWER_S)
+            raise
+
+    def close(self) -> None:
+        """End the proxy and its connections; what it has seen stays."""
+        relay, thread, loop = self._relay, self._thread, self._loop
+        if relay is not None and thread is not None and thread.is_alive() and loop is not None:
+            self._ask(_nothing)
+            loop.call_soon_threadsafe(relay.stop)
+            thread.join(_ANSWER_S)
+
+    def packets(self) -> list[Seen]:
+        """What has passed, oldest first."""
+        return self._ask(lambda: list(self._packets))
+
+    def findings(self) -> list[Finding]:
+        """What the linter has found."""
+        return self._ask(lambda: list(self._findings))
+
+    def write(self, path: str | Path) -> None:
+        """Write what has passed so far as a pcapng file."""
+        recording = self._recording
+        if recording is None or recording.path is None:
+            raise RuntimeError("the proxy was not started")
+        source = recording.path
+        self._ask(lambda: shutil.copyfile(source, path))
+
+    def report(
+        self,
+        *,
+        min_confidence: str = "heuristic",
+        fail_on: str = "info",
+        ignore: Iterable[str] = (),
+    ) -> str:
+        """The findings as ``mqttscope lint --format full`` shows them; empty when there are none."""
+        return self._told(self._counting(min_confidence, fail_on, ignore))
+
+    def assert_conformant(
+        self,
+        *,
+        min_confidence: str = "certain",
+        fail_on: str = "error",
+        ignore: Iterable[str] = (),
+    ) -> None:
+        """:class:`AssertionError` with the findings when something breaks the specification.
+
+        ``fail_on`` is the lowest severity that counts, ``min_confidence`` the lowest confidence; ``ignore`` takes
+        codes of rules, prefixes and names.
+        """
+        counting = self._counting(min_confidence, fail_on, ignore)
+        broken = self._recording.judge_error if self._recording is not None else None
+        if broken is not None:
+            raise AssertionError(f"the traffic could not be judged to its end: {broken!r}")
+        if counting:
+            raise AssertionError(f"the traffic does not conform\n\n{self._told(counting)}")
+
+    def _counting(self, min_confidence: str, fail_on: str, ignore: Iterable[str]) -> list[Finding]:
+        severity, confidence = Severity(fail_on), Confidence(min_confidence)
+        kept = select_rules(("ALL",), (), tuple(ignore))
+        return [
+            one
+            for one in self.findings()
+            if one.severity.rank >= severity.rank and one.confidence.rank >= confidence.rank and one.rule in kept
+        ]
+
+    def _told(self, findings: list[Finding]) -> str:
+        if not findings:
+            return ""
+        sink = io.BytesIO()
+        reporter = Full(sink, View(width=WIDTH, payload_limit=256))
+        for one in findings:
+            reporter.feed(one)
+        counts = Counter(one.severity for one in findings)
+        reporter.close(Summary(rules=self._linter.rules, captures=[self.address], counts=counts))
+        return sink.getvalue().decode("utf-8", "replace")
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, PacketEvent | MalformedEvent):
+            self._keep(event)
+        found = self._linter.feed(event)
+        if len(self._findings) < MAX_FINDINGS:
+            self._findings += found
+
+    def _keep(self, event: PacketEvent | MalformedEvent) -> None:
+        malformed = event.malformed if isinstance(event, MalformedEvent) else None
+        packet = event.packet if isinstance(event, PacketEvent) else event.malformed.packet
+        connection = event.connection
+        identifier = packet.client_identifier if isinstance(packet, Connect) else connection.client_identifier
+        self.forgotten += len(self._packets) == MAX_PACKETS
+        self._packets.append(
+            Seen(
+                connection.number,
+                connection.client,
+                identifier,
+                str(event.direction),
+                event.type,
+                event.topic,
+                packet,
+                malformed,
+                event.timestamp_ns,
+                event.frame,
+            )
+        )
+
+    def _note(self, text: str) -> None:
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append(text)
+
+    async def _run(self, started: Future[None], options: Options) -> None:
+        assert self._recording is not None
+        relay = Relay(self._route, self._recording, self._note)
+        try:
+            await relay.start()
+        except BaseException as error:
+            self._recording.close()
+            started.set_exception(error)
+            return
+        self._loop, self._relay = asyncio.get_running_loop(), relay
+        self.address, self.port = relay.address, relay.addresses[0][1]
+        self._recording.capture = self.address
+        options.ports[self.port] = WEBSOCKET if self._route.upstream.websocket else MQTT
+        started.set_result(None)
+        try:
+            await relay.stopping.wait()
+        finally:
+            await relay.close()
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        """Answer in the proxy's own thread, behind all that has arrived; afterwards in any."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None or thread is threading.current_thread() or not thread.is_alive():
+            return question()
+        work: Coroutine[Any, Any, T] = self._answer(question)
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, loop)
+        except RuntimeError:  # it has just ended
+            work.close()
+            return question()
+        return future.result(_ANSWER_S)
+
+    async def _answer(self, question: Callable[[], T]) -> T:
+        relay, recording = self._relay, self._recording
+        assert relay is not None
+        assert recording is not None
+        clock = asyncio.get_running_loop().time
+        began = quiet_since = clock()
+        before = recording.frames
+        while clock() - quiet_since < _QUIET_S or relay.connecting:
+            if clock() - began > (_CONNECTING_S if relay.connecting else _BUSY_S):
+                break
+            await asyncio.sleep(_LOOK_S)
+            if recording.frames != before:
+                before, quiet_since = recording.frames, clock()
+        recording.work()
+        return question()
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)
+
+
+def _nothing() -> None:
+    """A question whose answer is known: only what comes before it matters."""

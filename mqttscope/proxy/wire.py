@@ -1,0 +1,260 @@
+"""One TCP connection as a capture would show it, made of what a proxy knows: who sent what, and how it ended.
+
+A `Wire` is told what happened and answers with the segments that say so: a `net.frame.Frame` with correct headers for
+the file, and beside it the `net.segment.Segment` that anybody reads from this frame, for the dissector.  It does no
+I/O and has no clock.
+
+The acknowledgment numbers are what the caller knows to have reached the other side, never more: who reads the file
+takes them as proof that a side had received what it ignores.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import NamedTuple
+
+from mqttscope.net.frame import Frame
+from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key
+from mqttscope.net.sequence import MASK
+
+LINK_TYPE_RAW = 101
+"""Frames begin with the IP header: there was no link that a proxy could tell of."""
+MAX_SEGMENT_BYTES = 16 * 1024
+"""Payload of one segment.  An IP datagram could hold four times as much; but what is read from a segment is read in one
+go, and bytes that look like MQTT and are none take long."""
+WINDOW = 0xFFFF
+WINDOW_SHIFT = 14
+"""Both sides offer 1 GiB, so that what is under way always fits."""
+
+_OPTIONS = struct.pack("!BBHBBBB", 2, 4, MAX_SEGMENT_BYTES, 1, 3, 3, WINDOW_SHIFT)
+_HOP_LIMIT = 64
+_TCP = 6
+_DO_NOT_FRAGMENT = 0x4000
+
+
+class Endpoint(NamedTuple):
+    """Address and port of one side."""
+
+    address: IPv4Address | IPv6Address
+    port: int
+
+    @classmethod
+    def of(cls, name: tuple[str, int] | tuple[str, int, int, int]) -> Endpoint:
+        """From what a socket says; IPv4 in IPv6 becomes IPv4, and no zone is kept."""
+        address = ip_address(name[0].partition("%")[0])
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        return cls(mapped or address, name[1])
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"
+
+
+class Made(NamedTuple):
+    """One segment, as the file and as the dissector get it."""
+
+    frame: Frame
+    segment: Segment
+
+
+@dataclass(slots=True)
+class _Side:
+    """One direction: who sends, and how far it has come."""
+
+    source: Endpoint
+    destination: Endpoint
+    sequence: int
+    """Sequence number of what comes next."""
+    key: bytes = b""
+    ports: bytes = b""
+    network: bytes = b""
+    """The IP header without what differs from frame to frame."""
+    network_sum: int = 0
+    pseudo_sum: int = 0
+    """Of the addresses and the protocol."""
+    sent: int = 0
+    """Bytes of the stream."""
+    finished: bool = False
+    """Whether it has sent its FIN."""
+    acknowledged: int = 0
+    """How far it has acknowledged the stream of the other side, its FIN counted as one byte."""
+    acknowledgment: int = 0
+    """The same as a number in the header."""
+
+    def __post_init__(self) -> None:
+        addresses = self.source.address.packed + self.destination.address.packed
+        self.ports = struct.pack("!HH", self.source.port, self.destination.port)
+        self.key = direction_key(addresses, self.ports)
+        if self.source.address.version == 4:
+            self.network = struct.pack("!HBB", _DO_NOT_FRAGMENT, _HOP_LIMIT, _TCP)
+            self.network_sum = _sum(b"\x45\0" + self.network + addresses)
+        self.pseudo_sum = _sum(addresses) + _TCP
+
+    def end(self) -> int:
+        """How far the other side can acknowledge this one."""
+        return self.sent + self.finished
+
+
+@dataclass(slots=True)
+class Wire:
+    """One connection from its handshake to its end.  Positions count the bytes of a stream from 0."""
+
+    client: Endpoint
+    server: Endpoint
+    capture: str
+    next_number: Callable[[], int]
+    """Gives the numbers of frames, which count over all connections of a capture."""
+    client_sequence: int = 0
+    """Initial sequence number of the client."""
+    server_sequence: int = 0
+    opened: bool = False
+    reset: bool = False
+    _sides: tuple[_Side, _Side] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.client.address.version != self.server.address.version:
+            raise ValueError(f"{self.client} and {self.server} are of different address families")
+        self._sides = (
+            _Side(self.client, self.server, self.client_sequence & MASK),
+            _Side(self.server, self.client, self.server_sequence & MASK),
+        )
+
+    def open(self, timestamp_ns: int) -> list[Made]:
+        """The handshake: SYN, SYN-ACK, ACK."""
+        assert not self.opened
+        self.opened = True
+        client, server = self._sides
+        made = [self._make(client, timestamp_ns, SYN, options=_OPTIONS)]
+        client.sequence = (client.sequence + 1) & MASK
+        server.acknowledgment = client.sequence
+        made.append(self._make(server, timestamp_ns, SYN | ACK, options=_OPTIONS))
+        server.sequence = (server.sequence + 1) & MASK
+        client.acknowledgment = server.sequence
+        made.append(self._make(client, timestamp_ns, ACK))
+        return made
+
+    def data(self, from_client: bool, data: bytes, timestamp_ns: int, acknowledged: int = 0) -> list[Made]:
+        """What a side sent, and how far it had certainly received the other one's stream before.
+
+        Nothing when it had sent its FIN, or when the connection was reset.
+        """
+        side, other = self._both(from_client)
+        if side.finished or self.reset:
+            return []
+        self._advance(side, other, acknowledged)
+        made = []
+        for start in range(0, len(data), MAX_SEGMENT_BYTES):
+            part = data[start : start + MAX_SEGMENT_BYTES]
+            last = start + MAX_SEGMENT_BYTES >= len(data)
+            made.append(self._make(side, timestamp_ns, PSH | ACK if last else ACK, part))
+            side.sequence = (side.sequence + len(part)) & MASK
+            side.sent += len(part)
+        return made
+
+    def acknowledge(self, from_client: bool, acknowledged: int, timestamp_ns: int) -> list[Made]:
+        """A side is known to have received the other one's stream up to a position; nothing when that is not new."""
+        side, other = self._both(from_client)
+        if self.reset or not self._advance(side, other, acknowledged):
+            return []
+        return [self._make(side, timestamp_ns, ACK)]
+
+    def close(self, from_client: bool, timestamp_ns: int, acknowledged: int = 0) -> list[Made]:
+        """A side ends its stream: FIN.  The other one may go on."""
+        side, other = self._both(from_client)
+        if side.finished or self.reset:
+            return []
+        self._advance(side, other, acknowledged)
+        made = [self._make(side, timestamp_ns, FIN | ACK)]
+        side.sequence = (side.sequence + 1) & MASK
+        side.finished = True
+        return made
+
+    def abort(self, from_client: bool, timestamp_ns: int) -> list[Made]:
+        """A side gives the connection up: RST."""
+        side, _ = self._both(from_client)
+        if self.ended:
+            return []
+        self.reset = True
+        return [self._make(side, timestamp_ns, RST | ACK)]
+
+    def settle(self, timestamp_ns: int) -> list[Made]:
+        """Both sides have received all of each other: the acknowledgments that are left, those of the FINs too."""
+        made = []
+        for from_client in (False, True):
+            _, other = self._both(from_client)
+            made += self.acknowledge(from_client, other.end(), timestamp_ns)
+        return made
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self.reset or (self._sides[0].finished and self._sides[1].finished)
+
+    def sent(self, from_client: bool) -> int:
+        """How many bytes a side has sent."""
+        return self._sides[not from_client].sent
+
+    def acknowledged(self, from_client: bool) -> int:
+        """How far a side has acknowledged the other one's stream."""
+        return self._sides[not from_client].acknowledged
+
+    def _both(self, from_client: bool) -> tuple[_Side, _Side]:
+        client, server = self._sides
+        return (client, server) if from_client else (server, client)
+
+    def _advance(self, side: _Side, other: _Side, acknowledged: int) -> bool:
+        step = min(acknowledged, other.end()) - side.acknowledged
+        if step <= 0:
+            return False
+        side.acknowledged += step
+        side.acknowledgment = (side.acknowledgment + step) & MASK
+        return True
+
+    def _make(self, side: _Side, timestamp_ns: int, flags: int, payload: bytes = b"", options: bytes = b"") -> Made:
+        length = 20 + len(options) + len(payload)
+        offset_and_flags = (20 + len(options)) << 10 | flags
+        numbers = struct.pack("!IIHH", side.sequence, side.acknowledgment, offset_and_flags, WINDOW)
+        head = side.ports + numbers
+        checksum = _complement(side.pseudo_sum + length + _sum(head) + _sum(options) + _sum(payload))
+        if side.source.address.version == 4:
+            total = 20 + length
+            network = b"".join(
+                (
+                    struct.pack("!HHH", 0x4500, total, 0),
+                    side.network,
+                    _complement(side.network_sum + total).to_bytes(2, "big"),
+                    side.key[:8],
+                )
+            )
+        else:
+            network = struct.pack("!IHBB", 0x60000000, length, _TCP, _HOP_LIMIT) + side.key[:32]
+        data = b"".join((network, head, checksum.to_bytes(2, "big"), b"\0\0", options, payload))
+        number = self.next_number()
+        return Made(
+            Frame(number, timestamp_ns, LINK_TYPE_RAW, data, len(data), self.capture),
+            Segment(
+                side.key,
+                side.sequence,
+                side.acknowledgment,
+                flags,
+                WINDOW,
+                payload,
+                0,
+                number,
+                timestamp_ns,
+                self.capture,
+            ),
+        )
+
+
+def _sum(data: bytes) -> int:
+    """Sum of the 16-bit words, as far as one's complement arithmetic tells sums apart (RFC 1071)."""
+    # 2**16 is 1 modulo 2**16 - 1: the number that the bytes are as a whole has the sum of its words as remainder.
+    return int.from_bytes(data if not len(data) & 1 else data + b"\0", "big") % 0xFFFF
+
+
+def _complement(total: int) -> int:
+    """The checksum of words with this sum, which is not that of zeros alone."""
+    return 0xFFFF - (total % 0xFFFF or 0xFFFF)

@@ -1,0 +1,70 @@
+"""The pytest plugin: a proxy between the clients and the broker of a test, and what it found when the test fails.
+
+Loaded by pytest wherever mqttscope is installed, so importing it imports nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from mqttscope.proxy import Proxy
+
+UPSTREAM = "mqtt_upstream"
+"""Name of the marker and of the setting."""
+_PROXIES = pytest.StashKey[list["Proxy"]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the setting."""
+    parser.addini(UPSTREAM, "URL of the broker that mqtt_proxy connects to, such as mqtt://127.0.0.1:1883", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the marker."""
+    config.addinivalue_line("markers", f"{UPSTREAM}(url): the broker that mqtt_proxy connects to")
+
+
+@pytest.fixture
+def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]:
+    """Makes recording proxies in front of a broker; they end with the test.
+
+    ``mqtt_proxy(upstream_url)`` returns a running `mqttscope.proxy.Proxy`; without a URL that of the marker or of the
+    setting ``mqtt_upstream`` counts.  Further arguments go to `Proxy`.
+    """
+    from mqttscope.proxy import Proxy
+
+    running: list[Proxy] = request.node.stash.setdefault(_PROXIES, [])
+
+    def make(upstream: str | None = None, **options: Any) -> Proxy:
+        marker = request.node.get_closest_marker(UPSTREAM)
+        wanted = upstream or (marker.args[0] if marker is not None and marker.args else "")
+        wanted = wanted or request.config.getini(UPSTREAM)
+        if not wanted:
+            raise pytest.UsageError(f"mqtt_proxy needs the URL of a broker: an argument, the marker or {UPSTREAM}")
+        proxy = Proxy(wanted, **options)
+        proxy.start()
+        running.append(proxy)
+        return proxy
+
+    yield make
+    for proxy in running:
+        proxy.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what the proxies found to the report of a test that fails."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for proxy in item.stash.get(_PROXIES, []):
+            told = "\n".join(filter(None, (proxy.report(), *proxy.notes)))
+            shown = str(call.excinfo.value) if call.excinfo is not None else ""
+            if told and told.strip() not in shown:
+                report.sections.append((f"mqttscope {proxy.address}", told))
+    return report

@@ -1,0 +1,465 @@
+"""The command as users start it, in front of a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from paho.mqtt.enums import MQTTProtocolVersion
+
+from mqttscope.cli import proxying
+from mqttscope.mqtt import Connect, ProtocolVersion, Publish, encode
+from tests.cli.running import command, environment, invoke
+from tests.proxy import rig
+from tests.proxy.wires import complaints, tshark
+
+CONNECT = encode(Connect(client_identifier="dev1", keep_alive=60), ProtocolVersion.V3_1_1)
+WILDCARD = encode(Publish(topic_name="a/+/b", payload=b"x"), ProtocolVersion.V3_1_1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("proxy")
+
+
+@pytest.fixture(scope="module")
+def broker(folder: Path) -> Iterator[rig.Broker]:
+    with rig.mosquitto(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def certificates(folder: Path) -> Iterator[rig.Certificates]:
+    with rig.certificates(folder) as made:
+        yield made
+
+
+def url(broker: rig.Broker, scheme: str = "mqtt") -> str:
+    return f"{scheme}://127.0.0.1:{broker.port}"
+
+
+def packets(path: Path) -> list[tuple[str, str]]:
+    done = invoke("inspect", path, "--format", "jsonl")
+    assert done.code == 0, done.err
+    assert {line["event"] for line in done.lines} <= {"packet", "connection_opened", "connection_closed"}
+    return [(line["direction"], line["type"]) for line in done.packets]
+
+
+def bad_client(port: int) -> socket.socket:
+    """A client whose PUBLISH has a wildcard in its topic."""
+    client = socket.create_connection(("127.0.0.1", port), rig.PATIENCE_S)
+    client.sendall(CONNECT)
+    assert client.recv(4) == b"\x20\x02\0\0"
+    client.sendall(WILDCARD)
+    return client
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
+def test_a_clean_run_is_recorded_and_exits_with_0(
+    tmp_path: Path, broker: rig.Broker, version: MQTTProtocolVersion
+) -> None:
+    path = tmp_path / "device.pcapng"
+    with rig.program_proxy(tmp_path, url(broker), "--write", str(path), "--show") as proxy:
+        talked = rig.talk(proxy.port, version=version)
+        assert proxy.finish() == 0, proxy.err
+
+    assert sorted(talked.received) == [b"message %d" % number for number in range(6)]
+    seen = packets(path)
+    assert seen[0] == ("client_to_server", "connect")
+    assert seen[-1] == ("client_to_server", "disconnect")
+    assert seen.count(("client_to_server", "publish")) == seen.count(("server_to_client", "publish")) == 6
+    assert proxy.out.count(" PUBLISH ") == 12
+    assert "no findings by " in proxy.out
+    assert f"listening on 127.0.0.1:{proxy.port} for mqtt://127.0.0.1:{broker.port}" in proxy.err
+    assert f"1 connection, {len(seen)} packets; " in proxy.err
+    lint = invoke("lint", path, "--no-config")
+    assert lint.code == 0, lint.text
+
+
+@pytest.mark.broker
+@pytest.mark.tshark
+def test_tshark_sees_the_same_packets_and_nothing_wrong(tmp_path: Path, broker: rig.Broker) -> None:
+    path = tmp_path / "device.pcapng"
+    with rig.program_proxy(tmp_path, url(broker), "--write", str(path)) as proxy:
+        for version in (MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5):
+            rig.talk(proxy.port, version=version)
+        assert proxy.finish() == 0, proxy.err
+
+    assert complaints(path) == []
+    fields = ("-e", "tcp.srcport", "-e", "mqtt.msgtype", "-e", "mqtt.topic", "-e", "mqtt.msg")
+    lines = tshark(path, "-d", f"tcp.port=={proxy.port},mqtt", "-Y", "mqtt", "-T", "fields", *fields)
+    theirs: list[tuple[object, ...]] = []
+    for line in lines:
+        source, kinds, topics, payloads = line.split("\t")
+        rest = iter(zip(filter(None, topics.split(",")), filter(None, payloads.split(",")), strict=False))
+        for kind in kinds.split(","):
+            from_client = int(source) != proxy.port
+            theirs.append((from_client, int(kind), *(next(rest) if kind == "3" else ())))
+    ours: list[tuple[object, ...]] = []
+    for packet in invoke("inspect", path, "--format", "jsonl").packets:
+        number = TYPES.index(packet["type"]) + 1
+        from_client = packet["direction"] == "client_to_server"
+        more: tuple[str, ...] = ()
+        if packet["type"] == "publish":
+            more = (packet["topic"], packet["publish"]["payload"]["text"].encode().hex())
+        ours.append((from_client, number, *more))
+    assert ours == theirs
+
+
+TYPES = (
+    "connect", "connack", "publish", "puback", "pubrec", "pubrel", "pubcomp", "subscribe", "suback", "unsubscribe",
+    "unsuback", "pingreq", "pingresp", "disconnect", "auth",
+)  # fmt: skip
+
+
+@pytest.mark.broker
+def test_it_can_stop_at_a_finding(tmp_path: Path, broker: rig.Broker) -> None:
+    path = tmp_path / "device.pcapng"
+    options = ("--write", str(path), "--stop-on-finding", "--output", f"sarif={tmp_path / 'lint.sarif'}")
+    with rig.program_proxy(tmp_path, url(broker), *options) as proxy, bad_client(proxy.port):
+        assert proxy.finish(ask=False) == 1
+
+    assert "error[PUB103]" in proxy.out
+    assert packets(path)[:3] == [
+        ("client_to_server", "connect"), ("server_to_client", "connack"), ("client_to_server", "publish")
+    ]  # fmt: skip
+    assert json.loads((tmp_path / "lint.sarif").read_text())["runs"][0]["results"]
+
+
+@pytest.mark.broker
+def test_findings_that_do_not_count_neither_stop_nor_fail(tmp_path: Path, broker: rig.Broker) -> None:
+    with rig.program_proxy(tmp_path, url(broker), "--stop-on-finding", "--ignore", "PUB103") as proxy:
+        with bad_client(proxy.port) as client:
+            # mosquitto closes the connection.
+            assert client.recv(10) == b""
+        assert proxy.finish() == 0, proxy.out + proxy.err
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("options", "code"), [((), 1), (("--exit-zero",), 0), (("--no-lint",), 0), (("--format", "jsonl"), 1)]
+)
+def test_what_is_found_decides_at_the_end(
+    tmp_path: Path, broker: rig.Broker, options: tuple[str, ...], code: int
+) -> None:
+    with rig.program_proxy(tmp_path, url(broker), *options) as proxy:
+        with bad_client(proxy.port) as client:
+            assert client.recv(10) == b""
+        assert proxy.finish() == code, proxy.err
+
+    assert ("PUB103" in proxy.out) == ("--no-lint" not in options)
+    if "jsonl" in options:
+        assert [json.loads(line)["rule"] for line in proxy.out.splitlines()] == ["PUB103"]
+
+
+@pytest.mark.broker
+def test_the_live_linter_finds_what_lint_finds_in_the_file(tmp_path: Path, broker: rig.Broker) -> None:
+    path = tmp_path / "device.pcapng"
+    with rig.program_proxy(tmp_path, url(broker), "--write", str(path), "--format", "jsonl") as proxy:
+        with bad_client(proxy.port) as client:
+            assert client.recv(10) == b""
+        rig.talk(proxy.port)
+        assert proxy.finish() == 1
+
+    assert [json.loads(line) for line in proxy.out.splitlines()] == invoke(
+        "lint", path, "--no-config", "--format", "jsonl"
+    ).lines
+
+
+@pytest.mark.broker
+def test_it_ends_after_so_many_packets_or_so_long(tmp_path: Path, broker: rig.Broker) -> None:
+    options = ("--count", "2", "--show", "--no-lint")
+    with rig.program_proxy(tmp_path, url(broker), *options) as proxy, bad_client(proxy.port):
+        assert proxy.finish(ask=False) == 0
+    assert [line.split()[5] for line in proxy.out.splitlines() if " broker " in line] == ["CONNECT", "CONNACK"]
+    with rig.program_proxy(tmp_path, url(broker), "--duration", "0.2") as proxy:
+        assert proxy.finish(ask=False) == 0
+
+
+def test_ctrl_c_ends_it_like_any_other_end(tmp_path: Path) -> None:
+    with rig.program_proxy(tmp_path, "mqtt://127.0.0.1:1", "--format", "concise") as proxy:
+        proxy.process.send_signal(signal.SIGINT)
+        assert proxy.finish(ask=False) == 0
+
+    assert proxy.out.startswith("no findings by ")
+    assert proxy.err.splitlines()[-1] == "mqttscope: 0 connections, 0 packets"
+
+
+@pytest.mark.broker
+def test_tls_on_both_sides_is_recorded_as_plain_mqtt(
+    tmp_path: Path, folder: Path, certificates: rig.Certificates
+) -> None:
+    """Even on 8883, where TLS would be expected."""
+    made = certificates
+    listener = f"cafile {made.ca}\ncertfile {made.cert}\nkeyfile {made.key}\nrequire_certificate true"
+    path = tmp_path / "tls.pcapng"
+    listen = "127.0.0.1:8883" if not _in_use(8883) else "127.0.0.1:0"
+    with rig.mosquitto(folder, listener) as secure:
+        options = ("--listen-cert", made.cert, "--listen-key", made.key, "--write", str(path))
+        upstream = ("--ca", made.ca, "--cert", made.client_cert, "--key", made.client_key)
+        with rig.program_proxy(tmp_path, url(secure, "mqtts"), *options, *upstream, listen=listen) as proxy:
+            assert len(rig.talk(proxy.port, ca=made.ca).received) == 6
+            assert proxy.finish() == 0, proxy.out + proxy.err
+
+    assert packets(path)[-1] == ("client_to_server", "disconnect")
+    assert transports(path) == {"tcp"}
+
+
+def _in_use(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def transports(path: Path) -> set[str]:
+    return {line["transport"] for line in invoke("inspect", path, "--format", "jsonl").of("connection_opened")}
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("scheme", ["ws", "wss"])
+def test_websocket_passes_through(tmp_path: Path, folder: Path, certificates: rig.Certificates, scheme: str) -> None:
+    made = certificates
+    path = tmp_path / "websocket.pcapng"
+    write = ("--write", str(path))
+    secure = f"\ncertfile {made.cert}\nkeyfile {made.key}" if scheme == "wss" else ""
+    options = ("--ca", made.ca) if scheme == "wss" else ()
+    with (
+        rig.mosquitto(folder, f"protocol websockets{secure}") as web,
+        rig.program_proxy(tmp_path, url(web, scheme), *write, *options) as proxy,
+    ):
+        assert len(rig.talk(proxy.port, transport="websockets").received) == 6
+        assert proxy.finish() == 0, proxy.out + proxy.err
+
+    assert ("server_to_client", "publish") in packets(path)
+    assert transports(path) == {"websocket"}
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("name", "trusted", "said"),
+    [
+        ("server", "other_ca", "its certificate is not accepted: unable to get local issuer certificate"),
+        (
+            "client",
+            "ca",
+            "its certificate is not accepted: IP address mismatch, certificate is not valid for '127.0.0.1'",
+        ),
+    ],
+)
+def test_a_broker_that_nobody_vouches_for_is_not_used(
+    tmp_path: Path, folder: Path, certificates: rig.Certificates, name: str, trusted: str, said: str
+) -> None:
+    made = certificates
+    cert, key = (made.cert, made.key) if name == "server" else (made.client_cert, made.client_key)
+    with rig.mosquitto(folder, f"certfile {cert}\nkeyfile {key}") as secure:
+        with rig.program_proxy(tmp_path, url(secure, "mqtts"), "--ca", getattr(made, trusted)) as proxy:
+            assert rig.is_reset(proxy.port)
+            assert proxy.finish() == 3
+            assert said in proxy.err
+        with rig.program_proxy(tmp_path, url(secure, "mqtts"), "--insecure") as proxy:
+            assert len(rig.talk(proxy.port).received) == 6
+            assert proxy.finish() == 0
+            assert "--insecure: whoever answers as mqtts://127.0.0.1:" in proxy.err
+
+
+@pytest.mark.broker
+def test_a_client_that_does_not_trust_the_proxy_is_told_of(
+    tmp_path: Path, broker: rig.Broker, certificates: rig.Certificates
+) -> None:
+    made = certificates
+    options = ("--listen-cert", made.cert, "--listen-key", made.key)
+    with rig.program_proxy(tmp_path, url(broker), *options) as proxy:
+        context = ssl.create_default_context(cafile=made.other_ca)
+        with (
+            socket.create_connection(("127.0.0.1", proxy.port)) as distrustful,
+            pytest.raises(ssl.SSLCertVerificationError),
+        ):
+            context.wrap_socket(distrustful, server_hostname="127.0.0.1")
+        with socket.create_connection(("127.0.0.1", proxy.port)) as plain:
+            plain.sendall(CONNECT)
+            assert plain.recv(1) in (b"", b"\x15")
+        assert len(rig.talk(proxy.port, ca=made.ca).received) == 6
+        assert proxy.finish() == 0
+
+    assert proxy.err.count("TLS with the client failed: ") == 2
+    assert "unknown ca" in proxy.err
+
+
+def test_a_broker_that_was_never_reached_is_exit_code_3(tmp_path: Path) -> None:
+    path = tmp_path / "nothing.pcapng"
+    with rig.program_proxy(tmp_path, f"mqtt://127.0.0.1:{rig.free_port()}", "--write", str(path)) as proxy:
+        assert rig.is_reset(proxy.port)
+        assert proxy.finish() == 3
+
+    assert ": Connection refused\n" in proxy.err
+    assert "was never reached" in proxy.err
+    assert "Traceback" not in proxy.err
+    assert "4 frames in" in proxy.err
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command("proxy", "--no-config", "--duration", "0.1", *words),
+        capture_output=True, text=True, env=environment(), timeout=rig.PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+    return done
+
+
+UP = ("--upstream", "mqtt://127.0.0.1:1")
+
+
+def test_a_port_in_use_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("--listen", f"127.0.0.1:{port}", *UP)
+
+    assert done.returncode == 3
+    assert done.stderr == f"Error: cannot listen on 127.0.0.1:{port}: port {port} is in use\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--listen", "1884"), 2, "'1884' is not HOST:PORT"),
+        (("--listen", "192.0.2.1:0"), 3, "192.0.2.1:0 is not an address of this host"),
+        (
+            ("--listen", "127.0.0.1:0", "--write", "/nowhere/x.pcapng"),
+            3,
+            "cannot write /nowhere/x.pcapng: No such file",
+        ),
+        (("--listen", "127.0.0.1:0", "--ready-file", "/nowhere/x"), 3, "cannot write /nowhere/x: No such file"),
+        (("--listen-key", "k.pem"), 2, "--listen-key needs --listen-cert"),
+        (("--key", "k.pem"), 2, "--key needs --cert"),
+        (("--ca", "ca.pem"), 2, "--ca is for an upstream with TLS (mqtts://, wss://), not for mqtt://127.0.0.1:1"),
+        (("--listen-cert", "/nowhere/c.pem"), 2, "cannot read /nowhere/c.pem: No such file"),
+        (("--stop-on-finding", "--no-lint"), 2, "--stop-on-finding needs the linter"),
+        (("--show", "--format", "sarif"), 2, "--show would write between --format sarif; add --output FILE"),
+        (("--select", "XYZ"), 2, "XYZ"),
+    ],
+)
+def test_what_cannot_be_is_said(words: tuple[str, ...], code: int, said: str) -> None:
+    done = run(*words, *UP)
+
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+
+
+def test_a_certificate_needs_its_own_key(certificates: rig.Certificates) -> None:
+    done = run("--listen-cert", certificates.cert, "--listen-key", certificates.client_key, *UP)
+
+    assert done.returncode == 2
+    assert "does not belong to the certificate" in done.stderr
+
+
+@pytest.mark.broker
+def test_killed_at_any_moment_it_leaves_a_readable_file(tmp_path: Path, broker: rig.Broker) -> None:
+    path = tmp_path / "killed.pcapng"
+    with rig.program_proxy(tmp_path, url(broker), "--write", str(path)) as proxy:
+        with bad_client(proxy.port) as client:
+            assert client.recv(10) == b""
+        proxy.process.kill()
+        proxy.process.wait(rig.PATIENCE_S)
+
+    assert packets(path) == [
+        ("client_to_server", "connect"), ("server_to_client", "connack"), ("client_to_server", "publish")
+    ]  # fmt: skip
+    whole = path.read_bytes()
+    for cut in range(len(whole) - 40, len(whole)):
+        path.write_bytes(whole[:cut])
+        done = invoke("inspect", path, "--format", "jsonl")
+        assert done.code == 3
+        assert len(done.packets) == 3
+
+
+@pytest.mark.broker
+def test_it_needs_no_rights(broker: rig.Broker) -> None:
+    setpriv = rig.program("setpriv")
+    if os.geteuid() != 0:
+        pytest.skip("runs without rights already")
+    drop = (setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        python = [*drop, sys.executable, "-c", f"open({name!r} + '/x', 'w'); import mqttscope"]
+        if subprocess.run(python, check=False, capture_output=True, env=environment()).returncode:
+            pytest.skip("cannot become another user here")
+        path = folder / "device.pcapng"
+        with rig.program_proxy(folder, url(broker), "--write", str(path), before=drop) as proxy:
+            assert len(rig.talk(proxy.port).received) == 6
+            assert proxy.finish() == 0, proxy.err
+
+        assert path.stat().st_uid == 65_534
+        assert packets(path)
+
+
+@pytest.mark.broker
+def test_tls_that_passes_unread_is_told_of(tmp_path: Path, folder: Path, certificates: rig.Certificates) -> None:
+    made = certificates
+    with (
+        rig.mosquitto(folder, f"certfile {made.cert}\nkeyfile {made.key}") as secure,
+        rig.program_proxy(tmp_path, url(secure)) as proxy,
+    ):
+        assert len(rig.talk(proxy.port, ca=made.ca).received) == 6
+        assert proxy.finish() == 0
+    assert "1 connection passed with TLS inside, unread; --listen-cert ends TLS here" in proxy.err
+
+
+class Stuck:
+    """Output that nobody reads, until somebody does."""
+
+    def __init__(self) -> None:
+        self.read = threading.Event()
+        self.lines: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.read.wait(rig.PATIENCE_S)
+        if data == b"broken":
+            raise BrokenPipeError
+        self.lines.append(data)
+
+
+def test_nobody_waits_for_a_slow_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxying, "MAX_UNWRITTEN_BYTES", 10)
+    output = Stuck()
+    sink = proxying.Background(output)  # type: ignore[arg-type]
+    for _ in range(5):
+        sink.offer(b"packet")
+    sink.write(b"finding")
+    output.read.set()
+    sink.close()
+
+    assert 1 <= sink.left_out <= 4
+    assert output.lines.count(b"packet") == 5 - sink.left_out
+    assert output.lines[-1] == b"finding"
+
+
+def test_a_reader_that_has_gone_is_no_trouble() -> None:
+    output = Stuck()
+    output.read.set()
+    sink = proxying.Background(output)  # type: ignore[arg-type]
+    sink.write(b"broken")
+    sink.write(b"finding")
+    sink.close()
+    assert output.lines == []
+
+
+def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxying, "FLUSH_S", 0.01)
+    output = Stuck()
+    sink = proxying.Background(output)  # type: ignore[arg-type]
+    sink.write(b"finding")
+    sink.close()
+    assert output.lines == []
+    output.read.set()

@@ -1,0 +1,234 @@
+"""What tests of the proxy need: a real mosquitto, certificates, clients, proxies as programs, and ways to wait."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+from tests.cli.running import environment
+
+PATIENCE_S = 20.0
+"""How long a test waits for what has to come."""
+
+
+def until(happened: Callable[[], object], what: str = "it") -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.01)
+
+
+def program(name: str) -> str:
+    """Path of a program; the test is skipped without it."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def free_port() -> int:
+    """A port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End one process that a test started."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@dataclass(slots=True)
+class Broker:
+    """A running mosquitto."""
+
+    port: int
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def mosquitto(folder: Path, listener: str = "") -> Iterator[Broker]:
+    """A broker on loopback; ``listener`` are further lines about its listener."""
+    port = free_port()
+    config = folder / f"mosquitto-{port}.conf"
+    config.write_text(
+        f"user root\npersistence false\nlistener {port} 127.0.0.1\n{listener}\n"
+        # mosquitto 2.0.11 does not start with WebSocket listeners alone.
+        f"listener {free_port()} 127.0.0.1\nallow_anonymous true\n",
+        "utf-8",
+    )
+    with (folder / f"mosquitto-{port}.log").open("w") as log:
+        process = subprocess.Popen([program("mosquitto"), "-v", "-c", str(config)], stdout=log, stderr=log, text=True)
+    try:
+        until(lambda: process.poll() is not None or _listens(port), "the start of mosquitto")
+        assert process.poll() is None, (folder / f"mosquitto-{port}.log").read_text()
+        yield Broker(port, process)
+    finally:
+        end(process)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@dataclass(slots=True)
+class Certificates:
+    """A CA, a certificate of it for 127.0.0.1 and localhost, and one for another name."""
+
+    folder: Path
+    ca: str
+    cert: str
+    key: str
+    client_cert: str
+    client_key: str
+    other_ca: str
+
+
+@contextmanager
+def certificates(folder: Path) -> Iterator[Certificates]:
+    """Made by openssl."""
+
+    def openssl(*words: str) -> None:
+        done = subprocess.run([program("openssl"), *words], capture_output=True, text=True, cwd=folder, check=False)
+        assert done.returncode == 0, done.stderr
+
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    for name in ("ca", "other"):
+        openssl("req", "-x509", *curve, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN=test {name}")
+    for name, valid in (("server", "IP:127.0.0.1,DNS:localhost"), ("client", "DNS:client.example")):
+        extension = f"subjectAltName={valid}"
+        openssl(
+            "req", "-x509", *curve, "-CA", "ca.pem", "-CAkey", "ca.key", "-keyout", f"{name}.key",
+            "-out", f"{name}.pem", "-subj", f"/CN={name}", "-addext", extension,
+            "-addext", "basicConstraints=critical,CA:FALSE",
+        )  # fmt: skip
+    names = ("ca.pem", "server.pem", "server.key", "client.pem", "client.key", "other.pem")
+    yield Certificates(folder, *(str(folder / name) for name in names))
+
+
+def is_reset(port: int) -> bool:
+    """Whether a client that connects is reset, perhaps before it knows that it is connected."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+            return client.recv(1) == b"never"
+    except ConnectionError:
+        return True
+
+
+@dataclass(slots=True)
+class Talk:
+    """What a client did."""
+
+    received: list[bytes] = field(default_factory=list)
+    reason: str = ""
+
+
+def talk(
+    port: int,
+    *,
+    version: MQTTProtocolVersion = MQTTProtocolVersion.MQTTv311,
+    transport: str = "tcp",
+    ca: str | None = None,
+    messages: int = 6,
+    identifier: str = "paho",
+) -> Talk:
+    """A client that subscribes, publishes to itself at every QoS, gets all of it, and leaves."""
+    talked = Talk()
+    subscribed, complete, left = threading.Event(), threading.Event(), threading.Event()
+    client = mqtt.Client(
+        CallbackAPIVersion.VERSION2,
+        identifier,
+        protocol=version,
+        transport="websockets" if transport == "websockets" else "tcp",
+    )
+    if ca is not None:
+        client.tls_set(ca)
+
+    def on_connect(client: mqtt.Client, *_: object) -> None:
+        client.subscribe("test/#", 2)
+
+    def on_message(client: mqtt.Client, _: object, message: mqtt.MQTTMessage) -> None:
+        talked.received.append(bytes(message.payload))
+        if len(talked.received) == messages:
+            complete.set()
+
+    client.on_connect = on_connect
+    client.on_subscribe = lambda *_: subscribed.set()
+    client.on_message = on_message
+    client.on_disconnect = lambda *_: left.set()
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    try:
+        assert subscribed.wait(PATIENCE_S)
+        sent = [client.publish("test/topic", b"message %d" % number, number % 3) for number in range(messages)]
+        assert complete.wait(PATIENCE_S)
+        for one in sent:
+            one.wait_for_publish(PATIENCE_S)
+        client.disconnect()
+        assert left.wait(PATIENCE_S)
+    finally:
+        client.loop_stop()
+    return talked
+
+
+@dataclass(slots=True)
+class Program:
+    """``mqttscope proxy`` as users start it."""
+
+    process: subprocess.Popen[str]
+    port: int
+    out: str = ""
+    err: str = ""
+
+    def finish(self, *, ask: bool = True) -> int:
+        """Ask it to end, or wait until it does by itself; returns the exit code."""
+        if ask:
+            self.process.terminate()
+        self.out, self.err = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode
+
+
+@contextmanager
+def program_proxy(
+    folder: Path, upstream: str, *options: str, before: tuple[str, ...] = (), listen: str = "127.0.0.1:0"
+) -> Iterator[Program]:
+    """A proxy that listens; it is ended with the test."""
+    ready = folder / "ready"
+    ready.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        [
+            *before, sys.executable, "-m", "mqttscope", "proxy", "--no-config", "--listen", listen,
+            "--upstream", upstream, "--ready-file", str(ready), *options,
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+    try:
+        until(lambda: ready.exists() or process.poll() is not None, "the start of the proxy")
+        if process.poll() is not None:
+            raise AssertionError(process.communicate())
+        yield Program(process, int(ready.read_text().strip().rpartition(":")[2]))
+    finally:
+        end(process)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stderr.close()

@@ -1,0 +1,286 @@
+"""Real sockets on both sides, and peers of all manners."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+import threading
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from mqttscope.mqtt import Connect, ProtocolVersion, encode
+from mqttscope.net.segment import reverse_key
+from mqttscope.proxy import Proxy, relay
+from mqttscope.proxy.pair import HIGH_WATER_BYTES
+from mqttscope.proxy.relay import reason
+from tests.proxy.rig import PATIENCE_S, free_port, is_reset, until
+from tests.proxy.upstream import connect, joined, made, read, recorded, reset, serving
+
+CONNECT = encode(Connect(client_identifier="dev1"), ProtocolVersion.V3_1_1)
+
+
+def test_bytes_pass_unchanged_in_both_directions(tmp_path: Path) -> None:
+    random = Random(3)
+    there, back = random.randbytes(600_000), random.randbytes(400_001)
+    with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        got: list[bytes] = []
+
+        def answer() -> None:
+            got.append(read(upstream, len(there)))
+            upstream.sendall(back)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        client.sendall(there)
+        assert read(client, len(back)) == back
+        thread.join()
+        client.close()
+        assert upstream.recv(1) == b""
+
+    assert got == [there]
+    client_said, server_said, told = recorded(proxy, tmp_path / "all.pcapng")
+    assert (client_said == there, server_said == back) == (True, True)
+    assert told == ["FlowOpened", "client fin", "server fin", "closed fin"]
+
+
+def test_a_client_may_close_its_half_and_listen_on(tmp_path: Path) -> None:
+    with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        client.sendall(b"question")
+        client.shutdown(socket.SHUT_WR)
+        assert read(upstream, 100) == b"question"
+        upstream.sendall(b"answer")
+        assert read(client, 6) == b"answer"
+        upstream.close()
+        assert client.recv(1) == b""
+
+    assert recorded(proxy, tmp_path / "half.pcapng") == (
+        b"question", b"answer", ["FlowOpened", "client fin", "server fin", "closed fin"]
+    )  # fmt: skip
+
+
+def test_a_server_may_close_its_half_too(tmp_path: Path) -> None:
+    with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        upstream.sendall(b"bye")
+        upstream.shutdown(socket.SHUT_WR)
+        assert read(client, 100) == b"bye"
+        client.sendall(b"wait")
+        assert read(upstream, 4) == b"wait"
+        client.close()
+        assert upstream.recv(1) == b""
+
+    assert recorded(proxy, tmp_path / "half.pcapng")[2] == ["FlowOpened", "server fin", "client fin", "closed fin"]
+
+
+@pytest.mark.parametrize("who", ["client", "server"])
+def test_a_reset_is_passed_on(tmp_path: Path, who: str) -> None:
+    with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        client.sendall(b"something")
+        assert read(upstream, 9) == b"something"
+        gone, left = (client, upstream) if who == "client" else (upstream, client)
+        reset(gone)
+        with pytest.raises(ConnectionResetError):
+            left.recv(1)
+        said, _, told = recorded(proxy, tmp_path / "reset.pcapng")
+
+    assert said == b"something"
+    assert told[-1] == "closed reset"
+    # One reset by the one who did it.
+    resets = [one.segment for one in made(proxy, tmp_path / "reset.pcapng") if one.segment.flags & 4]
+    assert [one.payload for one in resets] == [b""]
+    ports = {"client": resets[0].key[10:12], "server": resets[0].key[8:10]}
+    assert int.from_bytes(ports[who], "big") == proxy.port
+
+
+def test_who_does_not_read_holds_up_nobody_else_and_memory_stays_bounded(tmp_path: Path) -> None:
+    with (
+        serving() as server,
+        Proxy(server.url) as proxy,
+        joined(proxy, server) as (client, upstream),
+        joined(proxy, server) as (other, its_upstream),
+    ):
+        client.setblocking(False)
+        sent = quiet = 0
+        while quiet < 300 and sent < 1 << 28:
+            try:
+                sent += client.send(bytes(65_536))
+                quiet = 0
+            except BlockingIOError:
+                quiet += 1
+                other.sendall(b"ping")
+                assert read(its_upstream, 4) == b"ping"
+        assert quiet == 300, "the proxy took everything"
+        running = proxy._relay
+        assert running is not None
+        held = [
+            end.transport.get_write_buffer_size()
+            for pair in running._pairs
+            for end in (pair.client, pair.server)
+            if end.transport is not None
+        ]
+        assert 0 < sum(held) <= HIGH_WATER_BYTES + (1 << 18)
+        until(lambda: any(pair.wire.acknowledged(False) > 1 << 10 for pair in running._pairs))
+        reset(upstream)
+
+    # The server is not said to have what its system never took.
+    shown = [one.segment for one in made(proxy, tmp_path / "stalled.pcapng")]
+    of_client = [one for one in shown if one.key == shown[0].key]
+    of_server = [one for one in shown if one.key == reverse_key(shown[0].key)]
+    acknowledged = (of_server[-1].acknowledgment - of_client[0].sequence - 1) % 2**32
+    assert 0 < acknowledged < sum(len(one.payload) for one in of_client)
+
+
+def test_garbage_passes_and_is_reported(tmp_path: Path) -> None:
+    garbage = Random(5).randbytes(10_000)
+    with serving() as server, Proxy(server.url) as proxy:
+        with joined(proxy, server) as (client, upstream):
+            client.sendall(garbage)
+            upstream.sendall(garbage[::-1])
+            assert read(upstream, len(garbage)) == garbage
+            assert read(client, len(garbage)) == garbage[::-1]
+        assert proxy.findings()
+
+    assert recorded(proxy, tmp_path / "garbage.pcapng")[:2] == (garbage, garbage[::-1])
+
+
+def test_a_client_without_a_broker_is_reset(tmp_path: Path) -> None:
+    with Proxy(f"mqtt://127.0.0.1:{free_port()}") as proxy:
+        assert is_reset(proxy.port)
+        assert recorded(proxy, tmp_path / "refused.pcapng")[2][-1] == "closed reset"
+        (note,) = proxy.notes
+
+    assert "cannot reach mqtt://127.0.0.1:" in note
+    assert made(proxy, tmp_path / "refused.pcapng")[-1].segment.flags & 4
+
+
+def test_what_a_client_says_before_the_broker_is_there_is_not_lost() -> None:
+    with serving() as server, Proxy(server.url) as proxy, connect(proxy) as client:
+        client.sendall(b"early")
+        client.shutdown(socket.SHUT_WR)
+        with server.accept() as upstream:
+            assert read(upstream, 10) == b"early"
+
+
+def test_a_broker_that_does_not_answer_in_time_is_given_up() -> None:
+    """It accepts, and then says nothing to the hello of TLS."""
+    with serving() as server:
+        url = server.url.replace("mqtt:", "mqtts:")
+        with Proxy(url, insecure=True, connect_timeout=0.1) as proxy:
+            assert is_reset(proxy.port)
+            assert [note.rpartition(": ")[2] for note in proxy.notes] == ["no answer in time"]
+
+
+def test_clients_beyond_the_limit_are_closed() -> None:
+    with serving() as server, Proxy(server.url, max_connections=1) as proxy:
+        with joined(proxy, server) as (client, upstream):
+            with connect(proxy) as another:
+                assert another.recv(1) == b""
+            client.sendall(b"fine")
+            assert read(upstream, 4) == b"fine"
+        with connect(proxy) as third:
+            until(lambda: proxy._relay is not None and proxy._relay.clients <= 1)
+            del third
+        assert proxy.notes[0] == "a client was closed: there are 1 connections already"
+
+
+def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept = asyncio.SelectorEventLoop.sock_accept
+    failures = [errno.EMFILE, errno.ECONNABORTED]
+
+    async def flaky(loop: asyncio.SelectorEventLoop, listening: socket.socket) -> object:
+        if failures:
+            raise OSError(failures.pop(), "no")
+        return await accept(loop, listening)
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
+    monkeypatch.setattr(relay, "_BUSY_S", 0.01)
+    with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        client.sendall(b"patience")
+        assert read(upstream, 8) == b"patience"
+    assert proxy.notes == ["cannot accept: no; clients wait"]
+
+
+def test_what_goes_wrong_often_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "MAX_SAID", 2)
+    with Proxy(f"mqtt://127.0.0.1:{free_port()}") as proxy:
+        for _ in range(5):
+            assert is_reset(proxy.port)
+    assert len(proxy.notes) == 3
+    assert proxy.notes[-1] == "3 more troubles of connections were not told"
+
+
+def test_many_come_and_go() -> None:
+    with serving() as server, Proxy(server.url) as proxy:
+        for number in range(50):
+            with joined(proxy, server) as (client, upstream):
+                client.sendall(CONNECT)
+                assert read(upstream, len(CONNECT)) == CONNECT
+                if number % 2:
+                    reset(client)
+        assert len([one for one in proxy.packets() if one.type == "connect"]) == 50
+        running = proxy._relay
+        assert running is not None
+        until(lambda: not running.clients)
+        assert (running.served, running.reached, running.connecting, len(running._pairs)) == (50, 50, 0, 0)
+
+
+def test_when_the_proxy_ends_the_record_does_not_say_that_anybody_closed(tmp_path: Path) -> None:
+    with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        client.sendall(CONNECT)
+        assert read(upstream, len(CONNECT)) == CONNECT
+        proxy.close()
+        assert client.recv(1) == b""
+        assert upstream.recv(1) == b""
+
+    assert recorded(proxy, tmp_path / "open.pcapng") == (CONNECT, b"", ["FlowOpened", "closed capture_end"])
+
+
+def test_ipv6(tmp_path: Path) -> None:
+    with serving() as server:
+        try:
+            proxy = Proxy(server.url, "[::1]:0")
+            proxy.start()
+        except OSError:
+            pytest.skip("no IPv6 here")
+        with proxy:
+            assert proxy.address == f"[::1]:{proxy.port}"
+            with socket.create_connection(("::1", proxy.port), PATIENCE_S) as client, server.accept() as upstream:
+                client.sendall(CONNECT)
+                assert read(upstream, len(CONNECT)) == CONNECT
+                assert recorded(proxy, tmp_path / "six.pcapng")[0] == CONNECT
+
+
+def test_every_address_has_the_same_port() -> None:
+    with serving() as server, Proxy(server.url, "*:0") as proxy:
+        running = proxy._relay
+        assert running is not None
+        assert {port for _, port in running.addresses} == {proxy.port}
+        with joined(proxy, server) as (client, upstream):
+            upstream.sendall(b"hello")
+            assert read(client, 5) == b"hello"
+
+
+def test_two_cannot_listen_at_the_same_place() -> None:
+    with serving() as server, Proxy(server.url) as proxy:
+        second = Proxy(server.url, proxy.address)
+        with pytest.raises(OSError, match="in use") as caught:
+            second.start()
+    assert caught.value.errno == errno.EADDRINUSE
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError(), "no answer in time"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed"), "Connection refused"),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), "SSL: WRONG VERSION NUMBER"),
+        (UnicodeError("label too long"), "label too long"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_reasons_are_words(error: BaseException, words: str) -> None:
+    assert words.lower() in reason(error).lower()

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from paho.mqtt.enums import MQTTProtocolVersion
+
+from mqttscope.lint.catalogue import UnknownRuleError
+from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
+from mqttscope.mqtt.properties import Properties
+from mqttscope.proxy import Proxy, Seen, service
+from mqttscope.proxy.address import AddressError
+from tests.cli.running import invoke
+from tests.proxy import rig
+from tests.proxy.upstream import Server, joined, read, serving
+
+V311 = ProtocolVersion.V3_1_1
+CONNECT = encode(Connect(client_identifier="dev1"), V311)
+CONNACK = encode(Connack(), V311)
+WILDCARD = encode(Publish(topic_name="a/+", payload=b"x"), V311)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as one:
+        yield one
+
+
+def misbehave(proxy: Proxy, server: Server) -> None:
+    """A client that publishes to a topic with a wildcard."""
+    with joined(proxy, server) as (client, upstream):
+        client.sendall(CONNECT)
+        assert read(upstream, len(CONNECT)) == CONNECT
+        upstream.sendall(CONNACK)
+        assert read(client, len(CONNACK)) == CONNACK
+        client.sendall(WILDCARD)
+
+
+def test_packets_are_told_as_they_pass(server: Server) -> None:
+    with Proxy(server.url) as proxy:
+        assert (proxy.address, proxy.url) == (f"127.0.0.1:{proxy.port}", f"mqtt://127.0.0.1:{proxy.port}")
+        assert proxy.packets() == []
+        misbehave(proxy, server)
+        seen = proxy.packets()
+        assert [(one.type, one.direction, one.client_identifier) for one in seen] == [
+            ("connect", "client_to_server", "dev1"),
+            ("connack", "server_to_client", "dev1"),
+            ("publish", "client_to_server", "dev1"),
+        ]
+        last = seen[-1]
+        assert (last.topic, last.connection, last.malformed) == ("a/+", 0, None)
+        assert last.frame >= 6
+        assert isinstance(last.packet, Publish)
+        assert last.packet.payload == b"x"
+    assert proxy.packets() == seen
+    assert isinstance(seen[0], Seen)
+
+
+def test_malformed_packets_are_told_too(server: Server) -> None:
+    with Proxy(server.url) as proxy, joined(proxy, server) as (client, _):
+        client.sendall(CONNECT + b"\x32\x03\x00\x05a")
+        last = proxy.packets()[-1]
+    assert last.type == "publish"
+    assert last.malformed is not None
+
+
+def test_findings_make_an_assertion_fail_as_lint_shows_them(server: Server, tmp_path: Path) -> None:
+    with Proxy(server.url) as proxy:
+        misbehave(proxy, server)
+        assert [one.rule for one in proxy.findings()] == ["PUB103"]
+        with pytest.raises(AssertionError) as caught:
+            proxy.assert_conformant()
+        proxy.write(tmp_path / "it.pcapng")
+    told = str(caught.value)
+    assert told.startswith("the traffic does not conform\n\nerror[PUB103]: ")
+    assert told == f"the traffic does not conform\n\n{proxy.report()}"
+    shown = invoke("lint", tmp_path / "it.pcapng", "--no-config").text
+    assert [line for line in told.splitlines() if line.startswith("  breaks ")] == [
+        line for line in shown.splitlines() if line.startswith("  breaks ")
+    ]
+    proxy.assert_conformant(ignore=["PUB103"])
+    proxy.assert_conformant(ignore=["PUB"])
+    with pytest.raises(UnknownRuleError):
+        proxy.assert_conformant(ignore=["XYZ"])
+    with pytest.raises(ValueError, match="surely"):
+        proxy.assert_conformant(min_confidence="surely")
+    with pytest.raises(AssertionError):
+        proxy.assert_conformant()
+
+
+def test_rules_can_be_chosen(server: Server) -> None:
+    with Proxy(server.url, ignore=["PUB103"]) as proxy:
+        misbehave(proxy, server)
+        proxy.assert_conformant(min_confidence="heuristic", fail_on="info")
+    assert proxy.report() == ""
+    with pytest.raises(UnknownRuleError):
+        Proxy(server.url, select=["XYZ"])
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
+def test_a_real_client_and_a_real_broker_conform(tmp_path: Path, version: MQTTProtocolVersion) -> None:
+    with rig.mosquitto(tmp_path) as broker, Proxy(f"mqtt://127.0.0.1:{broker.port}") as proxy:
+        rig.talk(proxy.port, version=version)
+        assert {"connect", "connack", "subscribe", "publish", "pubcomp"} <= {one.type for one in proxy.packets()}
+        proxy.assert_conformant(min_confidence="heuristic", fail_on="info")
+    assert proxy.packets()[-1].type == "disconnect"
+
+
+def test_what_is_kept_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_PACKETS", 2)
+    monkeypatch.setattr(service, "MAX_FINDINGS", 0)
+    with Proxy(server.url) as proxy:
+        misbehave(proxy, server)
+        assert [one.type for one in proxy.packets()] == ["connack", "publish"]
+        assert proxy.forgotten == 1
+        assert proxy.findings() == []
+
+
+def test_a_linter_that_fails_does_not_pass_for_conformance(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Proxy(server.url) as proxy:
+        monkeypatch.setattr(proxy._linter, "feed", None)
+        misbehave(proxy, server)
+        with pytest.raises(AssertionError, match="could not be judged to its end"):
+            proxy.assert_conformant()
+        misbehave(proxy, server)
+    assert proxy.notes[0].startswith("internal error: TypeError")
+
+
+def test_what_cannot_be_is_told_at_once(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(AddressError):
+        Proxy("broker")
+    with pytest.raises(RuntimeError, match="not started"):
+        Proxy(server.url).write(tmp_path / "x")
+    with Proxy(server.url) as proxy, pytest.raises(RuntimeError, match="only once"):
+        proxy.start()
+    proxy.close()
+    Proxy(server.url).close()
+
+
+def test_what_a_client_had_received_is_proven_by_the_record(server: Server, tmp_path: Path) -> None:
+    """Only who has the CONNACK can break the Receive Maximum in it: the file acknowledges it in time."""
+    version = ProtocolVersion.V5
+    connack = Connack(properties=Properties(receive_maximum=2))
+    with Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        client.sendall(encode(Connect(client_identifier="dev1", protocol_level=5), version))
+        read(upstream, 1)
+        upstream.sendall(encode(connack, version))
+        read(client, len(encode(connack, version)))
+        for identifier in (1, 2, 3):
+            client.sendall(encode(Publish(topic_name="a", qos=1, packet_identifier=identifier), version))
+        proxy.write(tmp_path / "it.pcapng")
+        (finding,) = proxy.findings()
+    assert (finding.rule, str(finding.confidence)) == ("FLW201", "certain")
+    assert [line["rule"] for line in invoke("lint", tmp_path / "it.pcapng", "--format", "jsonl").lines] == ["FLW201"]

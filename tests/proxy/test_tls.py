@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mqttscope.proxy import Proxy
+from mqttscope.proxy.tls import TlsError, listen_context, upstream_context
+from tests.proxy import rig
+from tests.proxy.upstream import connect, read, serving
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Certificates]:
+    with rig.certificates(tmp_path_factory.mktemp("tls")) as made:
+        yield made
+
+
+def test_the_broker_is_checked_unless_told_otherwise(certificates: rig.Certificates) -> None:
+    context = upstream_context(certificates.ca, certificates.client_cert, certificates.client_key)
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+    assert len(context.get_ca_certs()) == 1
+    context = upstream_context(insecure=True)
+    assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_NONE)
+    assert upstream_context().verify_mode is ssl.CERT_REQUIRED
+
+
+def test_certificate_and_key_may_be_in_one_file(tmp_path: Path, certificates: rig.Certificates) -> None:
+    both = tmp_path / "both.pem"
+    both.write_text(Path(certificates.cert).read_text() + Path(certificates.key).read_text())
+
+    assert listen_context(str(both)).verify_mode is ssl.CERT_NONE
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path, certificates: rig.Certificates) -> None:
+    made, nothing, text = certificates, str(tmp_path / "nothing.pem"), tmp_path / "text.pem"
+    text.write_text("hello")
+    cases: list[tuple[Callable[[], ssl.SSLContext], str]] = [
+        (lambda: listen_context(nothing), f"cannot read {nothing}: No such file or directory"),
+        (lambda: listen_context(made.cert, nothing), f"cannot read {nothing}: No such file or directory"),
+        (lambda: listen_context(made.cert), f"{made.cert} holds no private key in PEM form"),
+        (lambda: listen_context(str(text), made.key), f"{text} holds no certificate in PEM form"),
+        (lambda: listen_context(made.cert, str(text)), f"{text} holds no private key in PEM form"),
+        (
+            lambda: listen_context(made.cert, made.client_key),
+            f"the key in {made.client_key} does not belong to the certificate in {made.cert}",
+        ),
+        (lambda: upstream_context(nothing), f"cannot read {nothing}: No such file or directory"),
+        (lambda: upstream_context(str(text)), f"{text} holds no CA certificate in PEM form"),
+        (lambda: upstream_context(str(tmp_path)), f"cannot read {tmp_path}: Is a directory"),
+    ]
+    for make, said in cases:
+        with pytest.raises(TlsError) as caught:
+            make()
+        assert str(caught.value) == said
+
+
+def test_an_encrypted_key_is_not_asked_for(tmp_path: Path, certificates: rig.Certificates) -> None:
+    locked = tmp_path / "locked.key"
+    done = subprocess.run(
+        [rig.program("openssl"), "pkey", "-in", certificates.key, "-out", str(locked), "-aes256", "-passout", "pass:x"],
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 0
+    with pytest.raises(TlsError) as caught:
+        listen_context(certificates.cert, str(locked))
+    assert str(caught.value) == f"the key in {locked} is encrypted; `openssl pkey` writes it without a password"
+
+
+def test_a_client_that_closes_tls_closes_the_other_side(certificates: rig.Certificates) -> None:
+    made = certificates
+    context = ssl.create_default_context(cafile=made.ca)
+    with serving() as server, Proxy(server.url, listen_cert=made.cert, listen_key=made.key) as proxy:
+        assert proxy.url == f"mqtts://127.0.0.1:{proxy.port}"
+        with context.wrap_socket(connect(proxy), server_hostname="localhost") as client:
+            client.sendall(b"plain inside")
+            with server.accept() as upstream:
+                assert read(upstream, 12) == b"plain inside"
+                upstream.sendall(bytes(100_000))
+                assert read(client, 100_000) == bytes(100_000)
+                client.close()
+                assert upstream.recv(1) == b""
+    assert proxy.notes == []
+
+
+def test_mqtt_may_be_named_as_the_protocol(certificates: rig.Certificates) -> None:
+    made = certificates
+    context = ssl.create_default_context(cafile=made.ca)
+    context.set_alpn_protocols(["mqtt"])
+    with (
+        serving() as server,
+        Proxy(server.url, listen_cert=made.cert, listen_key=made.key) as proxy,
+        context.wrap_socket(connect(proxy), server_hostname="localhost") as client,
+    ):
+        assert client.selected_alpn_protocol() == "mqtt"

@@ -1,0 +1,87 @@
+"""A server that does as it is told, behind a proxy in the same process, and what the proxy's file says of it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mqttscope.capture import open_capture
+from mqttscope.net.frame import Frame
+from mqttscope.net.headers import segment
+from mqttscope.net.segment import Segment
+from mqttscope.proxy import Proxy
+from mqttscope.proxy.wire import Made
+from tests.proxy.rig import PATIENCE_S
+from tests.proxy.wires import streams
+
+RESET = struct.pack("ii", 1, 0)
+
+
+class Server:
+    """Accepts when asked to."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self.listening = listening
+        self.port = int(listening.getsockname()[1])
+        self.url = f"mqtt://127.0.0.1:{self.port}"
+
+    def accept(self) -> socket.socket:
+        """The next connection that the proxy makes."""
+        sock, _ = self.listening.accept()
+        sock.settimeout(PATIENCE_S)
+        return sock
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    """A server on loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(PATIENCE_S)
+        yield Server(listening)
+
+
+@contextmanager
+def joined(proxy: Proxy, server: Server) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A client and its server, with the proxy between them."""
+    with connect(proxy) as client, server.accept() as upstream:
+        yield client, upstream
+
+
+def connect(proxy: Proxy) -> socket.socket:
+    """A client of a proxy."""
+    return socket.create_connection(("127.0.0.1", proxy.port), PATIENCE_S)
+
+
+def reset(sock: socket.socket) -> None:
+    """Close with a reset, as the system does for a process that is killed with bytes unread."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    sock.close()
+
+
+def read(sock: socket.socket, size: int) -> bytes:
+    """So many bytes, fewer at the end of the stream."""
+    parts = []
+    while size and (part := sock.recv(min(size, 1 << 16))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def recorded(proxy: Proxy, path: Path) -> tuple[bytes, bytes, list[str]]:
+    """The bytes of both directions of the only connection in the proxy's file, and how it went."""
+    return streams(made(proxy, path))
+
+
+def made(proxy: Proxy, path: Path) -> list[Made]:
+    """The frames of the proxy's file."""
+    proxy.write(path)
+    found = []
+    for frame in open_capture([path]):
+        assert isinstance(frame, Frame)
+        shown = segment(frame)
+        assert isinstance(shown, Segment)
+        found.append(Made(frame, shown))
+    return found

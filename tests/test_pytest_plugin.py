@@ -1,0 +1,148 @@
+"""The plugin as pytest loads it, in a run of its own; the example of docs/pytest.md among the tests."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import environment
+from tests.conftest import ROOT
+from tests.proxy import rig
+
+PAGE = (ROOT / "docs" / "pytest.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+CONFTEST = """\
+import pytest
+
+@pytest.fixture
+def broker_port():
+    return {port}
+"""
+PREAMBLE = """\
+import socket
+
+CONNECT = bytes.fromhex("100e00044d5154540402003c000264 31".replace(" ", ""))
+WILDCARD = bytes.fromhex("30060003612f2378")
+
+
+def misbehave(port):
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(CONNECT)
+        assert client.recv(4) == b"\\x20\\x02\\0\\0"
+        client.sendall(WILDCARD)
+        assert client.recv(1) == b""
+
+
+"""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Broker]:
+    with rig.mosquitto(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+def run(folder: Path, test: str, *, port: int = 1, settings: str = "") -> str:
+    """What pytest says of a test file."""
+    (folder / "conftest.py").write_text(CONFTEST.format(port=port))
+    (folder / "test_it.py").write_text(test)
+    (folder / "pytest.ini").write_text(f"[pytest]\naddopts = --strict-markers --strict-config\n{settings}\n")
+    installed = any(one.name == "mqttscope" for one in metadata.entry_points(group="pytest11"))
+    plugin = [] if installed else ["-p", "mqttscope.pytest_plugin"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error", "."],
+        cwd=folder, env=environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+@pytest.mark.broker
+def test_the_example_of_the_page_works(tmp_path: Path, broker: rig.Broker) -> None:
+    assert "1 passed" in run(tmp_path, EXAMPLES[0], port=broker.port)
+
+
+@pytest.mark.broker
+def test_a_client_that_misbehaves_fails_the_test(tmp_path: Path, broker: rig.Broker) -> None:
+    test = PREAMBLE + (
+        "def test_it(mqtt_proxy, broker_port):\n"
+        "    proxy = mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}')\n"
+        "    misbehave(proxy.port)\n"
+        "    proxy.assert_conformant()\n"
+    )
+    said = run(tmp_path, test, port=broker.port)
+
+    assert "1 failed" in said
+    assert "error[PUB103]: PUBLISH topic name 'a/#' has the wildcard '#'" in said
+    assert "breaks 3.1.1 MQTT-3.3.2-2" in said
+    assert "- mqttscope 127.0.0.1:" not in said, "said twice"
+
+
+@pytest.mark.broker
+def test_findings_are_shown_when_a_test_fails_for_another_reason(tmp_path: Path, broker: rig.Broker) -> None:
+    test = PREAMBLE + (
+        "def test_it(mqtt_proxy, broker_port):\n"
+        "    misbehave(mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}').port)\n"
+        "    assert 'this' == 'that'\n"
+        "def test_fine(mqtt_proxy, broker_port):\n"
+        "    misbehave(mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}').port)\n"
+    )
+    said = run(tmp_path, test, port=broker.port)
+
+    assert "1 failed, 1 passed" in said
+    assert re.search(r"^-+ mqttscope 127\.0\.0\.1:\d+ -+$", said, re.M)
+    assert said.count("error[PUB103]") == 1
+
+
+@pytest.mark.broker
+def test_the_broker_may_be_in_the_settings_or_at_the_marker(tmp_path: Path, broker: rig.Broker) -> None:
+    test = PREAMBLE + (
+        "import pytest\n"
+        "def test_setting(mqtt_proxy):\n"
+        "    misbehave(mqtt_proxy(ignore=['PUB103']).port)\n"
+        f"@pytest.mark.mqtt_upstream('mqtt://127.0.0.1:{broker.port}')\n"
+        "def test_marker(mqtt_proxy):\n"
+        "    proxies = [mqtt_proxy(), mqtt_proxy()]\n"
+        "    for proxy in proxies:\n"
+        "        misbehave(proxy.port)\n"
+        "        assert [one.rule for one in proxy.findings()] == ['PUB103']\n"
+    )
+    said = run(tmp_path, test, settings=f"mqtt_upstream = mqtt://127.0.0.1:{broker.port}")
+
+    assert "2 passed" in said
+
+
+def test_without_a_broker_the_fixture_says_so(tmp_path: Path) -> None:
+    said = run(tmp_path, "def test_it(mqtt_proxy):\n    mqtt_proxy()\n")
+
+    assert "mqtt_proxy needs the URL of a broker: an argument, the marker or mqtt_upstream" in said
+
+
+def test_loading_the_plugin_loads_nothing_else() -> None:
+    script = (
+        "import sys, mqttscope.pytest_plugin as plugin\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('mqttscope')), plugin.UPSTREAM)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment(), capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout.split() == ["mqttscope", "mqttscope.pytest_plugin", "mqtt_upstream"]
+
+
+def test_nothing_else_needs_pytest() -> None:
+    needing = [
+        path.name
+        for path in (ROOT / "mqttscope").rglob("*.py")
+        if re.search(r"^\s*(import|from) pytest\b", path.read_text("utf-8"), re.M)
+    ]
+    assert needing == ["pytest_plugin.py"]
+
+
+def test_pytest_finds_the_plugin() -> None:
+    assert 'pytest11]\nmqttscope = "mqttscope.pytest_plugin"' in (ROOT / "pyproject.toml").read_text("utf-8")
