@@ -45,6 +45,10 @@ _PREFERENCES = (
 )
 
 
+_CONTENT = ("http", "http2", "mqtt", "websocket")
+"""Protocols that tshark might find inside by ALPN or port."""
+
+
 class MissingToolError(Exception):
     """A program that is needed is not installed; the text says how to install it."""
 
@@ -206,6 +210,9 @@ class Decryption:
             arguments += ["-o", preference]
         for port in sorted(self._copy.servers):
             arguments += ["-d", f"tcp.port=={port},tls", "-d", f"tls.port=={port},data"]
+        for name in sorted({*_CONTENT, *_guessed(tshark)}):
+            # A dissector that takes part of what is inside keeps it from being exported.
+            arguments += ["--disable-protocol", name]
         arguments += ["-U", "OSI layer 7", "-w", "-"]
         self._process = subprocess.Popen(
             arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -241,6 +248,16 @@ class Decryption:
                 self.records += 1
                 capture, frame = self._place(number - 1)
                 yield number - 1, Plaintext(self._copy.keys[number - 1], data, frame, item.timestamp_ns, capture)
+
+
+def _guessed(tshark: str) -> set[str]:
+    """Protocols that this tshark looks for inside TLS by the look of the bytes."""
+    try:
+        done = subprocess.run([tshark, "-G", "heuristic-decodes"], capture_output=True, check=False)
+    except OSError:
+        return set()
+    rows = (line.split(b"\t") for line in done.stdout.splitlines())
+    return {row[1].decode("ascii", "replace") for row in rows if len(row) > 1 and row[0] == b"tls"}
 
 
 def exported_pdu(data: bytes) -> tuple[int, bytes]:

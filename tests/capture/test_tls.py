@@ -107,6 +107,19 @@ def test_resumed_sessions_and_ports_nobody_knows(version: ssl.TLSVersion, tmp_pa
     assert [event.connection.number for event in only(events, ConnectionClosed)] == [0, 1]
 
 
+@pytest.mark.parametrize("alpn", ["mqtt", "http/1.1", "h2", ""])
+def test_names_of_protocols_change_nothing(alpn: str, tmp_path: Path) -> None:
+    """tshark has dissectors for them, which would keep bytes for themselves."""
+    secure, talk, plain = Secure(alpn=alpn), Talk(port=443).handshake(), Talk().handshake()
+    converse(plain)
+    converse(secure.connection(talk, chunk=1_000))
+    talk.close()
+
+    events = read(write(talk.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes())
+
+    assert raw(events) == raw(plain.events())
+
+
 def test_websocket_inside(tmp_path: Path) -> None:
     secure, talk = Secure(alpn="http/1.1"), Talk(port=443).handshake()
     inside = secure.connection(talk)
@@ -114,11 +127,12 @@ def test_websocket_inside(tmp_path: Path) -> None:
     inside.say("server", response())
     inside.say("client", websocket_frame(wire(connect(), PINGREQ), key=b"abcd"))
     inside.say("server", websocket_frame(wire(CONNACK)))
+    inside.say("client", websocket_frame(wire(publish(40_000)), key=b"abcd"), records=3)
     talk.close()
 
     events = read(write(talk.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes())
 
-    assert [event.type for event in only(events, PacketEvent)] == ["connect", "pingreq", "connack"]
+    assert [event.type for event in only(events, PacketEvent)] == ["connect", "pingreq", "connack", "publish"]
     connection = only(events, ConnectionClosed)[0].connection
     assert (connection.transport, connection.decrypted) == ("tls", True)
     assert connection.websocket is not None

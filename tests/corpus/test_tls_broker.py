@@ -1,0 +1,119 @@
+"""The same script with and without TLS, between Python's ssl and a real mosquitto: the same packets are read."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.capture.tls import Decryption
+from mqttscope.dissect import Dissector, Options, dissect_segments, segments
+from mqttscope.events import ConnectionClosed, PacketEvent
+from mqttscope.mqtt import Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Subscription
+from mqttscope.mqtt.properties import Properties
+from tests.dissect.talk import V5, only, wire
+from tests.net.framing import frame, request
+from tests.proxy.rig import certificates, mosquitto, program, until
+
+pytestmark = [pytest.mark.broker, pytest.mark.tshark]
+SCRIPT = (
+    (Connect(client_identifier="dev", protocol_level=5, protocol_name="MQTT", properties=Properties()),),
+    (Subscribe(1, subscriptions=[Subscription("plant/#", 2)], properties=Properties()), Pingreq()),
+    (Publish(topic_name="plant/1", payload=b"x" * 20_000, properties=Properties()), Pingreq()),
+    (Publish(topic_name="other", qos=2, packet_identifier=2, payload=b"y", properties=Properties(content_type="t")),),
+    (Pubrel(2), *(Publish(topic_name=f"plant/{number}", properties=Properties()) for number in range(20))),
+    (Disconnect(),),
+)
+"""What the client says; between two of them it waits until the broker has nothing to say."""
+QUIET_S = 0.15
+
+
+@contextmanager
+def capturing(port: int, target: Path) -> Iterator[None]:
+    """Capture a port of the loopback interface; skipped where that is not allowed."""
+    log = target.with_suffix(".txt")
+    with log.open("wb") as errors:
+        dumpcap = subprocess.Popen(
+            [program("dumpcap"), "-q", "-i", "lo", "-f", f"tcp port {port}", "-w", str(target)], stderr=errors
+        )
+    try:
+        until(lambda: "File:" in log.read_text() or dumpcap.poll() is not None, "the start of dumpcap")
+        if dumpcap.poll() is not None:
+            pytest.skip(f"capturing is not allowed here: {log.read_text()[:80]}")
+        time.sleep(0.3)
+        yield
+        time.sleep(0.8)
+    finally:
+        dumpcap.send_signal(signal.SIGINT)
+        dumpcap.wait(10)
+
+
+def play(connection: socket.socket, *, websocket: bool) -> None:
+    """Say the script."""
+
+    def listen() -> None:
+        try:
+            while connection.recv(65_536):
+                pass
+        except TimeoutError:
+            pass
+
+    connection.settimeout(QUIET_S)
+    if websocket:
+        connection.sendall(request())
+        listen()
+    for packets in SCRIPT:
+        data = wire(*packets, version=V5)
+        connection.sendall(frame(data, key=b"abcd") if websocket else data)
+        listen()
+    connection.close()
+
+
+def packets(path: Path, keys: bytes | None) -> tuple[list[tuple[str, bytes]], list[ConnectionClosed]]:
+    """What is read, and the connections."""
+    items: Iterator[object] = segments(open_capture([str(path)]))
+    if keys is not None:
+        items = Decryption(lambda: open_capture([str(path)]), keys).join(items)  # type: ignore[arg-type]
+    events = list(dissect_segments(items, dissector=Dissector(Options(decrypting=keys is not None))))  # type: ignore[arg-type]
+    found = [(str(event.direction), event.packet.raw) for event in only(events, PacketEvent)]
+    return found, only(events, ConnectionClosed)
+
+
+@pytest.mark.parametrize("websocket", [False, True], ids=["tcp", "websocket"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+def test_the_same_packets_with_and_without_tls(version: ssl.TLSVersion, websocket: bool, tmp_path: Path) -> None:
+    protocol = "protocol websockets\n" if websocket else ""
+    plain, secure, log = tmp_path / "plain.pcapng", tmp_path / "tls.pcapng", tmp_path / "keys.txt"
+    with certificates(tmp_path) as made:
+        with mosquitto(tmp_path, protocol) as broker, capturing(broker.port, plain):
+            for _ in range(2):
+                play(socket.create_connection(("127.0.0.1", broker.port)), websocket=websocket)
+        context = ssl.create_default_context(cafile=made.ca)
+        context.minimum_version = context.maximum_version = version
+        context.keylog_filename = str(log)
+        listener = f"{protocol}certfile {made.cert}\nkeyfile {made.key}"
+        with mosquitto(tmp_path, listener) as broker, capturing(broker.port, secure):
+            session = None
+            for _ in range(2):
+                raw = socket.create_connection(("127.0.0.1", broker.port))
+                inside = context.wrap_socket(raw, server_hostname="127.0.0.1", session=session)
+                play(inside, websocket=websocket)
+                session = inside.session
+
+    expected, _ = packets(plain, None)
+    found, connections = packets(secure, log.read_bytes())
+
+    assert len(expected) > 2 * 30
+    assert sorted(found) == sorted(expected)
+    for direction in ("client_to_server", "server_to_client"):
+        assert [raw for way, raw in found if way == direction] == [raw for way, raw in expected if way == direction]
+    assert [one.connection.decrypted for one in connections] == [True, True]
+    assert [one.connection.websocket is not None for one in connections] == [websocket, websocket]
