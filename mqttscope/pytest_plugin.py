@@ -63,7 +63,10 @@ def pytest_runtest_makereport(
     report = yield
     if report.when == "call" and report.failed:
         for proxy in item.stash.get(_PROXIES, []):
-            told = "\n".join(filter(None, (proxy.report(), *proxy.notes)))
+            try:
+                told = "\n".join(filter(None, (proxy.report(), *proxy.notes)))
+            except Exception as error:  # the other tests have a report to get as well
+                told = f"the proxy gives no answer: {error!r}"
             shown = str(call.excinfo.value) if call.excinfo is not None else ""
             if told and told.strip() not in shown:
                 report.sections.append((f"mqttscope {proxy.address}", told))

@@ -146,3 +146,21 @@ def test_nothing_else_needs_pytest() -> None:
 
 def test_pytest_finds_the_plugin() -> None:
     assert 'pytest11]\nmqttscope = "mqttscope.pytest_plugin"' in (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+def test_a_proxy_without_an_answer_is_the_trouble_of_one_test(tmp_path: Path, broker: rig.Broker) -> None:
+    said = run(
+        tmp_path,
+        "def test_it(mqtt_proxy, broker_port):\n"
+        "    proxy = mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}')\n"
+        "    def silent(**_):\n"
+        "        raise TimeoutError\n"
+        "    proxy.report = silent\n"
+        "    assert False\n\n"
+        "def test_fine():\n"
+        "    pass\n",
+        port=broker.port,
+    )
+
+    assert "the proxy gives no answer: TimeoutError()" in said
+    assert "1 failed, 1 passed" in said

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.capture.pcapng import read_pcapng
+from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
 from mqttscope.capture.write import PcapngWriter
-from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame
+from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import FIN, RST, Fragment, Segment, ports, reverse_key
@@ -140,7 +140,10 @@ class Decryption:
         self.records = 0
         """Records that were decrypted so far."""
         self._folder = Path(tempfile.mkdtemp(prefix="mqttscope-tls-"))
+        self._errors = self._folder / "errors.txt"
         self._process: subprocess.Popen[bytes] | None = None
+        self.fault: str | None = None
+        """What tshark failed at."""
         try:
             tshark = find_tshark()
             self._copy = _copy(read(), self._folder / "tls.pcapng")
@@ -148,13 +151,13 @@ class Decryption:
             log.touch(mode=0o600)
             log.write_bytes(keys + self._copy.secrets)
             self._run(tshark, log)
+            self._next: Plaintext | None = None
+            self._next_index = -1
+            self._plaintexts = self._exported()
+            self._advance()
         except BaseException:
             self.close()
             raise
-        self._next: Plaintext | None = None
-        self._next_index = -1
-        self._plaintexts = self._exported()
-        self._advance()
 
     @property
     def flows_seen(self) -> bool:
@@ -190,6 +193,8 @@ class Decryption:
             while self._next is not None:
                 yield self._next
                 self._advance()
+            if self.fault is not None:
+                yield CaptureError("tshark", self.fault)
         finally:
             self.close()
 
@@ -198,10 +203,9 @@ class Decryption:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            for pipe in (self._process.stdout, self._process.stderr):
-                if pipe is not None:
-                    with suppress(OSError):
-                        pipe.close()
+            if self._process.stdout is not None:
+                with suppress(OSError):
+                    self._process.stdout.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self, tshark: str, log: Path) -> None:
@@ -214,13 +218,12 @@ class Decryption:
             # A dissector that takes part of what is inside keeps it from being exported.
             arguments += ["--disable-protocol", name]
         arguments += ["-U", "OSI layer 7", "-w", "-"]
-        self._process = subprocess.Popen(
-            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
 
     def _places(self) -> Iterator[tuple[str, int]]:
         made = self._copy
-        ends = [*made.starts[1:], len(made.frames)]
+        ends = [*made.starts[1:], len(made.frames)] if made.starts else []
         for capture, start, end in zip(made.captures, made.starts, ends, strict=True):
             for number in made.frames[start:end]:
                 yield capture, number
@@ -240,7 +243,13 @@ class Decryption:
         assert self._process is not None
         assert self._process.stdout is not None
         source = ByteSource(cast(BinaryIO, self._process.stdout))
-        for item in read_pcapng(source, source.fill(b"", 4), "tshark"):
+        head = source.fill(b"", 4)
+        if head[:4] != PCAPNG_MAGIC:
+            self.fault = self._why(f"begins with {head[:4].hex(' ')}" if head else "gave nothing")
+            return
+        for item in read_pcapng(source, head, "tshark"):
+            if isinstance(item, CaptureError):
+                self.fault = self._why(item.message)
             if not isinstance(item, Frame):
                 continue
             number, data = exported_pdu(item.data)
@@ -248,6 +257,17 @@ class Decryption:
                 self.records += 1
                 capture, frame = self._place(number - 1)
                 yield number - 1, Plaintext(self._copy.keys[number - 1], data, frame, item.timestamp_ns, capture)
+        if self.fault is None and self._process.wait():
+            self.fault = self._why("ended early")
+
+    def _why(self, what: str) -> str:
+        """What is wrong with tshark, in one sentence."""
+        assert self._process is not None
+        code = self._process.wait()
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        said = self._errors.read_text("utf-8", "replace").splitlines() if self._errors.exists() else []
+        last = f": {said[-1]}" if said else ""
+        return f"failed while it decrypted TLS ({what}; {how}){last}; what it had not decrypted is missing"
 
 
 def _guessed(tshark: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -85,6 +86,13 @@ def make_options(
 ) -> Options:
     """Dissection options from the command line."""
     return Options(ports=dict(ports), version=mqtt_version, decrypting=decrypting)
+
+
+def finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    """Refuse what is no number: a range lets it through."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no length of time", ctx, param)
+    return value
 
 
 def colour_option(command: F) -> F:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mqttscope.cli.lint import CONFIDENCES, FORMATS, SEVERITIES, codes_option, level_option
-from mqttscope.cli.options import colour_option
+from mqttscope.cli.options import colour_option, finite
 
 
 @click.command(
@@ -58,7 +58,13 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
 @click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
 @click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
 @click.option("--no-config", is_flag=True, help="Use no configuration file.")
-@click.option("--duration", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End after this time.")
+@click.option(
+    "--duration",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    metavar="SECONDS",
+    help="End after this time.",
+)
 @click.option("--count", type=click.IntRange(1), metavar="PACKETS", help="End after so many packets.")
 @click.option("--show/--quiet", default=False, help="Show packets as they pass. [default: quiet]")
 @click.option("--ready-file", metavar="FILE", help="Write the address into this file once clients can connect.")
@@ -68,6 +74,7 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
 @click.option(
     "--connect-timeout",
     type=click.FloatRange(0, min_open=True),
+    callback=finite,
     default=10.0,
     show_default=True,
     metavar="SECONDS",

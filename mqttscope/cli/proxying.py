@@ -97,6 +97,8 @@ def run(given: dict[str, Any]) -> int:
         upstream = parse_upstream(given["upstream"])
     except AddressError as error:
         raise click.UsageError(str(error)) from None
+    if given["write"] in ("", "-"):
+        raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
     route = Route(host, port, upstream, max_connections=given["max_connections"])
     route.connect_timeout_s = given["connect_timeout"]
     _secure(route, given)
@@ -196,12 +198,14 @@ class Session:
     async def execute(self, route: Route) -> int:
         """Listen, wait for the end, report."""
         relay = self.relay = Relay(route, self.recording, warn)
+        listened = False
         loop = asyncio.get_running_loop()
         try:
             try:
                 await relay.start()
             except OSError as error:
                 raise CannotProxy(f"cannot listen on {self.given['listen']}: {_why(error, route)}") from None
+            listened = True
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(relay.addresses[0][1], self.spoken)
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -213,7 +217,7 @@ class Session:
             await relay.stopping.wait()
         finally:
             await relay.close()
-            self._close()
+            self._close(reports=listened)
         return self._code(relay)
 
     def _interrupted(self, number: int) -> None:
@@ -236,11 +240,12 @@ class Session:
                     partial.unlink()
                 raise CannotProxy(f"cannot write {path}: {error.strerror or error}") from None
 
-    def _close(self) -> None:
+    def _close(self, *, reports: bool) -> None:
+        """End the output; without ``reports`` nothing was there to report of, and so nothing is clean."""
         if self.lines is not None:
             self.lines.close()
         try:
-            if self.run is not None:
+            if self.run is not None and reports:
                 self.run.close()
         finally:
             if self.sink is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, cast
@@ -41,6 +43,7 @@ class Reading:
         self._stdin = stdin
         self._spool: BinaryIO | None = None
         self._keylog = keylog
+        self._failed = False
         if keylog is not None:
             self.keys = _keys(keylog)
         elif os.path.isfile(os.environ.get(KEYLOG_VARIABLE, "")):
@@ -60,14 +63,17 @@ class Reading:
         """Segments and plaintexts; the frames go through ``tap`` on their way, those that hold no TCP as well."""
         if self.keys is not None and STDIN in self.captures:
             # It has to be read twice.
-            self._spool = _spooled(self._stdin)
+            try:
+                self._spool = _spooled(self._stdin)
+            except OSError as error:
+                raise CannotDecrypt(f"cannot decrypt: {error.strerror or error}") from None
         frames = self._open()
         items = segments(frames if tap is None else tap(frames), skipped)
         yield from self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
 
     def advice(self) -> str | None:
         """What to say at the end where the keys opened nothing."""
-        if self._keylog is None or self.records:
+        if self._keylog is None or self.records or self._failed:
             return None
         return f"no TLS record could be decrypted with the keys in {self._keylog}"
 
@@ -98,6 +104,9 @@ class Reading:
     ) -> Iterator[Segment | CaptureNotice | Plaintext]:
         from mqttscope.capture.tls import Decryption, MissingToolError
 
+        if threading.current_thread() is threading.main_thread():
+            # Keys must not stay behind in a temporary file.
+            signal.signal(signal.SIGTERM, _leave)
         try:
             decryption = Decryption(self._open, keys)
         except MissingToolError as error:
@@ -105,8 +114,12 @@ class Reading:
         except OSError as error:
             raise CannotDecrypt(f"cannot decrypt: {error.strerror or error}") from None
         for item in decryption.join(items):
-            self.records = decryption.records
+            self.records, self._failed = decryption.records, decryption.fault is not None
             yield item
+
+
+def _leave(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def _keys(path: str) -> bytes:

@@ -7,9 +7,10 @@ their scope, so that an engine that sees all events of a key gives the same find
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -31,13 +32,14 @@ from mqttscope.lint.rule import Findings, Needs, Rule, Scope
 from mqttscope.lint.spans import place_of
 from mqttscope.lint.strings import has_odd_strings
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
-from mqttscope.mqtt.declare import ControlPacket, FaultReport
+from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
 
 C2S = Direction.CLIENT_TO_SERVER
 S2C = Direction.SERVER_TO_CLIENT
+_INDEX = re.compile(r"\[\d+\]")
 MAX_KEYS = 100_000
 """Sessions, and servers, whose memories are kept; the one untouched for longest goes first, and is counted."""
 MAX_REPORTED = 16
@@ -135,13 +137,12 @@ class Linter:
         at = self._move(event, connection, direction, event.topic)
         if self._is_foreign(found.raw, at, findings):
             return findings
-        seen = set()
-        for fault in found.faults:
-            rule = self._faults.get(fault.reason)
-            if rule is None or at.version not in rule.versions or (rule.code, fault.field) in seen:
-                continue
-            seen.add((rule.code, fault.field))
+        for rule, fault, more in self._grouped(found, at):
+            before = len(findings)
             self._one(rule, rule.check_malformed, at, findings, fault, fault)
+            if more:
+                for finding in findings[before:]:
+                    finding.message += f", and {more:,} more of its kind"
         self._run(self._damaged, at, findings, found)
         if found.packet is not None and found.complete:
             self._check(found.packet, at, findings)
@@ -150,6 +151,17 @@ class Linter:
             )
         at.history.malformed(found, direction, event.number, event.frame, event.timestamp_ns)
         return findings
+
+    def _grouped(self, found: Malformed, at: Moment) -> Iterator[tuple[Rule, FaultReport, int]]:
+        """The faults that have a rule; of those of one list only the first, and how many fields more have it."""
+        groups: dict[tuple[str, str], list[Any]] = {}
+        for fault in found.faults:
+            rule = self._faults.get(fault.reason)
+            if rule is not None and at.version in rule.versions:
+                group = groups.setdefault((rule.code, _INDEX.sub("", fault.field)), [rule, fault, set()])
+                group[2].add(fault.field)
+        for rule, fault, fields in groups.values():
+            yield rule, fault, len(fields) - 1
 
     def _is_foreign(self, raw: bytes, at: Moment, findings: list[Finding]) -> bool:
         """Whether the connection speaks another protocol, or these bytes stand before its MQTT: nothing is judged."""

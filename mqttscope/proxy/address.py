@@ -53,6 +53,10 @@ def parse_listen(text: str) -> tuple[str, int]:
         raise AddressError(f"{text!r} names no host; *{text} listens on every address, 127.0.0.1{text} on this host's")
     if not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
         raise AddressError(f"{port!r} is not a port (0 to 65535, 0 for any free one)")
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise AddressError(f"{host!r} is no name of a host: {error}") from None
     return ("" if host == "*" else host), int(port)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from mqttscope.proxy import sockets
@@ -117,6 +118,9 @@ class End(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone: in good order, or by a reset, which the partner gets as well."""
         if exc is not None and not self.lost:
+            if isinstance(exc, ssl.SSLError) and not self.from_client:
+                # In TLS 1.3 a broker refuses a client's certificate, or that there is none, behind the handshake.
+                self.pair.refused = exc
             self.pair.abort(self.from_client)
         self.lost = True
         self.finish()
@@ -153,6 +157,8 @@ class Pair:
         self.client = End(self, from_client=True)
         self.server = End(self, from_client=False)
         self.client.partner, self.server.partner = self.server, self.client
+        self.refused: ssl.SSLError | None = None
+        """Why the broker has ended TLS."""
         self.gone = asyncio.Event()
         """Set once both ends are gone."""
         self._on_dirty = on_dirty

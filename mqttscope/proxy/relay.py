@@ -202,6 +202,7 @@ class Relay:
             await pair.gone.wait()
             self._pairs.discard(pair)
             self._dirty.discard(pair)
+            self._tell_refusal(pair, ends[0])
         finally:
             self.clients -= 1
             self.connecting -= connecting
@@ -225,6 +226,17 @@ class Relay:
             return
         self.reached += 1
         pair.join()
+
+    def _tell_refusal(self, pair: Pair, client: Endpoint) -> None:
+        """Say why the broker ended TLS; one that said nothing at all was not reached."""
+        if pair.refused is None:
+            return
+        why = reason(pair.refused)
+        advice = "; --cert shows it a client certificate" if "certificate required" in why else ""
+        self._say(f"{client}: {self.route.upstream} ended TLS: {why}{advice}")
+        if not pair.wire.sent(False):
+            self.reached -= 1
+            self.unreached += 1
 
     def _note_dirty(self, pair: Pair) -> None:
         self._dirty.add(pair)

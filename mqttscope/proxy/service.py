@@ -173,9 +173,13 @@ class Proxy:
         """End the proxy and its connections; what it has seen stays."""
         relay, thread, loop = self._relay, self._thread, self._loop
         if relay is not None and thread is not None and thread.is_alive() and loop is not None:
-            self._ask(_nothing)
-            loop.call_soon_threadsafe(relay.stop)
+            with suppress(TimeoutError, RuntimeError):
+                self._ask(_nothing)
+            with suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(relay.stop)
             thread.join(_ANSWER_S)
+            if thread.is_alive():
+                self._note("the proxy did not end in time")
 
     def packets(self) -> list[Seen]:
         """What has passed, oldest first."""

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -273,6 +274,26 @@ def test_a_broker_that_nobody_vouches_for_is_not_used(
 
 
 @pytest.mark.broker
+def test_a_broker_that_wants_a_client_certificate_says_so(
+    tmp_path: Path, folder: Path, certificates: rig.Certificates
+) -> None:
+    made = certificates
+    listener = f"certfile {made.cert}\nkeyfile {made.key}\ncafile {made.ca}\nrequire_certificate true"
+    with rig.mosquitto(folder, listener) as secure:
+        with rig.program_proxy(tmp_path, url(secure, "mqtts"), "--ca", made.ca) as proxy:
+            with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+                client.sendall(CONNECT)
+                with suppress(ConnectionError):
+                    assert client.recv(1) == b""
+            assert proxy.finish() == 3
+            assert "certificate required; --cert shows it a client certificate" in proxy.err
+        shown = ("--cert", made.client_cert, "--key", made.client_key)
+        with rig.program_proxy(tmp_path, url(secure, "mqtts"), "--ca", made.ca, *shown) as proxy:
+            assert len(rig.talk(proxy.port).received) == 6
+            assert proxy.finish() == 0
+
+
+@pytest.mark.broker
 def test_a_client_that_does_not_trust_the_proxy_is_told_of(
     tmp_path: Path, broker: rig.Broker, certificates: rig.Certificates
 ) -> None:
@@ -327,6 +348,7 @@ def test_a_port_in_use_is_said() -> None:
 
     assert done.returncode == 3
     assert done.stderr == f"Error: cannot listen on 127.0.0.1:{port}: port {port} is in use\n"
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -340,6 +362,10 @@ def test_a_port_in_use_is_said() -> None:
             "cannot write /nowhere/x.pcapng: No such file",
         ),
         (("--listen", "127.0.0.1:0", "--ready-file", "/nowhere/x"), 3, "cannot write /nowhere/x: No such file"),
+        (("--write", "-"), 2, "--write needs the name of a file"),
+        (("--write", ""), 2, "--write needs the name of a file"),
+        (("--duration", "nan"), 2, "nan is no length of time"),
+        (("--connect-timeout", "inf"), 2, "inf is no length of time"),
         (("--listen-key", "k.pem"), 2, "--listen-key needs --listen-cert"),
         (("--key", "k.pem"), 2, "--key needs --cert"),
         (("--ca", "ca.pem"), 2, "--ca is for an upstream with TLS (mqtts://, wss://), not for mqtt://127.0.0.1:1"),

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.capture.test_tls import converse
-from tests.cli.running import Done, run
+from tests.cli.running import Done, command, environment, run
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk
+from tests.proxy.rig import until
 
 pytestmark = pytest.mark.tshark
 
@@ -84,11 +88,11 @@ def test_standard_input(recorded: tuple[Path, Path]) -> None:
     assert len(packets(inspect("-", "--keylog", keys, given=capture.read_bytes()))) == 14
 
 
-@pytest.mark.parametrize("command", ["inspect", "lint", "stats"])
-def test_every_command_that_reads_captures_takes_keys(command: str, recorded: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize("name", ["inspect", "lint", "stats"])
+def test_every_command_that_reads_captures_takes_keys(name: str, recorded: tuple[Path, Path]) -> None:
     capture, keys = recorded
-    without = run(command, capture)
-    done = run(command, capture, "--keylog", keys)
+    without = run(name, capture)
+    done = run(name, capture, "--keylog", keys)
 
     assert done.code == 0
     assert done.out != without.out
@@ -164,3 +168,68 @@ def test_frames_of_packets_inside_are_written_with_all_that_opens_them(
 
     assert "suback" in packets(again)
     assert len(packets(again)) < 14
+
+
+def test_keys_beside_a_capture_without_tls(recorded: tuple[Path, Path], tmp_path: Path) -> None:
+    talk = Talk().handshake()
+    converse(talk)
+    plain = write(talk.tape, tmp_path / "plain.pcapng")
+
+    done = inspect(plain, env={"SSLKEYLOGFILE": str(recorded[1])})
+
+    assert (done.code, len(packets(done))) == (0, 14)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """An environment in which tshark is a script."""
+
+    def make(script: str) -> dict[str, str]:
+        path = tmp_path / "bin" / "tshark"
+        path.parent.mkdir()
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        temporary = tmp_path / "temporary"
+        temporary.mkdir()
+        return {"PATH": f"{path.parent}:{os.environ['PATH']}", "TMPDIR": str(temporary)}
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("exit 0", "gave nothing"),
+        ("echo something; exit 0", "begins with 73 6f 6d 65"),
+        ("echo 'no memory' >&2; exit 2", "exit code 2): no memory"),
+        ("kill -9 $$", "signal 9"),
+    ],
+)
+def test_a_tshark_that_fails_is_no_clean_capture(
+    script: str, told: str, recorded: tuple[Path, Path], fake: Callable[[str], dict[str, str]]
+) -> None:
+    capture, keys = recorded
+    done = run("lint", capture, "--keylog", keys, env=fake(script))
+
+    assert done.code == 3
+    assert "failed while it decrypted TLS" in done.err
+    assert told in done.err
+    assert "could be decrypted with the keys" not in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_keys_do_not_stay_behind_when_it_is_ended(
+    number: int, recorded: tuple[Path, Path], fake: Callable[[str], dict[str, str]]
+) -> None:
+    capture, keys = recorded
+    changes = fake('case "$1" in -G) exit 0;; esac; exec sleep 60')
+    folder = Path(changes["TMPDIR"])
+    running = subprocess.Popen(
+        command("inspect", capture, "--keylog", keys), env=environment(changes), stdout=subprocess.PIPE
+    )
+    until(lambda: list(folder.glob("*/errors.txt")), "the start of tshark")
+
+    running.send_signal(number)
+    running.communicate(timeout=20)
+
+    assert list(folder.iterdir()) == []

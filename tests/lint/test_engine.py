@@ -347,3 +347,22 @@ def test_rules_are_asked_whenever_they_have_something_to_say(talk: Conversation)
 
     assert sorted(found[0]) == sorted(found[1])
     assert not quick.internal_errors
+
+
+def test_faults_of_one_list_are_one_finding() -> None:
+    """A packet of 2,000 wrong codes, which takes long where each is judged and told by itself."""
+    codes = 2_000
+    raw = b"\x90" + _length(codes + 3) + b"\0\x07\0" + b"\x9a" * codes
+    found, _ = run(
+        instances(all_rules().values()),
+        conversation("many codes", *opened(), client(hexadecimal("82 07 00 07 00 00 01 61 00")), server(raw)),
+    )
+
+    told = [one.message for one in found if one.rule == "RSN101"]
+    assert len(told) == 1
+    assert told[0].endswith("and 1,999 more of its kind")
+
+
+def _length(value: int) -> bytes:
+    """A Variable Byte Integer of two bytes."""
+    return bytes((value & 0x7F | 0x80, value >> 7))

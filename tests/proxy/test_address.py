@@ -30,6 +30,7 @@ def test_where_to_listen(text: str, expected: tuple[str, int]) -> None:
         ("host:mqtt", "'mqtt' is not a port"),
         ("host:-1", "'-1' is not a port"),
         ("host:１", "'１' is not a port"),
+        ("a" * 70 + ".b:5", "'aaaa"),
     ],
 )
 def test_nowhere_to_listen(text: str, said: str) -> None:
