@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from mqttscope.capture import prompt
 from mqttscope.capture.complaints import CannotCaptureError, explain, went_away
 from mqttscope.capture.files import read_capture
 from mqttscope.capture.tools import find_tool
@@ -221,6 +222,7 @@ class LiveCapture:
     read = read1
 
     def _start(self) -> None:
+        hurried = prompt.available()
         try:
             self._process = subprocess.Popen(
                 self._arguments,
@@ -229,10 +231,12 @@ class LiveCapture:
                 stderr=subprocess.PIPE,
                 # Ctrl-C is for this process to act on: dumpcap would end before the last frames came.
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=_prepare_traced if hurried else _end_with_parent,
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise CannotCaptureError(explain(str(error), self._dumpcap, self.names)) from None
+        if hurried:
+            prompt.shorten(self._process.pid, len(self.names))
         if sys.platform.startswith("linux") and self._process.stdout is not None:
             import fcntl
 
@@ -303,6 +307,11 @@ def is_up(name: str) -> bool:
         return bool(int((folder / "flags").read_text(), 16) & _UP)
     except (OSError, ValueError):
         return True
+
+
+def _prepare_traced() -> None:  # pragma: no cover - runs in the child
+    _end_with_parent()
+    prompt.trace_me()
 
 
 def _end_with_parent() -> None:  # pragma: no cover - runs in the child

@@ -89,6 +89,7 @@ class Sniffing:
         elif findings is not None:
             findings.show_in(self.sink)
         self.reporter = self.dashboard or make_reporter(form, self.sink, view)
+        self._flush_reporter = getattr(self.reporter, "flush", lambda: None)
         self._matches = getattr(wanted, "matches", None)
         self._until = getattr(stops.until, "matches", None)
         self._connections = connections
@@ -146,6 +147,9 @@ class Sniffing:
             if isinstance(event, PacketEvent | MalformedEvent):
                 self.packets += 1
                 self._over = self._over or self.packets == self.stops.packets
+        if found:
+            # The packet goes before what is said of it.
+            self._flush_reporter()
         for finding in found:
             assert self.findings is not None
             if self.findings.take(finding):
@@ -182,6 +186,7 @@ class Sniffing:
                 self._take(event)
         if self.dashboard is not None:
             self.dashboard.refresh(time.time_ns())
+        self._flush_reporter()
         self.sink.flush()
         if self.recorder is not None:
             self.recorder.flush()
