@@ -134,6 +134,10 @@ class LiveCapture:
         self._stop_at = 0.0
         self._look_at = 0.0
         self._signalled = False
+        self._at_end = False
+        """Whether dumpcap has closed its output, so that it is about to end."""
+        self._cut_short = False
+        """Whether dumpcap was ended since what it wrote could not be read."""
         self._down = ""
         self._failure: BaseException | None = None
         self._told_dropped = 0
@@ -171,7 +175,8 @@ class LiveCapture:
             return
         assert process.stdout is not None
         assert process.stderr is not None
-        if process.poll() is None and not self._signalled:
+        if process.poll() is None and not self._signalled and not self._at_end:
+            self._cut_short = not self.stopping
             self._interrupt()
         deadline = time.monotonic() + END_SECONDS
         open_pipes = [process.stdout.fileno(), process.stderr.fileno()]
@@ -213,7 +218,9 @@ class LiveCapture:
             pipes = [output, errors] if self._complaining else [output]
             for pipe in select.select(pipes, [], [], TICK_SECONDS)[0]:
                 if pipe == output:
-                    return os.read(output, size)
+                    found = os.read(output, size)
+                    self._at_end = not found
+                    return found
                 data = os.read(errors, 1 << 12)
                 self._complaining = bool(data)
                 self._hear(data)
@@ -287,6 +294,7 @@ class LiveCapture:
         elif self.stopping and code in (0, -signal.SIGINT) and not _COMPLAINT.search(said):
             return
         else:
+            code = None if self._cut_short else code
             message = explain(
                 said, self._dumpcap, self.names, code=code, fault=None if fault is None else fault.message
             )

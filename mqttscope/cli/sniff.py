@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 STREAMED = ("full", "concise", "jsonl", "github")
 """Formats of findings that need not wait for the end; the others are for files."""
 MEGABYTE = 1_000_000
+OF_LINT = {
+    "select",
+    "extend_select",
+    "ignore",
+    "fail_on",
+    "fail_confidence",
+    "min_confidence",
+    "baseline",
+    "profile",
+    "exit_zero",
+    "config",
+    "no_config",
+}
+"""Options that are those of ``mqttscope lint``."""
 
 
 @click.command(
@@ -27,8 +41,10 @@ Examples:
   mqttscope sniff -i lo --write ring.pcapng --ring-size 100 --ring-files 20 --dashboard
   mqttscope sniff -i eth0 --lint --stop-on-finding --duration 600
 
-Ctrl-C ends the capture. Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when nothing can be
-captured, or not to the end.
+The options of mqttscope lint that choose rules and say what counts hold here as well: --select, --extend-select,
+--ignore, --fail-on, --fail-confidence, --min-confidence, --baseline, --profile, --exit-zero, --config, --no-config.
+
+Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing can be captured, or not to the end.
 """
 )
 @click.argument("interfaces", nargs=-1, metavar="[INTERFACE...]")
@@ -136,6 +152,12 @@ def command(
         findings=findings,
     )
     return sniffing.execute()
+
+
+for _parameter in command.params:
+    # They are explained by lint, whose they are; the page of this command has enough of its own.
+    if isinstance(_parameter, click.Option) and _parameter.name in OF_LINT:
+        _parameter.hidden = True
 
 
 def _refuse_contradictions(
