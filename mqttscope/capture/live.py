@@ -29,7 +29,7 @@ from mqttscope.capture.files import read_capture
 from mqttscope.capture.tools import find_tool
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 
-BUFFER_MIB = 32
+BUFFER_MIB = 64
 """What the kernel keeps of an interface while dumpcap is busy."""
 TICK_SECONDS = 0.05
 """So often whoever reads is called while nothing comes."""

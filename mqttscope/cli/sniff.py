@@ -51,7 +51,22 @@ Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing can b
 @click.option("--interface", "-i", "more", multiple=True, metavar="NAME", help="Capture from here; may be repeated.")
 @click.option("--list-interfaces", is_flag=True, help="List the interfaces and stop.")
 @click.option("--bpf", metavar="FILTER", default="", help="Capture only this (pcap-filter syntax), beside --port.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form.")
+@click.option(
+    "--buffer",
+    type=click.IntRange(1, 2047),
+    metavar="MIB",
+    default=64,
+    show_default=True,
+    help="Of the kernel, for frames.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    default="text",
+    metavar="FORMAT",
+    help="text, tree, ladder, jsonl or csv. [default: text]",
+)
 @click.option("--dashboard", is_flag=True, help="Rates, clients, topics and findings instead of packets.")
 @selection
 @viewing
@@ -66,7 +81,7 @@ Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing can b
 @click.option("--lint", is_flag=True, help="Lint as well, and show findings among the packets.")
 @click.option("--stop-on-finding", is_flag=True, help="Stop at the first finding shown; lints.")
 @judging
-@click.option("--lint-format", type=click.Choice(LINT_FORMATS), metavar="FORMAT", help=f"{', '.join(LINT_FORMATS)}.")
+@click.option("--lint-format", type=click.Choice(LINT_FORMATS), metavar="FORMAT", help="Of findings, as lint has it.")
 @click.option("--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help="Findings into a file; lints.")
 @click.option("--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count.")
 @click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
@@ -79,6 +94,7 @@ def command(
     more: tuple[str, ...],
     list_interfaces: bool,
     bpf: str,
+    buffer: int,
     format_: str,
     dashboard: bool,
     expression: str | None,
@@ -105,8 +121,8 @@ def command(
 ) -> int:
     """Show the MQTT packets of interfaces as they come.
 
-    dumpcap captures (Debian package tshark; the right to capture is its own). Without INTERFACE the first one of
-    --list-interfaces is taken. With --port only the TCP of these ports is captured, else MQTT is found on any port.
+    dumpcap captures (Debian package tshark). Without INTERFACE the first one of --list-interfaces is taken. With --port
+    only the TCP of these ports is captured.
     """
     from mqttscope.cli.output import make_view
     from mqttscope.cli.sniffing import Sniffing, Stops, capturing, choose, listed, record
@@ -138,7 +154,7 @@ def command(
         _refuse_held_back(settings.format, settings.output, csv=format_ == "csv" and not dashboard)
         options = settings.options
         findings = Findings(settings, view, jsonl=format_ == "jsonl", forms=lint_format is not None)
-    capture = capturing(choose((*interfaces, *more)), bpf, tuple(options.ports))
+    capture = capturing(choose((*interfaces, *more)), bpf, tuple(options.ports), buffer)
     sniffing = Sniffing(
         capture,
         Dissector(options),

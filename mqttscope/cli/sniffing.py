@@ -268,10 +268,10 @@ def choose(names: Sequence[str]) -> tuple[str, ...]:
     return (next((one for one in found if not one.loopback), found[0]).name,)
 
 
-def capturing(names: Sequence[str], bpf: str, ports: Sequence[int]) -> LiveCapture:
+def capturing(names: Sequence[str], bpf: str, ports: Sequence[int], buffer_mib: int) -> LiveCapture:
     """A capture from interfaces."""
     try:
-        return LiveCapture(names, capture_filter=capture_filter(bpf, ports))
+        return LiveCapture(names, capture_filter=capture_filter(bpf, ports), buffer_mib=buffer_mib)
     except MissingToolError as error:
         raise CannotCapture(str(error)) from None
 

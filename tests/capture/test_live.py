@@ -204,5 +204,5 @@ def test_frames_of_loopback_come_while_the_capture_runs() -> None:
 def test_an_interface_that_is_not_there() -> None:
     need_capture()
 
-    with pytest.raises(CannotCaptureError, match="there is no interface nosuch9; .*--list-interfaces"):
+    with pytest.raises(CannotCaptureError, match=r"there is no interface nosuch9; .*--list-interfaces"):
         gather(LiveCapture(["nosuch9"]))

@@ -103,5 +103,5 @@ def test_foreign_files_are_never_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ring_bytes", [None, 1_000])
 def test_a_folder_that_is_not_there(tmp_path: Path, ring_bytes: int | None) -> None:
-    with pytest.raises(OSError, match="folder|No such"):
+    with pytest.raises(OSError, match=r"folder|No such"):
         Recorder(str(tmp_path / "none" / "a.pcapng"), ring_bytes=ring_bytes)

@@ -19,5 +19,5 @@ def test_a_tool_is_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_missing_tool_is_told_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(MissingToolError, match="dumpcap is needed to capture and was not found.*install tshark"):
+    with pytest.raises(MissingToolError, match=r"dumpcap is needed to capture and was not found.*install tshark"):
         find_tool("dumpcap", "to capture")
