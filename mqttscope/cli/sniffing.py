@@ -23,6 +23,7 @@ from mqttscope.cli.output import CannotWrite, Output, Watch, warn
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
+from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.net.housekeeping import IDLE_TIMEOUT_NS
 from mqttscope.report.base import View
@@ -80,6 +81,7 @@ class Sniffing:
         """Packets shown."""
         self.watch = Watch(progress=False, shown=human)
         self.skipped: Counter[str] = Counter()
+        self.fragments = FragmentTable()
         self.sink = Output()
         self.dashboard = None
         if form == "dashboard":
@@ -103,7 +105,7 @@ class Sniffing:
     def execute(self) -> int:
         """Capture until something ends it; returns the exit code."""
         before = self._catch_signals()
-        source = segments(self._recorded(self.capture.frames()), self.skipped)
+        source = segments(self._recorded(self.capture.frames()), self.skipped, self.fragments)
         events = self.watch.events(dissect_segments(source, dissector=self.dissector))
         try:
             for event in events:
@@ -251,6 +253,8 @@ class Sniffing:
                 f"limit: {flows.total_limit_hits:,} times bytes that waited for others were given up, since more than"
                 f" {flows.max_total_buffered_bytes:,} waited"
             )
+        if self.fragments.evicted:
+            yield f"limit: {counted(self.fragments.evicted, 'fragmented datagram')} forgotten to make room"
         if self.dashboard is not None and self.dashboard.traffic.forgotten:
             yield f"limit: {self.dashboard.traffic.forgotten:,} clients and topics were forgotten by the dashboard"
 

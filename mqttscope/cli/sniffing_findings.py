@@ -11,8 +11,11 @@ from mqttscope.cli.output import Output, warn
 from mqttscope.cli.targets import FileSink
 from mqttscope.events import Event
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.rule import Needs
 from mqttscope.lint.secrets import LENGTH
+from mqttscope.mqtt.wire import counted as number_of
+from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary, counted
 from mqttscope.report.findings.registry import make_reporter
@@ -33,8 +36,13 @@ class Findings:
         self.counts: Counter[Severity] = Counter()
         self.suppressed: Counter[str] = Counter()
         self.failing = 0
+        self.doubtful = 0
+        """Findings among those that count only while the capture is whole."""
+        self.dropped = 0
+        """Frames that the kernel dropped, as far as it was told."""
         self.not_held = 0
         """Findings beyond `MAX_HELD_FINDINGS`."""
+        self._needing = {rule.code for rule in settings.rules if rule.needs & Needs.WHOLE}
         self._baseline = read_baseline(settings.baseline)
         self._told = 0
         self._shown: Any = None
@@ -58,6 +66,8 @@ class Findings:
 
     def feed(self, event: Event) -> list[Finding]:
         """Lint an event; the findings that are to be seen, once the packet was."""
+        if isinstance(event, CaptureDrops):
+            self.dropped += event.dropped
         least = self.settings.min_confidence.rank
         return [finding for finding in self.linter.feed(event) if finding.confidence.rank >= least]
 
@@ -71,10 +81,12 @@ class Findings:
             self.suppressed[suppression.kind] += 1
         else:
             self.counts[finding.severity] += 1
-            self.failing += (
+            if (
                 finding.severity.rank >= settings.fail_on.rank
                 and finding.confidence.rank >= settings.fail_confidence.rank
-            )
+            ):
+                self.failing += 1
+                self.doubtful += finding.confidence is Confidence.CERTAIN and finding.rule in self._needing
         self._told += 1
         full = self._told > MAX_HELD_FINDINGS
         for held, reporter in self._reporters:
@@ -93,8 +105,15 @@ class Findings:
 
     @property
     def failed(self) -> bool:
-        """Whether the findings make the run fail."""
-        return bool(self.failing) and not self.settings.exit_zero
+        """Whether the findings make the run fail.
+
+        dumpcap tells at its end what the kernel dropped.  Had that been known, findings that need every frame would
+        have been likely only, as they are in files that say so.
+        """
+        counting = self.failing
+        if self.dropped and self.settings.fail_confidence is Confidence.CERTAIN:
+            counting -= self.doubtful
+        return counting > 0 and not self.settings.exit_zero
 
     def close(self, capture: str, *, truncated: bool) -> None:
         """Write the end of every report."""
@@ -121,6 +140,11 @@ class Findings:
     def told(self) -> list[str]:
         """What standard error has to say."""
         said = [f"linted: {counted(self.counts)}"]
+        if self.dropped and self.doubtful:
+            said.append(
+                f"frames were dropped, which dumpcap told at its end: what needs every frame is likely, not certain"
+                f" ({number_of(self.doubtful, 'finding')})"
+            )
         if self.linter.forgotten_keys:
             said.append(f"limit: {self.linter.forgotten_keys:,} sessions were forgotten by the linter to make room")
         if self.not_held:

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.cli.sniffing import capture_filter
 from mqttscope.dissect import Options
+from mqttscope.net.frame import Frame
 from tests.cli.running import Done, capture, command, environment, inspected, invoke, without
 from tests.live import QOS_3, Talk, lines_of, need_capture, replace_dumpcap, sniff
 
@@ -170,6 +172,34 @@ def test_drops_are_told(fake) -> None:  # type: ignore[no-untyped-def]
     assert done.code == 0
     assert "dropped 7 frames while capturing" in done.err
     assert "; 7 frames dropped" in done.err
+
+
+def test_flows_go_idle_on_a_silent_interface(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    begun = tmp_path / "begun.pcapng"
+    with PcapngWriter(begun) as writer:
+        for frame in open_capture([str(capture("v5-qos"))]):
+            if isinstance(frame, Frame) and frame.number <= 8:
+                writer.write(frame)
+    fake(f"{READY}; cat {begun}; {LASTING}")
+
+    done = invoke("sniff", "eth9", "--format", "jsonl", "--until", "connection_closed")
+
+    assert done.code == 0
+    assert [one["closed"]["how"] for one in done.of("connection_closed")] == ["idle"]
+    assert "limit: 1 TCP connection idle for 2 hours, forgotten" in done.err
+
+
+@pytest.mark.parametrize(("rule", "code"), [("FLW201", 0), ("PUB103", 1)])
+def test_drops_take_the_certainty_of_what_needs_every_frame(rule: str, code: int, fake) -> None:  # type: ignore[no-untyped-def]
+    said = "Packets received/dropped on interface eth9: 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
+    path = capture("failing-device")
+    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {READY}; cat {path}; while :; do sleep 0.05; done")
+
+    done = invoke("sniff", "eth9", "--duration", "0.1", "--select", rule, "--lint-format", "concise")
+
+    assert rule in done.text
+    assert done.code == code
+    assert ("what needs every frame is likely, not certain (1 finding)" in done.err) == (code == 0)
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])
