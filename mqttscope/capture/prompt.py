@@ -86,7 +86,8 @@ def _stopped(pid: int, deadline: float) -> int | None:
         if found is not None:
             if found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
                 return None
-            _, status = os.waitpid(pid, 0)
+            # Also where it is not traced after all, and was stopped to be let go.
+            _, status = os.waitpid(pid, os.WUNTRACED)
             return os.WSTOPSIG(status)
         if time.monotonic() >= deadline:
             return None

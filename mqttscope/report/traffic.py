@@ -1,6 +1,6 @@
 """The numbers of a dashboard: what was seen so far, and the rates of the last seconds.
 
-Plain counting with the time of the capture, no terminal.  Every table has a named limit; who sent least lately is
+Plain counting, with the time that it is told; no terminal.  Every table has a named limit; who sent least lately is
 forgotten first, and counted.
 """
 

@@ -61,5 +61,14 @@ def test_a_program_that_makes_no_ring_in_time_runs_on(monkeypatch: pytest.Monkey
     assert running.returncode == 0
 
 
+def test_a_program_that_could_not_be_traced_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt, "TRACE_SECONDS", 0.1)
+    running = subprocess.Popen(["/bin/sh", "-c", "sleep 0.5; echo hello"], stdout=subprocess.PIPE)
+
+    assert prompt.shorten(running.pid, 1) == 0
+    assert running.communicate(timeout=20)[0] == b"hello\n"
+    assert running.returncode == 0
+
+
 def test_a_program_that_is_not_there() -> None:
     assert prompt.shorten(os.getpid(), 0) == 0

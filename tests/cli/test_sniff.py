@@ -182,10 +182,10 @@ def test_flows_go_idle_on_a_silent_interface(fake, tmp_path: Path) -> None:  # t
                 writer.write(frame)
     fake(f"{READY}; cat {begun}; {LASTING}")
 
-    done = invoke("sniff", "eth9", "--format", "jsonl", "--until", "connection_closed")
+    done = invoke("sniff", "eth9", "--format", "jsonl", "--until", "event == connection_closed")
 
     assert done.code == 0
-    assert [one["closed"]["how"] for one in done.of("connection_closed")] == ["idle"]
+    assert [one["how"] for one in done.of("connection_closed")] == ["idle"]
     assert "limit: 1 TCP connection idle for 2 hours, forgotten" in done.err
 
 
