@@ -146,15 +146,18 @@ def command(
     if lint or stop_on_finding or given["output"] or lint_format:
         from mqttscope.cli.linting_settings import resolve
         from mqttscope.cli.sniffing_findings import Findings
+        from mqttscope.cli.targets import same_file
 
-        to_file = bool(given["output"]) and all("=" not in one for one in given["output"])
-        given["format_"] = lint_format or ("jsonl" if to_file else "concise")
+        given["format_"] = lint_format
         settings = resolve(given, ports=ports, mqtt_version=mqtt_version, config=config, search=not no_config)
-        settings.format = given["format_"]
+        settings.format = lint_format or ("concise" if settings.output is None else "jsonl")
+        written = [path for _, path in settings.more] + ([settings.output] if settings.output else [])
+        if target is not None and any(same_file(target, path) for path in written):
+            raise click.UsageError(f"--output: {target} is the file of --write")
         _refuse_held_back(settings.format, settings.output, csv=format_ == "csv" and not dashboard)
         options = settings.options
         findings = Findings(settings, view, jsonl=format_ == "jsonl", forms=lint_format is not None)
-    capture = capturing(choose((*interfaces, *more)), bpf, tuple(options.ports), buffer)
+    capture = capturing(choose((*interfaces, *more)), bpf, [port for port, _ in ports], buffer)
     sniffing = Sniffing(
         capture,
         Dissector(options),

@@ -62,6 +62,7 @@ def test_what_the_kernel_is_asked_for(bpf: str, ports: tuple[int, ...], made: st
         (("--until", "nonsense =="), "--until"),
         (("--lint", "--format", "csv"), "no room for findings"),
         (("--lint-format", "sarif"), "complete at the end only"),
+        (("--write", "a", "--output", "./a"), "is the file of --write"),
         (("--write", "/nonexistent/a.pcapng"), "--write: /nonexistent/a.pcapng"),
     ],
 )
