@@ -25,6 +25,7 @@ from typing import BinaryIO, cast
 
 from mqttscope.capture import prompt
 from mqttscope.capture.complaints import CannotCaptureError, explain, went_away
+from mqttscope.capture.drops import DropCounter
 from mqttscope.capture.files import read_capture
 from mqttscope.capture.tools import find_tool
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
@@ -141,6 +142,11 @@ class LiveCapture:
         self._down = ""
         self._failure: BaseException | None = None
         self._told_dropped = 0
+        """Drops that dumpcap told at its end."""
+        self._told_by_dumpcap = 0
+        """Those of them that the capture told already."""
+        self._counter: DropCounter | None = None
+        self._noticed: list[CaptureDrops] = []
 
     def frames(self) -> Iterator[Frame | CaptureNotice]:
         """Frames as they come, until :meth:`stop`; `CannotCaptureError` when it cannot even begin."""
@@ -149,6 +155,8 @@ class LiveCapture:
         fault: CaptureError | None = None
         try:
             for item in read_capture(cast(BinaryIO, self), self.name):
+                if self._noticed:
+                    yield from self._taken()
                 if type(item) is Frame:
                     frames = item.number
                 elif isinstance(item, CaptureError):
@@ -156,11 +164,13 @@ class LiveCapture:
                     continue
                 elif isinstance(item, CaptureDrops):
                     self.dropped += item.dropped
+                    self._told_by_dumpcap += item.dropped
                 yield item
         finally:
             self.close()
         if self._failure is not None:
             raise self._failure
+        yield from self._taken()
         yield from self._last_words(frames, fault)
 
     def stop(self, *, settle: bool = True) -> None:
@@ -175,6 +185,9 @@ class LiveCapture:
             return
         assert process.stdout is not None
         assert process.stderr is not None
+        self._count_drops()
+        if self._counter is not None:
+            self._counter.close()
         if process.poll() is None and not self._signalled and not self._at_end:
             self._cut_short = not self.stopping
             self._interrupt()
@@ -196,7 +209,7 @@ class LiveCapture:
         process.stdout.close()
         process.stderr.close()
         found = _DROPPED.findall(self._said())
-        self.received = sum(int(received) for received, _ in found)
+        self.received += sum(int(received) for received, _ in found)
         self._told_dropped = sum(int(dropped) for _, dropped in found)
 
     def read1(self, size: int) -> bytes:
@@ -266,6 +279,7 @@ class LiveCapture:
         now = time.monotonic()
         if self.ready and now >= self._look_at and not self.stopping:
             self._look_at = now + LINK_SECONDS
+            self._count_drops()
             down = next((name for name in self.names if not is_up(name)), "")
             if down:
                 self._down = down
@@ -275,6 +289,22 @@ class LiveCapture:
         elif self._signalled and now >= self._stop_at + END_SECONDS and self._process is not None:
             self._process.kill()
 
+    def _count_drops(self) -> None:
+        """Ask the kernel for drops, where that is possible."""
+        if self._counter is None:
+            if not self.ready or self._process is None:
+                return
+            self._counter = DropCounter(self._process.pid)
+        received, dropped = self._counter.read()
+        self.received += received
+        if dropped:
+            self.dropped += dropped
+            self._noticed.append(CaptureDrops(self.name, 0, received, dropped))
+
+    def _taken(self) -> list[CaptureDrops]:
+        noticed, self._noticed = self._noticed, []
+        return noticed
+
     def _interrupt(self) -> None:
         self._signalled = True
         if self._process is not None:
@@ -282,7 +312,7 @@ class LiveCapture:
 
     def _last_words(self, frames: int, fault: CaptureError | None) -> Iterator[CaptureNotice]:
         """What dumpcap said at its end: drops that the capture did not tell, and why it ended."""
-        more = self._told_dropped - self.dropped
+        more = self._told_dropped - self._told_by_dumpcap
         if more > 0:
             self.dropped += more
             yield CaptureDrops(self.name, 0, self.received, more)
