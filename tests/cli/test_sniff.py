@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import termios
 import time
 from pathlib import Path
 
@@ -246,6 +252,32 @@ def test_findings_of_a_report_for_the_end_go_to_a_file(fake, tmp_path: Path) -> 
 
     assert done.code == 0
     assert json.loads(found.read_text())["runs"][0]["results"]
+
+
+def test_the_dashboard_is_shown_in_a_terminal_and_its_last_numbers_stay(fake) -> None:  # type: ignore[no-untyped-def]
+    fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    running = subprocess.Popen(
+        command("sniff", "eth9", "--dashboard", "--lint", "--duration", "0.3"),
+        stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment({"TERM": "xterm"}),
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    # A terminal whose other end was closed is an error to read from.
+    with contextlib.suppress(OSError):
+        while data := os.read(ours, 1 << 16):
+            shown += data
+    os.close(ours)
+    _, told = running.communicate(timeout=30)
+
+    assert running.returncode == 1
+    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode().rsplit("\x1b[?1049l", 1)[1])
+    assert last.startswith("eth9 00:00:0")
+    assert "thermostat/7/attic" in last
+    assert "PUB103 thermostat-7" in last
+    assert max(map(len, last.splitlines())) <= 80
+    assert b"linted: " in told
 
 
 @pytest.mark.tshark
