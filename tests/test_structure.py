@@ -27,6 +27,8 @@ TESTED_ELSEWHERE = {
     "cli/linting.py": "cli/test_lint.py: one run of the linter",
     "cli/linting_settings.py": "cli/test_lint.py: what a run goes by",
     "cli/proxying.py": "cli/test_proxy.py: one run of the proxy",
+    "cli/sniffing.py": "cli/test_sniff.py: one live capture",
+    "cli/sniffing_findings.py": "cli/test_sniff.py: linting while it goes on",
     "cli/inspect.py": "cli/test_inspect.py, cli/test_sources.py, cli/test_jsonl.py",
     "dev/generate.py": "test_generated.py",
     "dissect/run.py": "dissect/test_dissector.py, dissect/test_holes.py: everything goes through it",

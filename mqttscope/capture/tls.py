@@ -25,11 +25,14 @@ from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
+from mqttscope.capture.tools import MissingToolError, find_tool
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import FIN, RST, Fragment, Segment, ports, reverse_key
+
+__all__ = ["TLS_KEY_LOG", "BadKeysError", "Decryption", "MissingToolError", "find_tshark", "read_keys"]
 
 TLS_KEY_LOG = 0x544C534B
 """Secrets type of key log lines in a Decryption Secrets Block (pcapng, section 4.7)."""
@@ -49,25 +52,13 @@ _CONTENT = ("http", "http2", "mqtt", "websocket")
 """Protocols that tshark might find inside by ALPN or port."""
 
 
-class MissingToolError(Exception):
-    """A program that is needed is not installed; the text says how to install it."""
-
-
 class BadKeysError(Exception):
     """A key log cannot be read."""
 
 
 def find_tshark() -> str:
     """Path of tshark, as pyshark finds it; `MissingToolError` where there is none."""
-    from pyshark.tshark.tshark import TSharkNotFoundException, get_process_path
-
-    try:
-        return str(get_process_path(process_name="tshark"))
-    except TSharkNotFoundException:
-        raise MissingToolError(
-            "tshark is needed to decrypt TLS and was not found; install it (Debian: apt-get install tshark, "
-            "macOS: brew install wireshark) or name its path in pyshark's config.ini"
-        ) from None
+    return find_tool("tshark", "to decrypt TLS")
 
 
 def read_keys(path: str) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mqttscope.cli.main import EXIT_UNREADABLE
-from mqttscope.cli.options import colour_option, dissection, make_options
+from mqttscope.cli.options import colour_option, dissection, make_options, viewing
 
 if TYPE_CHECKING:
     from mqttscope.cli.output import Output
@@ -31,23 +31,7 @@ Examples:
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form.")
 @dissection
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many packets.")
-@click.option(
-    "--payload",
-    type=click.Choice(("auto", "text", "hex", "json", "cbor", "msgpack", "none")),
-    default="auto",
-    show_default=True,
-    help="How payloads are shown.",
-)
-@click.option("--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, help="Payload bytes shown.")
-@click.option(
-    "--time",
-    "time_format",
-    type=click.Choice(("iso", "relative", "delta")),
-    default="iso",
-    show_default=True,
-    help="UTC, seconds since the first event, or since the one before.",
-)
-@click.option("--show-secrets", is_flag=True, help="Show passwords and tokens.")
+@viewing
 @click.option("--output", "-o", metavar="FILE", help="Write the frames of the packets shown to a pcapng file.")
 @colour_option
 def command(
@@ -134,7 +118,7 @@ def command(
     return EXIT_UNREADABLE if watch.errors else 0
 
 
-def compile_filter(expression: str | None) -> object | None:
+def compile_filter(expression: str | None, option: str = "--filter") -> object | None:
     """The filter of the command line; a usage error that points at the character when it is wrong."""
     if expression is None:
         return None
@@ -143,7 +127,7 @@ def compile_filter(expression: str | None) -> object | None:
     try:
         return filters.compile(expression)
     except filters.FilterError as error:
-        raise click.UsageError(f"--filter: {error.render()}") from None
+        raise click.UsageError(f"{option}: {error.render()}") from None
 
 
 def select(

@@ -46,6 +46,22 @@ def level_option(name: str, words: tuple[str, ...], text: str) -> Callable[[F], 
     )
 
 
+def judging(command: F) -> F:
+    """Options of every command that lints: which rules, and what counts."""
+    for decorate in reversed(
+        (
+            codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: all of the specifications]"),
+            codes_option("extend-select", "These rules as well."),
+            codes_option("ignore", "Not these rules."),
+            level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]"),
+            level_option("fail-confidence", CONFIDENCES, "Lowest confidence that fails. [default: certain]"),
+            level_option("min-confidence", CONFIDENCES, "Lowest confidence that is shown. [default: heuristic]"),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -56,12 +72,7 @@ Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a captu
 """
 )
 @click.argument("captures", nargs=-1, metavar="CAPTURE...", type=click.Path(allow_dash=True))
-@codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: all of the specifications]")
-@codes_option("extend-select", "These rules as well.")
-@codes_option("ignore", "Not these rules.")
-@level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]")
-@level_option("fail-confidence", CONFIDENCES, "Lowest confidence that fails. [default: certain]")
-@level_option("min-confidence", CONFIDENCES, "Lowest confidence that is shown. [default: heuristic]")
+@judging
 @click.option(
     "--format",
     "format_",

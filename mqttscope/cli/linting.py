@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -51,7 +52,7 @@ class Run:
         self.reading = reading
         self.captures = reading.captures
         self.update_baseline = update_baseline
-        self.baseline = self._read_baseline()
+        self.baseline = read_baseline(settings.baseline, may_be_new=update_baseline)
         self.made = Baseline()
         self.linter = Linter(settings.rules)
         settings.options.decrypting = reading.decrypting
@@ -185,18 +186,6 @@ class Run:
             made.append((make_statistics if counted else make_reporter)(name, sink, plain))
         return made
 
-    def _read_baseline(self) -> Baseline:
-        path = self.settings.baseline
-        if path is None or (self.update_baseline and not path.exists()):
-            return Baseline()
-        try:
-            return Baseline.loads(path.read_text("utf-8"))
-        except OSError as error:
-            hint = "; --update-baseline makes it" if isinstance(error, FileNotFoundError) else ""
-            raise click.UsageError(f"baseline {path}: {error.strerror or error}{hint}") from None
-        except (BaselineError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"baseline {path}: {error}") from None
-
     def _write_baseline(self) -> None:
         path = self.settings.baseline
         assert path is not None
@@ -232,3 +221,16 @@ class Run:
         failures = sum(self.linter.failures.values())
         if failures:
             warn(f"rules failed {failures:,} times: this is a bug in mqttscope, and the findings are not complete")
+
+
+def read_baseline(path: Path | None, *, may_be_new: bool = False) -> Baseline:
+    """The baseline of a file; a usage error when it cannot be read."""
+    if path is None or (may_be_new and not path.exists()):
+        return Baseline()
+    try:
+        return Baseline.loads(path.read_text("utf-8"))
+    except OSError as error:
+        hint = "; --update-baseline makes it" if isinstance(error, FileNotFoundError) else ""
+        raise click.UsageError(f"baseline {path}: {error.strerror or error}{hint}") from None
+    except (BaselineError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"baseline {path}: {error}") from None

@@ -13,6 +13,7 @@ from mqttscope import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("mqttscope.cli.inspect", "Show the MQTT packets of captures."),
+    "sniff": ("mqttscope.cli.sniff", "Show the MQTT packets of interfaces as they come."),
     "decode": ("mqttscope.cli.decode", "Decode bytes given in hexadecimal."),
     "lint": ("mqttscope.cli.lint", "Find what breaks the MQTT specification in captures."),
     "rules": ("mqttscope.cli.rules", "List and explain the rules of lint, and what they cover."),

@@ -53,8 +53,8 @@ class Version(_ParamType):
             self.fail(str(error), param, ctx)
 
 
-def dissection(command: F) -> F:
-    """Options of every command that reads captures: what to select, and how to read."""
+def selection(command: F) -> F:
+    """Options of every command that shows packets: what to select, and how to read."""
     for decorate in reversed(
         (
             click.option("--filter", "-f", "expression", metavar="EXPR", help="Only what matches (docs/filters.md)."),
@@ -74,7 +74,46 @@ def dissection(command: F) -> F:
                 default="auto",
                 help="Version where no CONNECT was captured.",
             ),
-            click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]"),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def dissection(command: F) -> F:
+    """`selection`, and what only files can have."""
+    return selection(
+        click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")(command)
+    )
+
+
+def viewing(command: F) -> F:
+    """Options of every command that shows packets: how they look."""
+    for decorate in reversed(
+        (
+            click.option(
+                "--payload",
+                type=click.Choice(("auto", "text", "hex", "json", "cbor", "msgpack", "none")),
+                default="auto",
+                show_default=True,
+                help="How payloads are shown.",
+            ),
+            click.option(
+                "--payload-limit",
+                type=click.IntRange(0),
+                default=65_536,
+                show_default=True,
+                help="Payload bytes shown.",
+            ),
+            click.option(
+                "--time",
+                "time_format",
+                type=click.Choice(("iso", "relative", "delta")),
+                default="iso",
+                show_default=True,
+                help="UTC, seconds since the first event, or since the one before.",
+            ),
+            click.option("--show-secrets", is_flag=True, help="Show passwords and tokens."),
         )
     ):
         command = decorate(command)

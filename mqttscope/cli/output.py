@@ -120,6 +120,11 @@ def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def is_terminal() -> bool:
+    """Whether standard output is a terminal."""
+    return _is_terminal(sys.stdout)
+
+
 def wants_colour(colour: bool | None) -> bool:
     """Whether standard output gets colour: the option, else NO_COLOR, FORCE_COLOR, else whether it is a terminal."""
     if colour is not None:

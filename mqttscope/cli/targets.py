@@ -72,6 +72,15 @@ class FileSink:
         except OSError as error:
             raise self._failed(error) from None
 
+    def flush(self) -> None:
+        """Hand what was written to the system."""
+        try:
+            self.file.flush()
+        except BrokenPipeError:
+            pass
+        except OSError as error:
+            raise self._failed(error) from None
+
     def close(self) -> None:
         """Write what is left."""
         try:

@@ -29,6 +29,11 @@ class Dissector(Transports):
         if isinstance(notice, CaptureSecrets):
             self.options.decrypting = True
 
+    def advance(self, timestamp_ns: int) -> Iterator[Event]:
+        """Events of a time in which no segment came: a silent interface says nothing, but its time passes."""
+        for event in self.flows.advance(timestamp_ns):
+            yield from self.handle(event)
+
     def close(self) -> Iterator[Event]:
         """Events of the end of the capture."""
         for event in self.flows.close():

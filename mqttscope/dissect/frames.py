@@ -16,14 +16,16 @@ from mqttscope.net.segment import Fragment, NotSegment, Segment
 
 
 def segments(
-    frames: Iterable[Frame | CaptureNotice], skipped: Counter[str] | None = None
+    frames: Iterable[Frame | CaptureNotice],
+    skipped: Counter[str] | None = None,
+    fragments: FragmentTable | None = None,
 ) -> Iterator[Segment | CaptureNotice]:
     """Frames to segments; notices pass through.
 
     IP fragments are put together.  Frames without TCP are counted by reason in ``skipped``; a link type that cannot
-    be read is a `CaptureError` once per capture.
+    be read is a `CaptureError` once per capture.  ``fragments`` is a table whose counts somebody wants to see.
     """
-    fragments = FragmentTable()
+    fragments = FragmentTable() if fragments is None else fragments
     counted: Counter[str] = skipped if skipped is not None else Counter()
     told: set[tuple[str, str]] = set()
     for frame in frames:

@@ -129,6 +129,13 @@ class FlowTable(FlowRegister):
             del history[: HISTORY_PAYLOADS // 2]
         return entry
 
+    def advance(self, now: int) -> Sequence[FlowEvent]:
+        """Let capture time pass without a segment: give up holes that are due, end flows that went idle."""
+        events: list[FlowEvent] = []
+        if self.flows and now >= self._next_sweep_ns:
+            self._sweep(now, events)
+        return events
+
     def close(self) -> Sequence[FlowEvent]:
         """The capture has ended: deliver or give up what waits, close all flows and forget them."""
         events: list[FlowEvent] = []

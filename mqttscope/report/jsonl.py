@@ -93,6 +93,8 @@ class JsonLines:
         if whole:
             self.sink.write(whole.encode())
 
+    flush = close
+
     def other(self, event: Event) -> str | None:
         """The line of any other event, ``None`` for one that has none."""
         if isinstance(event, MalformedEvent):

@@ -209,3 +209,17 @@ def test_a_lost_connack_is_known_from_acknowledgments_where_its_syn_is_lost_as_w
     talk.ack("client")
 
     assert [(gap.length, gap.reason) for gap in only(talk.events(), GapEvent)] == [(4, "not_captured")]
+
+
+def test_what_waits_is_given_up_while_nothing_comes() -> None:
+    talk = opened()
+    talk.lose("client", 10)
+    talk.client(PINGREQ)
+    talk.ack("server")
+    dissector = Dissector()
+    told = [event for segment in talk.tape.segments for event in dissector.feed(segment)]
+
+    later = list(dissector.advance(talk.tape.segments[-1].timestamp_ns + 10**9))
+
+    assert not only(told, GapEvent)
+    assert [event.length for event in only(later, GapEvent)] == [10]

@@ -206,6 +206,17 @@ def test_a_hole_is_given_up_in_time_though_its_flow_is_silent() -> None:
     assert [render(event) for event in feed(table, [other_flow(1, 0.6)])] == ["> gap 0+1 not_captured", "> 1:bc"]
 
 
+def test_time_passes_without_a_segment() -> None:
+    table = FlowTable(idle_timeout_ns=60 * 10**9)
+    assert table.advance(10**9) == []
+    feed(table, parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]))
+
+    assert table.advance(10**8) == []
+    assert [render(event) for event in table.advance(10**9)] == ["> gap 0+1 not_captured", "> 1:bc"]
+    assert [render(event) for event in table.advance(200 * 10**9)] == ["closed idle"]
+    assert not table.flows
+
+
 def test_a_held_start_is_released_in_time_though_its_flow_is_silent() -> None:
     table = FlowTable()
     assert [render(event) for event in feed(table, parse(["> A 101:abc 501"]))] == ["opened"]

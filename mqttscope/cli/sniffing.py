@@ -1,0 +1,316 @@
+"""One run of ``sniff``: frames in, packets and findings out, a file beside it, and the end in good order."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mqttscope.capture.complaints import BadCaptureFilterError, CannotCaptureError
+from mqttscope.capture.live import LiveCapture, interfaces
+from mqttscope.capture.record import Recorder
+from mqttscope.capture.tools import MissingToolError
+from mqttscope.cli import advice
+from mqttscope.cli.inspect import make_reporter
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from mqttscope.cli.output import CannotWrite, Output, Watch, warn
+from mqttscope.dissect import Dissector, dissect_segments, segments
+from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.mqtt.wire import counted
+from mqttscope.net.fragments import FragmentTable
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
+from mqttscope.net.housekeeping import IDLE_TIMEOUT_NS
+from mqttscope.report.base import View
+
+if TYPE_CHECKING:
+    from mqttscope.cli.sniffing_findings import Findings
+
+SILENCE_NS = 1_000_000_000
+"""So far behind the clock the capture's time stays while nothing comes: the last frames may still be on their way."""
+ADVANCE_SECONDS = 0.25
+"""So often the flows are looked after while nothing comes."""
+
+
+class CannotCapture(click.ClickException):
+    """Nothing can be captured."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+@dataclass(slots=True)
+class Stops:
+    """What ends a capture beside Ctrl-C."""
+
+    seconds: float | None = None
+    packets: int | None = None
+    until: Any = None
+    """A filter."""
+    on_finding: bool = False
+
+
+class Sniffing:
+    """A capture at work."""
+
+    def __init__(
+        self,
+        capture: LiveCapture,
+        dissector: Dissector,
+        view: View,
+        *,
+        form: str,
+        human: bool,
+        wanted: Any,
+        connections: tuple[int, ...],
+        stops: Stops,
+        recorder: Recorder | None,
+        findings: Findings | None,
+    ) -> None:
+        self.capture = capture
+        self.dissector = dissector
+        self.stops = stops
+        self.recorder = recorder
+        self.findings = findings
+        self.frames = 0
+        self.packets = 0
+        """Packets shown."""
+        self.watch = Watch(progress=False, shown=human)
+        self.skipped: Counter[str] = Counter()
+        self.fragments = FragmentTable()
+        self.sink = Output()
+        self.dashboard = None
+        if form == "dashboard":
+            from mqttscope.report.dashboard import Dashboard
+
+            self.dashboard = Dashboard(capture.name, view)
+        elif findings is not None:
+            findings.show_in(self.sink)
+        self.reporter = self.dashboard or make_reporter(form, self.sink, view)
+        self._flush_reporter = getattr(self.reporter, "flush", lambda: None)
+        self._matches = getattr(wanted, "matches", None)
+        self._until = getattr(stops.until, "matches", None)
+        self._connections = connections
+        self._over = False
+        self._told_ready = False
+        self._started = time.monotonic()
+        self._deadline = float("inf")
+        self._advance_at = 0.0
+        capture.waiting = self._wait
+
+    def execute(self) -> int:
+        """Capture until something ends it; returns the exit code."""
+        before = self._catch_signals()
+        source = segments(self._recorded(self.capture.frames()), self.skipped, self.fragments)
+        events = self.watch.events(dissect_segments(source, dissector=self.dissector))
+        try:
+            for event in events:
+                self._take(event)
+                if self._over:
+                    break
+        except (BadCaptureFilterError, CannotCaptureError) as error:
+            raise _refused(error) from None
+        except OSError as error:
+            if self.recorder is not None and error.filename and not isinstance(error, BrokenPipeError):
+                raise CannotWrite(f"--write: {error.filename}: {error.strerror or error}") from None
+            raise
+        finally:
+            try:
+                self._close()
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+        self._tell()
+        if self.watch.errors or (self.findings is not None and self.findings.linter.internal_errors):
+            return EXIT_UNREADABLE
+        return EXIT_FINDINGS if self.findings is not None and self.findings.failed else EXIT_CLEAN
+
+    def _recorded(self, frames: Iterator[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
+        write = None if self.recorder is None else self.recorder.write
+        try:
+            for frame in frames:
+                if type(frame) is Frame:
+                    self.frames += 1
+                    if write is not None:
+                        write(frame)
+                yield frame
+        finally:
+            # Now, not when it is collected: dumpcap has to end before anything is told about it.
+            self.capture.close()
+
+    def _take(self, event: Event) -> None:
+        found = () if self.findings is None else self.findings.feed(event)
+        if self._is_wanted(event):
+            self.reporter.feed(event)
+            if isinstance(event, PacketEvent | MalformedEvent):
+                self.packets += 1
+                self._over = self._over or self.packets == self.stops.packets
+        if found:
+            # The packet goes before what is said of it.
+            self._flush_reporter()
+        for finding in found:
+            assert self.findings is not None
+            if self.findings.take(finding):
+                self._over = self._over or self.stops.on_finding
+                if self.dashboard is not None:
+                    self.dashboard.finding(finding)
+        if self._until is not None and self._until(event):
+            self._over = True
+
+    def _is_wanted(self, event: Event) -> bool:
+        if isinstance(event, CaptureError | CaptureDrops):
+            return True
+        if self._connections:
+            owner = getattr(event, "connection", None)
+            if owner is None or owner.number not in self._connections:
+                return False
+        return self._matches is None or self._matches(event)
+
+    def _wait(self) -> None:
+        """Everything that came was shown: look after the clock, the file, the screen."""
+        now = time.monotonic()
+        if not self._told_ready and self.capture.ready:
+            self._told_ready = True
+            self._started = now
+            if self.stops.seconds is not None:
+                self._deadline = now + self.stops.seconds
+            if self.dashboard is None:
+                warn(f"capturing on {self.capture.name}; Ctrl-C ends it")
+        if self._over or (now >= self._deadline and not self.capture.stopping):
+            self.capture.stop(settle=not self._over)
+        if self.capture.silent and now >= self._advance_at:
+            self._advance_at = now + ADVANCE_SECONDS
+            for event in self.dissector.advance(time.time_ns() - SILENCE_NS):
+                self._take(event)
+        if self.dashboard is not None:
+            self.dashboard.refresh(time.time_ns())
+        self._flush_reporter()
+        self.sink.flush()
+        if self.recorder is not None:
+            self.recorder.flush()
+        if self.findings is not None:
+            self.findings.flush()
+
+    def _close(self) -> None:
+        try:
+            if self.dashboard is not None:
+                self.dashboard.refresh(time.time_ns(), last=True)
+            self.reporter.close()
+            if self.findings is not None:
+                self.findings.close(self.capture.name, truncated=bool(self.watch.errors))
+            self.sink.flush()
+        finally:
+            self.capture.close()
+            if self.recorder is not None:
+                self.recorder.close()
+
+    def _catch_signals(self) -> dict[int, Any]:
+        """End in good order on Ctrl-C and on what a service manager sends; the second time at once."""
+
+        def end(number: int, frame: object) -> None:
+            if self.capture.stopping:
+                raise KeyboardInterrupt
+            self.capture.stop()
+
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+        return {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def _tell(self) -> None:
+        """The summary on standard error."""
+        capture, dissector = self.capture, self.dissector
+        seconds = time.monotonic() - self._started
+        dropped = f"; {counted(capture.dropped, 'frame')} dropped" if capture.dropped else "; none dropped"
+        warn(
+            f"{capture.name}: {counted(self.frames, 'frame')}, {counted(dissector.packets, 'packet')} of"
+            f" {counted(dissector.connections, 'connection')} in {seconds:,.1f} s{dropped}"
+        )
+        if self.recorder is not None:
+            warn(self.recorder.told())
+        for told in (*self._limits(), *(() if self.findings is None else self.findings.told())):
+            warn(told)
+        for one in filter(None, (*advice.named_otherwise(dissector), advice.snap_length(dissector, self.skipped))):
+            warn(one)
+        if self._matches is not None and dissector.packets and not self.packets:
+            warn(f"nothing matches the filter in {counted(dissector.packets, 'packet')}")
+
+    def _limits(self) -> Iterator[str]:
+        flows = self.dissector.flows
+        if flows.idle_flows:
+            hours = IDLE_TIMEOUT_NS // 3_600_000_000_000
+            yield f"limit: {counted(flows.idle_flows, 'TCP connection')} idle for {hours} hours, forgotten"
+        if flows.evicted_flows:
+            yield (
+                f"limit: {counted(flows.evicted_flows, 'TCP connection')} forgotten to make room, of which there is for"
+                f" {flows.max_flows:,}"
+            )
+        if flows.total_limit_hits:
+            yield (
+                f"limit: {flows.total_limit_hits:,} times bytes that waited for others were given up, since more than"
+                f" {flows.max_total_buffered_bytes:,} waited"
+            )
+        if self.fragments.evicted:
+            yield f"limit: {counted(self.fragments.evicted, 'fragmented datagram')} forgotten to make room"
+        if self.dashboard is not None and self.dashboard.traffic.forgotten:
+            yield f"limit: {self.dashboard.traffic.forgotten:,} clients and topics were forgotten by the dashboard"
+
+
+def choose(names: Sequence[str]) -> tuple[str, ...]:
+    """The interfaces to capture from: those named, each once, else the first there is."""
+    if names:
+        return tuple(dict.fromkeys(names))
+    try:
+        found = interfaces()
+    except (MissingToolError, CannotCaptureError) as error:
+        raise CannotCapture(str(error)) from None
+    if not found:
+        raise CannotCapture("there is no interface to capture from")
+    return (next((one for one in found if not one.loopback), found[0]).name,)
+
+
+def capturing(names: Sequence[str], bpf: str, ports: Sequence[int], buffer_mib: int) -> LiveCapture:
+    """A capture from interfaces."""
+    try:
+        return LiveCapture(names, capture_filter=capture_filter(bpf, ports), buffer_mib=buffer_mib)
+    except MissingToolError as error:
+        raise CannotCapture(str(error)) from None
+
+
+def capture_filter(bpf: str, ports: Sequence[int]) -> str:
+    """What the kernel is asked for: the TCP of the ports named, and what the user said."""
+    of_ports = " or ".join(f"tcp port {port}" for port in sorted(ports))
+    return " and ".join(f"({one})" for one in (of_ports, bpf.strip()) if one)
+
+
+def record(target: str | None, ring_bytes: int | None, ring_files: int | None) -> Recorder | None:
+    """The file to write frames to; a usage error when it cannot be."""
+    if target is None:
+        return None
+    try:
+        return Recorder(target, ring_bytes=ring_bytes, ring_files=ring_files)
+    except (OSError, ValueError) as error:
+        raise CannotWrite(f"--write: {target}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def listed() -> str:
+    """The interfaces as a table."""
+    try:
+        found = interfaces()
+    except (MissingToolError, CannotCaptureError) as error:
+        raise CannotCapture(str(error)) from None
+    width = max((len(one.name) for one in found), default=0)
+    lines = [
+        f"{one.name:<{width}}  {', '.join((*one.addresses, *filter(None, (one.description,))))}".rstrip()
+        for one in found
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _refused(error: CannotCaptureError) -> click.ClickException:
+    if isinstance(error, BadCaptureFilterError):
+        return click.UsageError(f"--bpf: {error}")
+    return CannotCapture(str(error))

@@ -1,0 +1,164 @@
+"""Linting while frames come: findings among the packets, into files, and what they make of the exit code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from mqttscope.cli.linting import IN_BASELINE, SECRETS, read_baseline
+from mqttscope.cli.linting_settings import Settings
+from mqttscope.cli.output import Output, warn
+from mqttscope.cli.targets import FileSink
+from mqttscope.events import Event
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.rule import Needs
+from mqttscope.lint.secrets import LENGTH
+from mqttscope.mqtt.wire import counted as number_of
+from mqttscope.net.frame import CaptureDrops
+from mqttscope.report.base import View
+from mqttscope.report.findings.base import Summary, counted
+from mqttscope.report.findings.registry import make_reporter
+
+MAX_HELD_FINDINGS = 10_000
+"""Findings that go into a format which is written at the end; the rest of them is counted."""
+_HELD = ("json", "sarif", "junit", "gitlab", "markdown")
+MAX_ERRORS_TOLD = 3
+
+
+class Findings:
+    """The linter and where its findings go."""
+
+    def __init__(self, settings: Settings, view: View, *, jsonl: bool, forms: bool) -> None:
+        self.settings = settings
+        self.view = view
+        self.linter = Linter(settings.rules)
+        self.counts: Counter[Severity] = Counter()
+        self.suppressed: Counter[str] = Counter()
+        self.failing = 0
+        self.doubtful = 0
+        """Findings among those that count only while the capture is whole."""
+        self.dropped = 0
+        """Frames that the kernel dropped, as far as it was told."""
+        self.not_held = 0
+        """Findings beyond `MAX_HELD_FINDINGS`."""
+        self._needing = {rule.code for rule in settings.rules if rule.needs & Needs.WHOLE}
+        self._baseline = read_baseline(settings.baseline)
+        self._told = 0
+        self._shown: Any = None
+        self._form = "jsonl" if jsonl and not forms else settings.format
+        view.secret_length = next((rule.set["length"] for rule in settings.rules if rule.code == SECRETS), LENGTH)
+        plain = View(width=0, payload_limit=256, secret_length=view.secret_length)
+        self._files: list[FileSink] = []
+        self._reporters: list[tuple[bool, Any]] = []
+        outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
+        for name, path in outputs:
+            sink = FileSink(path)
+            self._files.append(sink)
+            self._reporters.append((name in _HELD, make_reporter(name, sink, plain)))
+        if not settings.rules:
+            warn("no rule is selected, so that nothing can be found")
+
+    def show_in(self, sink: Output) -> None:
+        """Show findings among the packets as well, unless they have a file of their own."""
+        if self.settings.output is None:
+            self._shown = make_reporter(self._form, sink, self.view)
+
+    def feed(self, event: Event) -> list[Finding]:
+        """Lint an event; the findings that are to be seen, once the packet was."""
+        if isinstance(event, CaptureDrops):
+            self.dropped += event.dropped
+        least = self.settings.min_confidence.rank
+        return [finding for finding in self.linter.feed(event) if finding.confidence.rank >= least]
+
+    def take(self, finding: Finding) -> bool:
+        """Count and show a finding; whether it counts."""
+        settings = self.settings
+        suppression = settings.suppressions.find(finding)
+        if suppression is None and self._baseline.knows(finding):
+            suppression = IN_BASELINE
+        if suppression is not None:
+            self.suppressed[suppression.kind] += 1
+        else:
+            self.counts[finding.severity] += 1
+            if (
+                finding.severity.rank >= settings.fail_on.rank
+                and finding.confidence.rank >= settings.fail_confidence.rank
+            ):
+                self.failing += 1
+                self.doubtful += finding.confidence is Confidence.CERTAIN and finding.rule in self._needing
+        self._told += 1
+        full = self._told > MAX_HELD_FINDINGS
+        for held, reporter in self._reporters:
+            if held and full:
+                self.not_held += 1
+            else:
+                reporter.feed(finding, suppression)
+        if self._shown is not None:
+            self._shown.feed(finding, suppression)
+        return suppression is None
+
+    def flush(self) -> None:
+        """Write what was found so far to the files."""
+        for sink in self._files:
+            sink.flush()
+
+    @property
+    def failed(self) -> bool:
+        """Whether the findings make the run fail.
+
+        dumpcap tells at its end what the kernel dropped.  Had that been known, findings that need every frame would
+        have been likely only, as they are in files that say so.
+        """
+        counting = self.failing
+        if self.dropped and self.settings.fail_confidence is Confidence.CERTAIN:
+            counting -= self.doubtful
+        return counting > 0 and not self.settings.exit_zero
+
+    def close(self, capture: str, *, truncated: bool) -> None:
+        """Write the end of every report."""
+        linter = self.linter
+        summary = Summary(
+            rules=linter.rules,
+            captures=[capture],
+            counts=self.counts,
+            suppressed=self.suppressed,
+            withheld=linter.withheld,
+            quality=linter.quality,
+            internal_errors=linter.internal_errors,
+            profile=self.settings.profile,
+            truncated=truncated,
+            fail_on=self.settings.fail_on,
+            fail_confidence=self.settings.fail_confidence,
+        )
+        shown = [] if self._shown is None else [self._shown]
+        for reporter in (*(one for _, one in self._reporters), *shown):
+            reporter.close(summary)
+        for sink in self._files:
+            sink.close()
+
+    def told(self) -> list[str]:
+        """What standard error has to say."""
+        said = [f"linted: {counted(self.counts)}"]
+        if self.dropped and self.doubtful:
+            said.append(
+                f"frames were dropped, which dumpcap told at its end: what needs every frame is likely, not certain"
+                f" ({number_of(self.doubtful, 'finding')})"
+            )
+        if self.linter.forgotten_keys:
+            said.append(f"limit: {self.linter.forgotten_keys:,} sessions were forgotten by the linter to make room")
+        if self.not_held:
+            said.append(
+                f"limit: {self.not_held:,} findings were left out of reports that are written at the end, which hold"
+                f" {MAX_HELD_FINDINGS:,}"
+            )
+        said += [
+            f"internal error in {error.rule}: frame {error.frame}: {error.error}"
+            for error in self.linter.internal_errors[:MAX_ERRORS_TOLD]
+        ]
+        failures = sum(self.linter.failures.values())
+        if failures:
+            said.append(
+                f"rules failed {failures:,} times: this is a bug in mqttscope, and the findings are not complete"
+            )
+        return said

@@ -1,0 +1,191 @@
+"""The dashboard of a live capture: rates, clients, topics, findings and losses on one screen.
+
+`lines` makes the text from the numbers and needs no terminal; `Dashboard` shows it with rich, four times a second.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mqttscope.events import Event
+from mqttscope.lint.finding import Finding, Severity
+from mqttscope.report.base import View
+from mqttscope.report.findings.conceal import conceal
+from mqttscope.report.findings.ending import STYLES
+from mqttscope.report.style import Painter
+from mqttscope.report.traffic import Row, Traffic, busiest
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+REFRESH_SECONDS = 0.25
+MIN_WIDTH = 40
+MIN_HEIGHT = 12
+_NUMBERS = 31
+"""Columns that the numbers of a row take."""
+_FRAME_LINES = 8
+"""Lines that are no rows: the head, the titles, the blanks."""
+_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+
+class Dashboard:
+    """A reporter that shows numbers instead of events."""
+
+    def __init__(self, capture: str, view: View) -> None:
+        self.capture = capture
+        self.view = view
+        self.traffic = Traffic()
+        self._live: Live | None = None
+        self._last: Text | None = None
+        self._refresh_at = 0.0
+
+    def feed(self, event: Event) -> None:
+        """Count one event."""
+        self.traffic.feed(event)
+
+    def finding(self, finding: Finding) -> None:
+        """Take a finding that counts."""
+        self.traffic.finding(conceal(finding, self.view))
+
+    def refresh(self, now_ns: int, *, last: bool = False) -> None:
+        """Show the numbers of now, unless they were shown just before."""
+        now = time.monotonic()
+        if now < self._refresh_at and not last:
+            return
+        self._refresh_at = now + REFRESH_SECONDS
+        self.traffic.pass_time(now_ns)
+        columns, rows = shutil.get_terminal_size()
+        view = replace(self.view, width=max(MIN_WIDTH, columns))
+        from rich.text import Text
+
+        text = "\n".join(lines(self.traffic, self.capture, view, max(MIN_HEIGHT, rows)))
+        self._last = Text.from_ansi(text, no_wrap=True, overflow="crop")
+        self._screen().update(self._last, refresh=True)
+
+    def close(self) -> None:
+        """Leave the last numbers on the screen that was there before."""
+        if self._live is not None:
+            self._live.stop()
+            self._live.console.print(self._last)
+            self._live = None
+
+    def _screen(self) -> Live:
+        if self._live is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(highlight=False, no_color=not self.view.colour)
+            # The other screen is written over in place: nothing is erased first, so that nothing flickers.
+            self._live = Live(console=console, auto_refresh=False, screen=True)
+            self._live.start()
+        return self._live
+
+
+def lines(traffic: Traffic, capture: str, view: View, height: int = 24) -> list[str]:
+    """The screen: at most ``height`` lines of at most the columns of the view."""
+    painter = Painter(view)
+    told = len(traffic.findings)
+    # The cursor rests on a line of its own.
+    room = max(3, height - 1 - _FRAME_LINES)
+    shown = min(told, max(1, room // 4)) if told else 0
+    clients = busiest(traffic.clients, max(1, (room - shown) // 2))
+    topics = busiest(traffic.topics, max(1, room - shown - len(clients)))
+    made = _head(traffic, capture, painter)
+    made += ["", _title("clients", len(traffic.clients), painter)]
+    made += [_row(name, row, painter, "client") for name, row in clients]
+    made += ["", _title("topics", len(traffic.topics), painter)]
+    made += [_row(name, row, painter, "topic") for name, row in topics]
+    if shown:
+        made += ["", _line(painter, (("findings", "type"), (_severities(traffic), "dim")))]
+        made += [_finding(one, painter) for one in list(traffic.findings)[-shown:][::-1]]
+    return made[: max(1, height - 1)]
+
+
+def _head(traffic: Traffic, capture: str, painter: Painter) -> list[str]:
+    total, dot = traffic.total, painter.dot
+    published = sum(traffic.qos.values())
+    mix = " ".join(f"q{level} {traffic.qos[level] / published:.0%}" for level in range(3)) if published else "none"
+    lost = f"{dot}{traffic.lost_bytes:,} bytes lost" if traffic.lost_bytes else ""
+    dropped = f"{dot}{traffic.dropped:,} frames dropped" if traffic.dropped else f"{dot}no drops told"
+    malformed = f"{dot}{traffic.malformed:,} malformed" if traffic.malformed else ""
+    made = [
+        _line(
+            painter,
+            (
+                (painter.name(capture, 30), "type"),
+                (f"{_clock(traffic)}{dot}{total.packet_rate:,.0f} packets/s{dot}{_octets(total.octet_rate)}/s", ""),
+                (f"{dot.strip()} {total.packets:,} packets", "dim"),
+            ),
+        ),
+        _line(
+            painter,
+            (
+                (f"{traffic.open:,} of {traffic.opened:,} connections open{dot}PUBLISH {mix}", ""),
+                (f"{lost}{dropped}{malformed}".strip(), "note" if lost or traffic.dropped or malformed else "dim"),
+            ),
+        ),
+    ]
+    return made + [_line(painter, ((painter.safe(error), "error"),)) for error in traffic.errors]
+
+
+def _line(painter: Painter, parts: tuple[tuple[str, str], ...]) -> str:
+    line = painter.line()
+    for number, (text, style) in enumerate(parts):
+        line.add(f" {text}" if number else text, style)
+    return str(line)
+
+
+def _title(noun: str, count: int, painter: Painter) -> str:
+    line = painter.line()
+    room = painter.width - _NUMBERS
+    line.add(f"{noun} "[:room], "type")
+    line.add(f"{f'{count:,}':<{max(1, room - len(noun) - 1)}}", "dim")
+    line.add(f"{'packets/s':>10}{'bytes/s':>10}{'packets':>10}", "dim")
+    return str(line)
+
+
+def _row(name: str, row: Row, painter: Painter, style: str) -> str:
+    from mqttscope.report.escape import cells
+
+    room = max(4, painter.width - _NUMBERS)
+    shown = painter.name(name, room - 1)
+    line = painter.line()
+    line.add(shown, style)
+    line.add(" " * (room - cells(shown)))
+    line.add(f"{row.packet_rate:>10,.1f}{_octets(row.octet_rate):>10}{_short(row.packets):>10}")
+    return str(line)
+
+
+def _finding(finding: Finding, painter: Painter) -> str:
+    line = painter.line()
+    line.add(finding.rule, STYLES[finding.severity])
+    who = painter.name(finding.client_identifier or finding.client, 20)
+    line.add(f" {who}", "client")
+    line.add(f" {painter.name(finding.message, 200)}")
+    return str(line)
+
+
+def _severities(traffic: Traffic) -> str:
+    return ", ".join(f"{traffic.severities[one]:,} {one}" for one in reversed(Severity) if traffic.severities[one])
+
+
+def _clock(traffic: Traffic) -> str:
+    seconds = max(0, traffic.now_ns - traffic.started_ns) // 1_000_000_000
+    days, seconds = divmod(seconds, 86_400)
+    time_of_day = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{days} d {time_of_day}" if days else time_of_day
+
+
+def _octets(number: float) -> str:
+    for unit, size in _UNITS:
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number:.0f} B"
+
+
+def _short(number: int) -> str:
+    return f"{number:,}" if number < 100_000_000 else f"{number / 1e6:,.0f} M"

@@ -1,0 +1,148 @@
+"""The numbers of a dashboard: what was seen so far, and the rates of the last seconds.
+
+Plain counting, with the time that it is told; no terminal.  Every table has a named limit; who sent least lately is
+forgotten first, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from heapq import nsmallest
+
+from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, MalformedEvent, PacketEvent
+from mqttscope.lint.finding import Finding, Severity
+from mqttscope.mqtt.packets import Publish
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.session.connection import Connection
+
+MAX_CLIENTS = 1_000
+MAX_TOPICS = 2_000
+MAX_NAME = 256
+"""Characters of a name that are kept: topics may be 64 KiB long."""
+MAX_FINDINGS = 20
+"""Latest findings that are kept."""
+SECOND_NS = 1_000_000_000
+STEADY = 0.4
+"""How much the last second weighs in a rate."""
+
+
+@dataclass(slots=True)
+class Row:
+    """A client or a topic, or everything."""
+
+    packets: int = 0
+    octets: int = 0
+    packet_rate: float = 0.0
+    """Packets per second, lately."""
+    octet_rate: float = 0.0
+    _packets_before: int = 0
+    _octets_before: int = 0
+
+    def add(self, octets: int) -> None:
+        """Count a packet."""
+        self.packets += 1
+        self.octets += octets
+
+    def settle(self, seconds: float) -> None:
+        """So many seconds are over since the last time."""
+        self.packet_rate += STEADY * ((self.packets - self._packets_before) / seconds - self.packet_rate)
+        self.octet_rate += STEADY * ((self.octets - self._octets_before) / seconds - self.octet_rate)
+        self._packets_before, self._octets_before = self.packets, self.octets
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Feed it events, and let time pass."""
+
+    started_ns: int = 0
+    total: Row = field(default_factory=Row)
+    clients: dict[str, Row] = field(default_factory=dict)
+    """By Client Identifier, or by endpoint where none is known."""
+    topics: dict[str, Row] = field(default_factory=dict)
+    qos: Counter[int] = field(default_factory=Counter)
+    """PUBLISH packets by QoS."""
+    open: int = 0
+    """Connections open now."""
+    opened: int = 0
+    malformed: int = 0
+    lost_bytes: int = 0
+    dropped: int = 0
+    """Frames that were dropped while capturing, as far as it is known."""
+    errors: list[str] = field(default_factory=list)
+    severities: Counter[Severity] = field(default_factory=Counter)
+    findings: deque[Finding] = field(default_factory=lambda: deque(maxlen=MAX_FINDINGS))
+    forgotten: int = 0
+    """Clients and topics that were forgotten to make room."""
+    now_ns: int = 0
+    _settled_ns: int = 0
+
+    def feed(self, event: Event) -> None:
+        """Count one event."""
+        if isinstance(event, PacketEvent):
+            self._packet(event)
+        elif isinstance(event, MalformedEvent):
+            self.malformed += 1
+            octets = len(event.malformed.raw)
+            self.total.add(octets)
+            self._row(self.clients, _name(event.connection), MAX_CLIENTS).add(octets)
+        elif isinstance(event, ConnectionOpened):
+            self.open += 1
+            self.opened += 1
+        elif isinstance(event, ConnectionClosed):
+            self.open -= 1
+        elif isinstance(event, GapEvent):
+            self.lost_bytes += event.length
+        elif isinstance(event, CaptureDrops):
+            self.dropped += event.dropped
+        elif isinstance(event, CaptureError):
+            self.errors[:] = [event.message]
+
+    def finding(self, finding: Finding) -> None:
+        """Take a finding that counts."""
+        self.severities[finding.severity] += 1
+        self.findings.append(finding)
+
+    def pass_time(self, now_ns: int) -> None:
+        """It is this time now; rates follow once a second."""
+        self.started_ns = self.started_ns or now_ns
+        self._settled_ns = self._settled_ns or now_ns
+        self.now_ns = now_ns
+        seconds = (now_ns - self._settled_ns) / SECOND_NS
+        if seconds < 1:
+            return
+        self._settled_ns = now_ns
+        self.total.settle(seconds)
+        for table in (self.clients, self.topics):
+            for row in table.values():
+                row.settle(seconds)
+
+    def _packet(self, event: PacketEvent) -> None:
+        packet = event.packet
+        octets = len(packet.raw)
+        self.total.add(octets)
+        self._row(self.clients, _name(event.connection), MAX_CLIENTS).add(octets)
+        if isinstance(packet, Publish):
+            self.qos[packet.qos] += 1
+            if event.topic:
+                self._row(self.topics, event.topic[:MAX_NAME], MAX_TOPICS).add(octets)
+
+    def _row(self, table: dict[str, Row], name: str, limit: int) -> Row:
+        row = table.get(name)
+        if row is None:
+            if len(table) >= limit:
+                least = nsmallest(limit // 8, table.items(), key=lambda one: (one[1].packet_rate, one[1].packets))
+                for forgotten, _ in least:
+                    del table[forgotten]
+                self.forgotten += len(least)
+            row = table[name] = Row()
+        return row
+
+
+def busiest(table: dict[str, Row], count: int) -> list[tuple[str, Row]]:
+    """Those with the most packets lately."""
+    return sorted(table.items(), key=lambda one: (-round(one[1].packet_rate, 1), -one[1].packets, one[0]))[:count]
+
+
+def _name(connection: Connection) -> str:
+    return (connection.client_identifier or connection.client)[:MAX_NAME]

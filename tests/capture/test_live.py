@@ -1,0 +1,208 @@
+"""Live captures: real frames of loopback, and every way in which dumpcap can fail."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import live
+from mqttscope.capture.complaints import BadCaptureFilterError, CannotCaptureError
+from mqttscope.capture.live import LiveCapture, interfaces, is_up
+from mqttscope.capture.tools import MissingToolError
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
+from tests.cli.running import capture as recorded
+from tests.live import Talk, need_capture, replace_dumpcap
+
+READY = "echo File: - >&2"
+
+
+def gather(capture: LiveCapture) -> list[Frame | CaptureNotice]:
+    return list(capture.frames())
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    """A function that puts a script in dumpcap's place."""
+    return lambda script: replace_dumpcap(tmp_path, monkeypatch, script)
+
+
+def test_interfaces_are_those_that_dumpcap_names(fake) -> None:  # type: ignore[no-untyped-def]
+    fake(r"printf '1. eth0\t\t\t0\t10.0.0.4,fd00::2\tnetwork\t\n2. lo\t\tLoopback\t0\t127.0.0.1\tloopback\t\n'")
+
+    first, second = interfaces()
+
+    assert (first.name, first.addresses, first.loopback) == ("eth0", ("10.0.0.4", "fd00::2"), False)
+    assert (second.name, second.description, second.loopback) == ("lo", "Loopback", True)
+
+
+def test_interfaces_that_cannot_be_listed(fake) -> None:  # type: ignore[no-untyped-def]
+    fake("echo 'dumpcap: You do not have permission' >&2; exit 1")
+
+    with pytest.raises(CannotCaptureError, match="no permission to capture"):
+        interfaces()
+
+
+def test_no_dumpcap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(MissingToolError, match="install tshark"):
+        LiveCapture(["lo"])
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("echo 'dumpcap: You do not have permission to capture' >&2; exit 1", "no permission to capture from eth9"),
+        ("echo 'dumpcap: There is no device named \"eth9\".' >&2; exit 1", "there is no interface eth9"),
+        ("echo 'dumpcap: Device \"eth9\" is not up.' >&2; exit 1", "interface eth9 is down"),
+        ("echo garbage that is no capture", "is not a capture file"),
+        ("exit 3", "exit code 3"),
+        ("kill -9 $$", "SIGKILL"),
+    ],
+)
+def test_a_capture_that_does_not_begin(script: str, told: str, fake) -> None:  # type: ignore[no-untyped-def]
+    fake(script)
+
+    with pytest.raises(CannotCaptureError, match=told):
+        gather(LiveCapture(["eth9"]))
+
+
+def test_a_dumpcap_that_may_not_be_run(fake) -> None:  # type: ignore[no-untyped-def]
+    path = fake("exit 0")
+    path.chmod(0o644)
+
+    with pytest.raises(CannotCaptureError, match=f"no permission to run {path}"):
+        gather(LiveCapture(["eth9"]))
+
+
+def test_a_bad_capture_filter(fake) -> None:  # type: ignore[no-untyped-def]
+    fake("printf 'dumpcap: Invalid capture filter \"x\" for interface lo.\\n\\nThat is none (why).\\n' >&2; exit 1")
+
+    with pytest.raises(BadCaptureFilterError, match="'x' is no capture filter: why"):
+        gather(LiveCapture(["lo"], capture_filter="x"))
+
+
+def test_an_end_in_the_middle_comes_after_the_frames(fake) -> None:  # type: ignore[no-untyped-def]
+    path = recorded("v5-qos")
+    fake(f"{READY}; cat {path}; echo 'dumpcap: The network adapter \"eth9\" is no longer attached;' >&2; exit 0")
+
+    *frames, error = gather(LiveCapture(["eth9"]))
+
+    assert frames
+    assert all(isinstance(one, Frame) and one.capture == "eth9" for one in frames)
+    assert isinstance(error, CaptureError)
+    assert "went down or was removed" in error.message
+    assert error.frames == len(frames)
+
+
+def test_a_dumpcap_that_is_killed_in_the_middle_of_a_frame(fake) -> None:  # type: ignore[no-untyped-def]
+    fake(f"{READY}; head -c 1500 {recorded('v5-qos')}; kill -9 $$")
+
+    *frames, error = gather(LiveCapture(["eth9"]))
+
+    assert frames
+    assert isinstance(error, CaptureError)
+    assert error.message == "dumpcap: was ended by SIGKILL"
+
+
+def test_drops_that_only_standard_error_tells(fake) -> None:  # type: ignore[no-untyped-def]
+    said = "Packets received/dropped on interface 'eth9': 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
+    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {READY}; cat {recorded('v5-qos')}; while :; do sleep 0.05; done")
+    capture = LiveCapture(["eth9"])
+    capture.waiting = lambda: capture.stop(settle=False) if capture.silent and not capture.stopping else None
+
+    *_, last = gather(capture)
+
+    assert last == CaptureDrops("eth9", 0, 40, 7)
+    assert (capture.received, capture.dropped) == (40, 7)
+
+
+def test_a_dumpcap_that_says_nothing_can_be_stopped(fake) -> None:  # type: ignore[no-untyped-def]
+    fake("trap 'exit 0' INT; while :; do sleep 0.05; done")
+    calls = 0
+    capture = LiveCapture(["eth9"])
+
+    def waiting() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            capture.stop(settle=False)
+
+    capture.waiting = waiting
+
+    assert gather(capture) == []
+    assert calls >= 3
+
+
+def test_a_dumpcap_that_does_not_end_is_killed(fake, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(live, "END_SECONDS", 0.2)
+    fake(f"trap '' INT; {READY}; while :; do sleep 0.05; done")
+    capture = LiveCapture(["eth9"])
+    capture.waiting = lambda: capture.stop(settle=False) if capture.ready and not capture.stopping else None
+
+    (error,) = gather(capture)
+
+    assert isinstance(error, CaptureError)
+
+
+def test_what_the_reader_raises_comes_out_and_ends_dumpcap(fake) -> None:  # type: ignore[no-untyped-def]
+    fake(f"trap 'exit 0' INT; {READY}; while :; do sleep 0.05; done")
+
+    def waiting() -> None:
+        raise BrokenPipeError
+
+    capture = LiveCapture(["eth9"], waiting=waiting)
+
+    with pytest.raises(BrokenPipeError):
+        gather(capture)
+    assert capture._process is not None
+    assert capture._process.returncode is not None
+
+
+def test_an_interface_that_goes_down_is_noticed(fake, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    fake(f"trap 'exit 0' INT; {READY}; cat {recorded('v5-qos')}; while :; do sleep 0.05; done")
+    monkeypatch.setattr(live, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(live, "is_up", lambda name: False)
+
+    *_, error = gather(LiveCapture(["eth9"]))
+
+    assert isinstance(error, CaptureError)
+    assert error.message.startswith("interface eth9 went down")
+
+
+@pytest.mark.parametrize("name", ["any", "nosuch9", "../net", "nflog"])
+def test_what_is_no_interface_of_the_network_counts_as_up(name: str) -> None:
+    assert is_up(name)
+
+
+@pytest.mark.tshark
+def test_frames_of_loopback_come_while_the_capture_runs() -> None:
+    need_capture()
+    with Talk() as talk:
+        capture = LiveCapture(["lo"], capture_filter=f"tcp port {talk.port}")
+        said = False
+
+        def waiting() -> None:
+            nonlocal said
+            if capture.ready and not said:
+                said = True
+                talk.publish("a/b")
+                capture.stop()
+
+        capture.waiting = waiting
+        frames = gather(capture)
+
+    assert all(isinstance(one, Frame) for one in frames)
+    assert any(b"a/b" in one.data for one in frames if isinstance(one, Frame))
+    assert capture.received >= len(frames)
+
+
+@pytest.mark.tshark
+@pytest.mark.skipif(os.name != "posix", reason="interfaces have other names")
+def test_an_interface_that_is_not_there() -> None:
+    need_capture()
+
+    with pytest.raises(CannotCaptureError, match=r"there is no interface nosuch9; .*--list-interfaces"):
+        gather(LiveCapture(["nosuch9"]))

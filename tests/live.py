@@ -1,0 +1,110 @@
+"""What tests of live captures need: a program in dumpcap's place, traffic on loopback, and whether one may capture."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import prompt
+from mqttscope.mqtt import Connack, Connect, Disconnect, ProtocolVersion, Publish, encode
+from tests.cli.running import Word, command, environment
+
+V3_1_1 = ProtocolVersion.V3_1_1
+QOS_3 = bytes.fromhex("3607000361 2f6200 01".replace(" ", ""))
+"""A PUBLISH with both QoS bits set: PUB101."""
+
+
+@functools.cache
+def may_capture() -> bool:
+    """Whether dumpcap is there and may open the loopback interface."""
+    dumpcap = shutil.which("dumpcap")
+    if dumpcap is None or not os.path.isdir("/sys/class/net/lo"):
+        return False
+    return subprocess.run([dumpcap, "-L", "-i", "lo"], capture_output=True, timeout=20, check=False).returncode == 0
+
+
+def need_capture() -> None:
+    """Skip the calling test where nothing can be captured."""
+    if not may_capture():
+        pytest.skip("dumpcap is not there or may not capture from lo")
+
+
+def replace_dumpcap(folder: Path, patch: pytest.MonkeyPatch, script: str) -> Path:
+    """Put a shell script in dumpcap's place."""
+    path = folder / "dumpcap"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    # A script sets up no ring; there is nothing to wait for.
+    patch.setattr(prompt, "available", lambda: False)
+    return path
+
+
+class Talk:
+    """A client and a server on loopback that say what they are told, without a broker."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.port = int(self._listener.getsockname()[1])
+
+    def __enter__(self) -> Talk:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def connection(self, name: str = "dev1") -> tuple[socket.socket, socket.socket]:
+        """Both ends of a connection, introduced to each other."""
+        client = self._stack.enter_context(socket.create_connection(("127.0.0.1", self.port)))
+        server = self._stack.enter_context(self._listener.accept()[0])
+        say(client, server, encode(Connect(client_identifier=name, keep_alive=60), V3_1_1))
+        say(server, client, encode(Connack(), V3_1_1))
+        return client, server
+
+    def publish(self, *topics: str, name: str = "dev1", also: bytes = b"") -> None:
+        """A connection that publishes and ends."""
+        client, server = self.connection(name)
+        for topic in topics:
+            say(client, server, encode(Publish(topic_name=topic, payload=b"21.5"), V3_1_1))
+        if also:
+            say(client, server, also)
+        say(client, server, encode(Disconnect(), V3_1_1))
+        client.close()
+        server.close()
+
+
+def say(sender: socket.socket, receiver: socket.socket, data: bytes) -> None:
+    """Send bytes and wait until they have come."""
+    sender.sendall(data)
+    left = len(data)
+    while left:
+        left -= len(receiver.recv(left))
+
+
+def sniff(*arguments: Word, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Start a live capture of loopback, and wait until it captures."""
+    running = subprocess.Popen(
+        command("sniff", "-i", "lo", *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(env),
+    )
+    assert running.stderr is not None
+    first = running.stderr.readline()
+    assert first.startswith(b"mqttscope: capturing on lo"), first + running.communicate()[1]
+    return running
+
+
+def lines_of(running: subprocess.Popen[bytes], count: int) -> list[bytes]:
+    """So many lines of its standard output, as they come."""
+    assert running.stdout is not None
+    return [running.stdout.readline() for _ in range(count)]

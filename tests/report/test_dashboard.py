@@ -1,0 +1,104 @@
+"""The dashboard: what is on the screen, in how much room."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from mqttscope.lint.catalogue import select
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Finding
+from mqttscope.mqtt import Publish
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report.base import View
+from mqttscope.report.dashboard import Dashboard, lines
+from mqttscope.report.traffic import Traffic
+from tests.report.make import START_NS, Talk
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+SECOND = 1_000_000_000
+
+
+def finding() -> Finding:
+    linter = Linter(rule() for rule in select(("PUB103",), (), ()).values())
+    talk = Talk()
+    found = [
+        one
+        for event in (talk.opened(), talk.say(Publish(topic_name="plant/+/state", payload=b"1")))
+        for one in linter.feed(event)
+    ]
+    assert found
+    return found[0]
+
+
+def busy(clients: int = 40) -> Traffic:
+    traffic = Traffic()
+    traffic.pass_time(START_NS)
+    for number in range(clients):
+        talk = Talk(number=number, identifier=f"client-with-a-long-name-{number}-" + "é漢" * 30)
+        traffic.feed(talk.opened())
+        for _ in range(number + 1):
+            traffic.feed(talk.say(Publish(topic_name=f"plant/{number}/\x1b[31mtemperature", payload=b"21.5")))
+    for _ in range(9):
+        traffic.finding(finding())
+    traffic.pass_time(START_NS + 3 * SECOND)
+    return traffic
+
+
+@pytest.mark.parametrize("width", [40, 80, 132])
+@pytest.mark.parametrize("height", [12, 24, 60])
+@pytest.mark.parametrize("colour", [False, True])
+def test_it_fits_the_screen(width: int, height: int, colour: bool) -> None:
+    shown = lines(busy(), "lo", View(width=width, colour=colour), height)
+
+    assert len(shown) < height
+    assert max(cell_len(ANSI.sub("", line)) for line in shown) <= width
+    assert not any("\x1b[31mtemp" in line for line in shown)
+
+
+def test_what_is_on_the_screen() -> None:
+    traffic = busy(3)
+    traffic.feed(CaptureDrops("lo", 0, 10, 1_234))
+
+    text = "\n".join(lines(traffic, "eth0", View(width=80), 24))
+
+    assert text.startswith("eth0 00:00:03")
+    assert "3 of 3 connections open" in text
+    assert "PUBLISH q0 100% q1 0% q2 0%" in text
+    assert "1,234 frames dropped" in text
+    assert re.search(r"^clients 3 +packets/s +bytes/s +packets$", text, re.M)
+    assert re.search(r"^client-with-a-long-name-2.* 0\.[0-9] +\d+ B +3$", text, re.M)
+    assert re.search(r"^plant/2/.*temperature +0\.[0-9] +\d+ B +3$", text, re.M)
+    assert re.search(r"^PUB103 dev1 PUBLISH topic name", text, re.M)
+    assert "findings 9 error" in text
+
+
+def test_an_error_of_the_capture_is_on_the_screen() -> None:
+    traffic = Traffic()
+    traffic.feed(CaptureError("eth0", "interface eth0 went down"))
+
+    assert "interface eth0 went down" in lines(traffic, "eth0", View(width=80))
+
+
+def test_nothing_yet() -> None:
+    assert lines(Traffic(), "lo", View(width=80))[0].startswith("lo 00:00:00")
+
+
+def test_the_last_numbers_stay_on_the_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    dashboard = Dashboard("lo", View(width=80))
+    dashboard.feed(Talk().say(Publish(topic_name="a/b", payload=b"1")))
+    dashboard.finding(finding())
+    dashboard.refresh(START_NS)
+    dashboard.refresh(START_NS)
+    dashboard.refresh(START_NS + SECOND, last=True)
+    dashboard.close()
+    dashboard.close()
+
+    out = capsys.readouterr().out
+    assert out.count("a/b") >= 1
+    assert "PUB103" in out
