@@ -9,14 +9,31 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-SLOW = ("corpus", "fuzz")
-"""Folders of tests that are not part of the quick check: whole captures, and fuzzing."""
+SLOW = (
+    "corpus/",
+    "fuzz/",
+    # These start programs.
+    "cli/test_hostile.py",
+    "cli/test_main.py",
+    "cli/test_output.py",
+    "cli/test_proxy.py",
+    "cli/test_sniff.py",
+    "cli/test_sources.py",
+    "test_ci_examples.py",
+    "test_docs.py",
+    "test_generated.py",
+    "test_pytest_plugin.py",
+    # These try very many packets.
+    "lint/test_cut_packets.py",
+    "lint/test_mutations.py",
+)
+"""What is not part of the quick check."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the slow folders."""
+    """Mark the slow tests."""
     for item in items:
-        if item.path.relative_to(ROOT / "tests").parts[0] in SLOW:
+        if item.path.relative_to(ROOT / "tests").as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
 
 
