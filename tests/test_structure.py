@@ -33,6 +33,7 @@ TESTED_ELSEWHERE = {
     "dev/generate.py": "test_generated.py",
     "dissect/run.py": "dissect/test_dissector.py, dissect/test_holes.py: everything goes through it",
     "net/plaintext.py": "capture/test_tls.py, dissect/test_transports.py: a plain value",
+    "lint/shared_checks.py": "lint/test_rules.py: the examples of the rules that have them",
     "session/party.py": "session/test_history.py: its two sides",
     "events.py": "dissect/test_dissector.py: events are plain values",
     "dissect/counters.py": "dissect/test_endings.py: the counters come with the end of a connection",

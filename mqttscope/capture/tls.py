@@ -150,11 +150,6 @@ class Decryption:
             self.close()
             raise
 
-    @property
-    def flows_seen(self) -> bool:
-        """Whether the captures hold any TLS at all."""
-        return bool(self._copy.frames)
-
     def join(self, segments: Iterable[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Plaintext]:
         """The segments, each followed by what it completed; before it where it ends the flow."""
         pointer, places = 0, self._places()

@@ -46,7 +46,7 @@ WITH_STRINGS: tuple[type[ControlPacket], ...] = (
     Disconnect,
     Auth,
 )
-"""Packets that may hold strings."""
+"""Packets that may hold strings: all that may have properties."""
 
 _ESCAPED = re.compile("[\ud800-\udfff]")
 """What stands for bytes that are no UTF-8."""

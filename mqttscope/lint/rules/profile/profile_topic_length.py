@@ -1,16 +1,15 @@
 """PRF105."""
 
 from mqttscope.lint.examples import client, conversation, opened
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.shared_checks import TopicLimit
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.topics import utf8_length
 
 
-class ProfileTopicLength(Rule):
+class ProfileTopicLength(TopicLimit):
     """A topic name or topic filter is longer than the service of the profile takes.
 
     The service refuses the message or the subscription, or closes the connection.
@@ -22,6 +21,7 @@ class ProfileTopicLength(Rule):
     severity = Severity.ERROR
     looks_at = (Publish, Subscribe)
     sender = Direction.CLIENT_TO_SERVER
+    setting, unit = "maximum_topic_bytes", "bytes"
     settings = {"maximum_topic_bytes": 65_535, "profile": "the profile"}
 
     good = [
@@ -49,22 +49,6 @@ class ProfileTopicLength(Rule):
         ),
     ]
 
-    def check(self, packet: Publish | Subscribe, at: Moment) -> Findings:
-        """Compare each topic with the profile."""
-        limit = self.set["maximum_topic_bytes"]
-        if isinstance(packet, Publish):
-            topic = packet.topic_name or ""
-            return self._told("topic_name", topic, limit) if self._count(topic) > limit else None
-        return [
-            self._told(f"subscriptions[{index}].topic_filter", row.topic_filter, limit)
-            for index, row in enumerate(packet.subscriptions or ())
-            if self._count(row.topic_filter) > limit
-        ]
-
-    def _told(self, field: str, topic: str, limit: int) -> Report:
-        return self.report(
-            field, f"{topic!r} has {self._count(topic):,} bytes; {self.set['profile']} takes at most {limit:,}"
-        )
-
-    def _count(self, topic: str) -> int:
+    def count(self, topic: str) -> int:
+        """Its bytes in UTF-8."""
         return utf8_length(topic)

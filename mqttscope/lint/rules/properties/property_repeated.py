@@ -7,20 +7,15 @@ from mqttscope.lint.examples import client, conversation, make_connect, opened, 
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.strings import WITH_STRINGS
 from mqttscope.mqtt.packets import (
-    Auth,
     Connack,
     Connect,
     Disconnect,
     Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
-    Unsuback,
-    Unsubscribe,
 )
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties, property_name
@@ -58,21 +53,7 @@ class PropertyRepeated(Rule):
             "V5-PROP-repeat-AUTH": "auth",
         }
     }
-    looks_at = (
-        Connect,
-        Connack,
-        Publish,
-        Puback,
-        Pubrec,
-        Pubrel,
-        Pubcomp,
-        Subscribe,
-        Suback,
-        Unsubscribe,
-        Unsuback,
-        Disconnect,
-        Auth,
-    )
+    looks_at = WITH_STRINGS
     when = "properties"
     always = (Connect,)
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.examples import client, closes, conversation, lost, opened, server
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs, Rule
-from mqttscope.mqtt.constants import Direction
+from mqttscope.lint.shared_checks import unanswered
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.session.connection import Connection
@@ -81,25 +81,4 @@ class SubscribeUnanswered(Rule):
 
     def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
         """What is still open, until the connection ended or a side said that it would."""
-        if at.history.subscriptions.unread_answers:
-            return
-        end = at.timestamp_ns
-        for party in (at.history.client, at.history.server):
-            if party.disconnect is not None:
-                end = min(end, party.disconnect.timestamp_ns)
-        limit = float(self.set["timeout"])
-        for exchange in at.client.exchanges.values():
-            waited = (end - exchange.timestamp_ns) / 1e9
-            if exchange.kind != "subscribe" or waited < limit:
-                continue
-            if exchange.packet_identifier in at.history.client.shared:
-                continue  # the answer to another packet that had the identifier may have been meant for this one
-            request = at.history.subscriptions.request_for(exchange.packet_identifier, "subscribe")
-            received = request is not None and at.history.server.acknowledged >= request.position > 0
-            yield self.report(
-                "",
-                f"SUBSCRIBE with packet identifier {exchange.packet_identifier} got no SUBACK within {waited:.0f} s",
-                confidence=None if received else Confidence.HEURISTIC,
-                related=(Related("the SUBSCRIBE", exchange.packet, exchange.frame, exchange.timestamp_ns),),
-                sender=Direction.SERVER_TO_CLIENT,
-            )
+        return unanswered(self, at, "subscribe", "SUBACK")
