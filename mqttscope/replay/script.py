@@ -1,0 +1,236 @@
+"""What both sides of a connection said, in order: the form that is replayed, and that replays are recorded in.
+
+`read_scripts` makes scripts of the events of a capture.  Every packet is an `Entry`, which knows what it answers
+and what it sends again; the same form holds what happened in a replay, where each entry also names the recorded
+one that it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.mqtt.constants import Direction, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Publish
+from mqttscope.session.connection import Connection
+
+C2S = Direction.CLIENT_TO_SERVER
+S2C = Direction.SERVER_TO_CLIENT
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One packet of a connection."""
+
+    from_client: bool
+    packet: ControlPacket | Malformed
+    topic: str | None
+    """Resolved topic of a PUBLISH; ``None`` for other packets and where an alias cannot be resolved."""
+    timestamp_ns: int
+    place: int
+    """Its place among all packets of all connections, counted from 0 in the order of the capture."""
+    frame: int = 0
+    capture: str = ""
+    answers: Entry | None = None
+    """The packet that this one answers: CONNACK its CONNECT, each acknowledgement of a PUBLISH (PUBREL too) that
+    PUBLISH, SUBACK its SUBSCRIBE, PINGRESP its PINGREQ.  ``None`` where that was not seen."""
+    resends: Entry | None = None
+    """The PUBLISH that this one sends again, on this connection or on an earlier one of the session."""
+    source: Entry | None = None
+    """In a replay: the recorded packet that this one performs or corresponds to; ``None`` for what is new."""
+    raw: bytes = b""
+    """The bytes as they were on the wire."""
+
+    @property
+    def type(self) -> str:
+        """``publish``; ``malformed`` for what could not be read."""
+        return "malformed" if isinstance(self.packet, Malformed) else self.packet.packet_type.name.lower()
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a connection ended."""
+
+    how: str
+    """``fin``, ``reset``, ``open`` (it was still open when the capture or the replay ended), or in a replay
+    ``refused`` (there was no connection), ``failed`` (the transport broke, TLS or WebSocket included)."""
+    by: str | None = None
+    """``client`` or ``server``; ``None`` where it is not known."""
+    timestamp_ns: int = 0
+    detail: str = ""
+    """For people, where something failed."""
+
+
+@dataclass(slots=True)
+class Script:
+    """One connection."""
+
+    connection: Connection
+    """What it was, in the state at its end."""
+    entries: list[Entry] = field(default_factory=list)
+    ending: Ending = field(default_factory=lambda: Ending("open"))
+    opened_ns: int = 0
+    opened_place: int = 0
+    """How many packets of all connections came before it was opened."""
+    ended_place: int = 0
+    """How many had come when it ended."""
+    lost: int = 0
+    """Bytes that the capture lost or that could not be read."""
+    lost_from_client: int = 0
+    """Those of them that the client sent: what is replayed without them is not what was said."""
+
+    @property
+    def name(self) -> str:
+        """For people: the Client Identifier, else the client's endpoint."""
+        return self.connection.client_identifier or self.connection.client
+
+    @property
+    def version(self) -> ProtocolVersion:
+        """The version spoken."""
+        return self.connection.version
+
+    @property
+    def connect(self) -> Entry | None:
+        """The CONNECT, where the recording has it."""
+        return next((one for one in self.entries if one.from_client and isinstance(one.packet, Connect)), None)
+
+    @property
+    def connack(self) -> Entry | None:
+        """The CONNACK."""
+        return next((one for one in self.entries if not one.from_client and isinstance(one.packet, Connack)), None)
+
+
+class ScriptReader:
+    """Takes the events of captures and makes scripts of them, in the order in which connections were opened."""
+
+    def __init__(self) -> None:
+        self.scripts: list[Script] = []
+        self.places = 0
+        self._open: dict[int, _Open] = {}
+        self._unfinished: dict[str, dict[int, Entry]] = {}
+        """By Client Identifier: messages of the client that were not acknowledged when its connection ended."""
+
+    def feed(self, event: Event) -> None:
+        """Take one event, while its connection is in the state before it."""
+        if isinstance(event, PacketEvent):
+            self._packet(event)
+        elif isinstance(event, MalformedEvent):
+            script = self._of(event.connection, event.timestamp_ns).script
+            raw = event.malformed.raw
+            self._add(script, event, Entry(event.direction is C2S, event.malformed, None, 0, 0, raw=raw))
+        elif isinstance(event, GapEvent):
+            self._lost(event.connection, event.direction, event.length, event.timestamp_ns)
+        elif isinstance(event, UnparsedEvent):
+            self._lost(event.connection, event.direction, event.unparsed.length, event.timestamp_ns)
+        elif isinstance(event, ConnectionOpened):
+            if event.connection.transport != "tls" or event.connection.decrypted:
+                self._of(event.connection, event.timestamp_ns)
+        elif isinstance(event, ConnectionClosed):
+            self._closed(event)
+
+    def _of(self, connection: Connection, timestamp_ns: int) -> _Open:
+        found = self._open.get(connection.number)
+        if found is None:
+            # Where the handshake was not captured it is opened by its first packet.
+            script = Script(connection, opened_ns=timestamp_ns, opened_place=self.places)
+            found = self._open[connection.number] = _Open(script)
+            self.scripts.append(script)
+        return found
+
+    def _add(self, script: Script, event: PacketEvent | MalformedEvent, entry: Entry) -> None:
+        entry.timestamp_ns, entry.frame, entry.capture = event.timestamp_ns, event.frame, event.capture
+        entry.place = self.places
+        self.places += 1
+        script.entries.append(entry)
+
+    def _packet(self, event: PacketEvent) -> None:
+        packet, connection = event.packet, event.connection
+        current = self._of(connection, event.timestamp_ns)
+        from_client = event.direction is C2S
+        entry = Entry(from_client, packet, event.topic, 0, 0, raw=packet.raw)
+        self._add(current.script, event, entry)
+        current.by_number[event.number] = entry
+        if isinstance(packet, Connack):
+            entry.answers = current.script.connect
+        elif isinstance(packet, Pingreq):
+            current.ping = entry
+        elif isinstance(packet, Pingresp):
+            entry.answers, current.ping = current.ping, None
+        elif isinstance(packet, Publish):
+            if packet.qos and packet.packet_identifier is not None:
+                self._resent(entry, packet, event, current)
+        else:
+            exchange = connection.answered_by(packet, event.direction)
+            if exchange is not None:
+                entry.answers = current.by_number.get(exchange.packet)
+
+    def _resent(self, entry: Entry, packet: Publish, event: PacketEvent, current: _Open) -> None:
+        assert packet.packet_identifier is not None
+        side = event.connection.side(event.direction)
+        running = side.running(packet.packet_identifier, "publish")
+        if not packet.dup:
+            return
+        if running is not None:
+            entry.resends = current.by_number.get(running.packet)
+            # Answers name the first one.
+            current.by_number[event.number] = entry.resends or entry
+        elif entry.from_client:
+            entry.resends = self._unfinished.get(_session(event.connection), {}).get(packet.packet_identifier)
+
+    def _lost(self, connection: Connection, direction: Direction, length: int, timestamp_ns: int) -> None:
+        script = self._of(connection, timestamp_ns).script
+        script.lost += length
+        if direction is C2S:
+            script.lost_from_client += length
+
+    def _closed(self, event: ConnectionClosed) -> None:
+        current = self._open.pop(event.connection.number, None)
+        if current is None:
+            return
+        script, connection = current.script, event.connection
+        script.ended_place = self.places
+        how = connection.closed_how if connection.closed_how in ("fin", "reset") else "open"
+        script.ending = Ending(how or "open", connection.closed_by if how != "open" else None, event.timestamp_ns)
+        kept = {
+            number: current.by_number[exchange.packet]
+            for number, exchange in connection.client_side.exchanges.items()
+            if exchange.kind == "publish" and exchange.packet in current.by_number
+        }
+        self._unfinished[_session(connection)] = kept
+
+
+@dataclass(slots=True)
+class _Open:
+    script: Script
+    by_number: dict[int, Entry] = field(default_factory=dict)
+    """By the number of the packet in the run."""
+    ping: Entry | None = None
+
+
+def _session(connection: Connection) -> str:
+    return f"{connection.server} {connection.client_identifier or connection.client}"
+
+
+def read_scripts(events: Iterable[Event]) -> list[Script]:
+    """Scripts of all connections whose packets can be read, in the order in which they were opened."""
+    reader = ScriptReader()
+    for event in events:
+        reader.feed(event)
+    for current in reader._open.values():
+        current.script.ended_place = reader.places
+    return reader.scripts
+
+
+def with_packet(entry: Entry, packet: ControlPacket, raw: bytes) -> Entry:
+    """A copy of an entry that says something else."""
+    return replace(entry, packet=packet, raw=raw)
