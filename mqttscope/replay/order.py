@@ -1,0 +1,195 @@
+"""What has to have happened before a step: recorded order across connections, kept where it decides what is delivered.
+
+Everything that the recorded server said, and the end of every connection, is a *milestone*; its place is that in the
+capture.  A step that changes what is delivered to whom (opening, CONNECT, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, the end
+of a connection) waits for all milestones before it; any other step only for those milestones before it that tell of
+such a change (CONNACK, SUBACK, UNSUBACK, an end).  With ``causal`` every step waits for all.
+
+QoS 0 messages are never answered.  Where another connection changes what is delivered after one, a *fence* is put
+behind it: a PINGREQ, whose answer says that the server has handled what came before.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.declare import Malformed
+from mqttscope.replay.script import Entry, Script
+
+_CHANGES = (packets.Connect, packets.Subscribe, packets.Unsubscribe, packets.Disconnect)
+_TOLD = (packets.Connack, packets.Suback, packets.Unsuback)
+_NO_MILESTONE = (packets.Pubrel, packets.Pingresp, packets.Disconnect)
+_ENDED, _OPENED, _PACKET = range(3)
+
+
+@dataclass(slots=True, frozen=True)
+class Opening:
+    """The step of opening a connection."""
+
+    index: int
+    """Of its script."""
+
+
+@dataclass(slots=True, frozen=True)
+class End:
+    """The step, or the milestone, of the end of a connection."""
+
+    index: int
+
+
+Step = Entry | Opening | End
+
+
+@dataclass(slots=True)
+class Need:
+    """How many of the milestones have to be reached: of all, and of those that tell of changes."""
+
+    all: int = 0
+    changes: int = 0
+
+
+@dataclass(slots=True)
+class Order:
+    """The order of a set of scripts."""
+
+    needs: dict[Step, Need] = field(default_factory=dict)
+    milestones: dict[Step, tuple[int, int | None]] = field(default_factory=dict)
+    """Number of each milestone among all, and among those that tell of changes."""
+    fences: list[set[Entry]] = field(default_factory=list)
+    """By script: messages behind which a fence is put, and which stand for it among the milestones."""
+    all: int = 0
+    changes: int = 0
+
+    def milestone(self, what: Step, *, change: bool) -> None:
+        """Add a milestone behind those there are."""
+        self.milestones[what] = (self.all, self.changes if change else None)
+        self.all += 1
+        self.changes += change
+
+    def need(self, what: Step, *, change: bool) -> None:
+        """A step waits for what was added before it."""
+        self.needs[what] = Need(self.all if change else 0, self.changes)
+
+
+def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool = True) -> Order:
+    """Work out the order of scripts, which may be of several captures."""
+    order = Order()
+    happenings: list[tuple[int, int, int, Entry | None]] = []
+    for index, script in enumerate(scripts):
+        order.fences.append(set())
+        happenings.append((script.opened_place, _OPENED, index, None))
+        happenings.append((script.ended_place, _ENDED, index, None))
+        happenings += [(entry.place, _PACKET, index, entry) for entry in script.entries]
+    happenings.sort(key=lambda one: one[:3])
+    unproven: dict[int, Entry] = {}
+    """By script: the last QoS 0 message that nothing has proven to be handled."""
+    for _, what, index, entry in happenings:
+        if entry is None:
+            step: Step = Opening(index) if what == _OPENED else End(index)
+        else:
+            step = entry
+            if not entry.from_client:
+                if not isinstance(entry.packet, packets.Publish):
+                    unproven.pop(index, None)
+                if not isinstance(entry.packet, (*_NO_MILESTONE, Malformed)) and entry.resends is None:
+                    order.milestone(step, change=isinstance(entry.packet, _TOLD))
+                continue
+        change = entry is None or isinstance(entry.packet, _CHANGES)
+        if change and fenced:
+            for other in [one for one in unproven if one != index]:
+                message = unproven.pop(other)
+                order.fences[other].add(message)
+                order.milestone(message, change=False)
+        order.need(step, change=change or causal)
+        if what == _ENDED:
+            unproven.pop(index, None)
+            order.milestone(step, change=True)
+        elif entry is not None and isinstance(entry.packet, packets.Publish) and not entry.packet.qos:
+            unproven[index] = entry
+    return order
+
+
+@dataclass(slots=True)
+class Gates:
+    """Which milestones are reached, and who waits for them."""
+
+    order: Order
+    missed: int = 0
+    """Milestones that were given up."""
+    _all: _Mark = field(init=False)
+    _changes: _Mark = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._all, self._changes = _Mark(bytearray(self.order.all)), _Mark(bytearray(self.order.changes))
+
+    def open_for(self, step: Step) -> bool:
+        """Whether a step may happen."""
+        need = self.order.needs[step]
+        return self._all.at >= need.all and self._changes.at >= need.changes
+
+    def when_open(self, step: Step, call: Callable[[], None]) -> None:
+        """Call back when a step may happen (or earlier: ask again)."""
+        need = self.order.needs[step]
+        mark, wanted = (self._all, need.all) if self._all.at < need.all else (self._changes, need.changes)
+        mark.wait(wanted, call)
+
+    def reach(self, what: Step) -> bool:
+        """A milestone is reached; returns whether that is new.  What is none is passed over."""
+        numbers = self.order.milestones.get(what)
+        if numbers is None or self._all.reached[numbers[0]]:
+            return False
+        # First both, then the calls, which may ask about either.
+        calls = self._all.reach(numbers[0])
+        if numbers[1] is not None:
+            calls += self._changes.reach(numbers[1])
+        for call in calls:
+            call()
+        return True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._all.waiting or self._changes.waiting)
+
+    def give_up(self) -> list[Step]:
+        """Let the first of those who wait go on: returns the milestones that were not reached."""
+        wanted = min((mark.waiting[0][0] for mark in (self._all,) if mark.waiting), default=0)
+        changes = min((mark.waiting[0][0] for mark in (self._changes,) if mark.waiting), default=0)
+        missed = [
+            what
+            for what, (number, change) in self.order.milestones.items()
+            if not self._all.reached[number] and (number < wanted or (change is not None and change < changes))
+        ]
+        self.missed += len(missed)
+        for what in missed:
+            self.reach(what)
+        return missed
+
+
+@dataclass(slots=True)
+class _Mark:
+    """A row of milestones: all before ``at`` are reached."""
+
+    reached: bytearray
+    at: int = 0
+    waiting: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
+    _ticket: Callable[[], int] = field(default_factory=lambda: count().__next__)
+
+    def reach(self, number: int) -> list[Callable[[], None]]:
+        """Mark one; returns who can go on."""
+        self.reached[number] = 1
+        if number == self.at:
+            end = self.reached.find(0, self.at)
+            self.at = len(self.reached) if end < 0 else end
+        calls = []
+        while self.waiting and self.waiting[0][0] <= self.at:
+            calls.append(heapq.heappop(self.waiting)[2])
+        return calls
+
+    def wait(self, wanted: int, call: Callable[[], None]) -> None:
+        """Be called when so many are reached."""
+        heapq.heappush(self.waiting, (wanted, self._ticket(), call))
