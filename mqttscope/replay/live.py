@@ -301,7 +301,9 @@ class Live:
         if owed is not None:
             owed.released = True
         source = None if owed is None else owed.entry.source
-        if source is not None and not any(one.type == "pubrec" for one in self.answered.get(source, ())):
+        answer = reactions.recorded(packets.Pubrec, self.answered.get(source, ())) if source is not None else None
+        if answer is None or (answer.packet.reason_code or 0) >= 0x80:  # type: ignore[union-attr]
+            # The recorded client had nothing to release.
             source = None
         if not self.manner.faithful:
             self._acknowledge(packets.Pubrel, identifier, source, entry, now_ns)

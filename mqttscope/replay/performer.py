@@ -1,0 +1,311 @@
+"""One player at its connection: asks, sends, waits, and tells the others what was reached."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.stream import PacketStream
+from mqttscope.replay.actions import Close, Kind, Note, Send, Until, Wait
+from mqttscope.replay.order import End, Gates, Step
+from mqttscope.replay.player import Player
+from mqttscope.replay.script import Ending, Entry
+from mqttscope.replay.timeline import Timeline
+
+if TYPE_CHECKING:
+    from mqttscope.transport.link import Link
+
+MAX_TURN = 200
+"""Steps that one connection takes before others get their turn."""
+LINGER_SECONDS = 1.0
+"""How long the server has to end a connection that its client has ended."""
+KEEP_ALIVE_SHARE = 0.75
+"""Part of the Keep Alive after which a PINGREQ is sent."""
+
+
+class Clock(Protocol):
+    """The time of a replay."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since 1970, which never go back."""
+
+    def since_start_ns(self) -> int:
+        """Nanoseconds since the replay began."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """What all performers of a replay share."""
+
+    gates: Gates
+    timeline: Timeline
+    clock: Clock
+    patience_s: float
+    """How long anything is waited for that the server has to send."""
+    rate: float | None = None
+    """Messages per second of all connections together, at most."""
+    progress: int = 0
+    """Grows with everything that happens."""
+    sent: int = 0
+    received: int = 0
+    _next_ns: int = 0
+
+    def may_publish(self) -> float:
+        """How many seconds the next message has to wait for the rate; 0 takes its turn."""
+        if self.rate is None:
+            return 0.0
+        now = self.clock.since_start_ns()
+        if now < self._next_ns:
+            return (self._next_ns - now) / 1e9
+        self._next_ns = max(self._next_ns, now - 10_000_000) + int(1e9 / self.rate)
+        return 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Performer:
+    """Drives a player; the listener of its link."""
+
+    index: int
+    player: Player
+    stage: Stage
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    link: Link | None = None
+    failure: str = ""
+    """Why there was no connection, or why it broke."""
+    _stream: PacketStream = field(default_factory=PacketStream)
+    _paused: bool = False
+    _closing: bool = False
+    _arranged: bool = False
+    _waiting_for: Step | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _patience: asyncio.TimerHandle | None = None
+    _keep_alive: asyncio.TimerHandle | None = None
+    _performed_ns: int = 0
+    """Recorded time of the last step."""
+
+    def __post_init__(self) -> None:
+        self._stream.version = self.player.version
+
+    # Of the link
+
+    def opened(self, link: Link) -> None:
+        """Connected: begin."""
+        self.link = link
+        self._performed_ns = self.player.script.opened_ns
+        self.wake()
+
+    def failed(self, detail: str) -> None:
+        """There is no connection."""
+        self.failure = detail
+        self._over(Ending("refused", "server", self.stage.clock.now_ns(), detail))
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the server."""
+        now = self.stage.clock.now_ns()
+        player = self.player
+        for item in self._stream.feed(data):
+            if isinstance(item, ControlPacket | Malformed):
+                player.receive(item, now)
+                self.stage.received += 1
+        self._forget_patience()
+        self.pump()
+
+    def ended(self, how: str, detail: str) -> None:
+        """The server has ended the connection, or it broke."""
+        by = "client" if self._closing else "server"
+        if how == "failed":
+            self.failure = detail
+        self._over(Ending(how, by, self.stage.clock.now_ns(), detail))
+
+    def writable(self, on: bool) -> None:
+        """Whether the server takes what is sent."""
+        self._paused = not on
+        if on:
+            self.wake()
+
+    # Its own
+
+    def wake(self) -> None:
+        """Look soon what can be done."""
+        if not self._arranged and not self.finished.is_set():
+            self._arranged = True
+            asyncio.get_running_loop().call_soon(self.pump)
+
+    def pump(self) -> None:
+        """Do what can be done now."""
+        self._arranged = False
+        link = self.link
+        if link is None or self.finished.is_set():
+            return
+        sent: list[bytes] = []
+        again = self._turn(sent)
+        if sent:
+            link.write(b"".join(sent))
+            self.stage.sent += len(sent)
+            self.stage.progress += len(sent)
+            self._watch_keep_alive()
+        self._tell()
+        if again:
+            self.wake()
+
+    def _turn(self, sent: list[bytes]) -> bool:
+        """Collect what is to be sent; returns whether there is more at once."""
+        player, stage = self.player, self.stage
+        now = stage.clock.now_ns()
+        for _ in range(MAX_TURN):
+            for send in player.react(now):
+                sent.append(send.data)
+            if self._paused or self._closing:
+                return False
+            if not player.urgent and not self._is_turn():
+                break
+            action = player.perform(now)
+            if isinstance(action, Send):
+                sent.append(action.data)
+                if action.entry.source is not None:
+                    self._performed_ns = action.entry.source.timestamp_ns
+            elif isinstance(action, Wait):
+                self._wait(action.until)
+                break
+            elif isinstance(action, Close):
+                self._close(action.how, sent)
+                return False
+        else:
+            return True
+        due = player.reaction_due_ns
+        if due is not None:
+            self._at((due - now) / 1e9)
+        return False
+
+    def _is_turn(self) -> bool:
+        """Whether the next step may happen now; arranges for later otherwise."""
+        stage, entry = self.stage, self.player.peek()
+        recorded_ns = entry.timestamp_ns if entry is not None else self.player.script.ending.timestamp_ns
+        wait_ns = stage.timeline.due_ns(recorded_ns) - stage.clock.since_start_ns()
+        if wait_ns > 0:
+            self._at(wait_ns / 1e9)
+            return False
+        # Only what is due waits for others, so that silence means that something does not come.
+        step: Step = entry if entry is not None else End(self.index)
+        if not stage.gates.open_for(step):
+            if self._waiting_for != step:
+                self._waiting_for = step
+                stage.gates.when_open(step, self._gate_opened)
+            return False
+        if entry is not None and stage.rate is not None and isinstance(entry.packet, Publish):
+            seconds = stage.may_publish()
+            if seconds:
+                self._at(seconds)
+                return False
+        return True
+
+    def _gate_opened(self) -> None:
+        self._waiting_for = None
+        self.wake()
+
+    def _at(self, seconds: float) -> None:
+        """Look again after so long."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self.wake)
+
+    def _wait(self, until: Until) -> None:
+        """Wait for the server, but not for ever."""
+        if self._patience is None:
+            seconds = self.stage.patience_s
+            if until is Until.CLOSE:
+                # A server that misses a Keep Alive takes its time (5.0 3.1.2.10).
+                seconds += 1.5 * (self.player.connection.keep_alive or 0) * self._recorded_silence()
+            self._patience = asyncio.get_running_loop().call_later(seconds, self._lose_patience)
+
+    def _recorded_silence(self) -> bool:
+        """Whether the recorded client had said nothing for its Keep Alive when the server ended the connection."""
+        script, keep_alive = self.player.script, self.player.connection.keep_alive or 0
+        last = next((one.timestamp_ns for one in reversed(script.entries) if one.from_client), script.opened_ns)
+        return 0 < keep_alive * 1_000_000_000 <= script.ending.timestamp_ns - last
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        action = self.player.give_up()
+        if isinstance(action, Close):
+            self.player.note(Note(Kind.ENDED, "ended by us, since the server did not"))
+            self._close(action.how, [])
+        self._tell()
+        self.wake()
+
+    def _forget_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _close(self, how: str, sent: list[bytes]) -> None:
+        link = self.link
+        assert link is not None
+        self._closing = True
+        if sent:
+            link.write(b"".join(sent))
+            self.stage.sent += len(sent)
+            sent.clear()
+        if how == "reset":
+            link.abort()
+            self._over(Ending("reset", "client", self.stage.clock.now_ns()))
+            return
+        link.half_close()
+        self._at_end(LINGER_SECONDS)
+
+    def _at_end(self, seconds: float) -> None:
+        def end() -> None:
+            if not self.finished.is_set():
+                self._over(Ending("fin", "client", self.stage.clock.now_ns()))
+
+        asyncio.get_running_loop().call_later(seconds, end)
+
+    def _over(self, ending: Ending) -> None:
+        if self.finished.is_set():
+            return
+        for timer in (self._timer, self._patience, self._keep_alive):
+            if timer is not None:
+                timer.cancel()
+        self.finished.set()
+        self.player.ended(ending)
+        if self.link is not None:
+            self.link.close()
+        self._tell()
+        self.stage.gates.reach(End(self.index))
+        self.stage.progress += 1
+
+    def _tell(self) -> None:
+        """Tell the others which milestones are reached."""
+        done, gates = self.player.done, self.stage.gates
+        while done:
+            reached = done.copy()
+            done.clear()
+            for entry in reached:
+                if gates.reach(entry):
+                    self.stage.progress += 1
+
+    def _watch_keep_alive(self) -> None:
+        """Keep the connection alive where the live pace is slower than the recorded one."""
+        keep_alive_ns = self.player.keep_alive_ns
+        if self._keep_alive is not None:
+            self._keep_alive.cancel()
+            self._keep_alive = None
+        if keep_alive_ns and not self.player.manner.faithful:
+            self._keep_alive = asyncio.get_running_loop().call_later(KEEP_ALIVE_SHARE * keep_alive_ns / 1e9, self._ping)
+
+    def _ping(self) -> None:
+        self._keep_alive = None
+        player, link = self.player, self.link
+        if link is None or self._closing or self.finished.is_set() or player.over:
+            return
+        entry: Entry | None = player.peek()
+        until_ns = entry.timestamp_ns if entry is not None else player.script.ending.timestamp_ns
+        if until_ns - self._performed_ns > player.keep_alive_ns:
+            # The recorded client had been silent for longer than it may.
+            return
+        link.write(player.ping(self.stage.clock.now_ns()).data)
+        self.stage.sent += 1
+        self._watch_keep_alive()

@@ -1,0 +1,210 @@
+"""A replay from its beginning to its end: connections in recorded order, each with its player, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mqttscope.replay.live import Manner
+from mqttscope.replay.memory import Sessions
+from mqttscope.replay.order import Gates, Opening, make_order
+from mqttscope.replay.performer import Performer, Stage
+from mqttscope.replay.player import Player
+from mqttscope.replay.script import Ending, Script
+from mqttscope.replay.timeline import Timeline
+from mqttscope.session.connection import Connection
+from mqttscope.transport.link import LinkError, connect
+
+if TYPE_CHECKING:
+    from mqttscope.transport.recording import Recording
+    from mqttscope.transport.target import Target
+
+PATIENCE_SECONDS = 5.0
+CONNECT_SECONDS = 10.0
+LOOK_SECONDS = 0.05
+"""So often it is looked whether the replay stands still."""
+MAX_CONNECTING = 64
+"""Connections that are being made at a time."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast, and in which order."""
+
+    speed: float | None = 1.0
+    """Recorded seconds per second, ``None`` for as soon as possible."""
+    causal: bool = False
+    """Keep everything that happened before a step before it."""
+    max_gap_ns: int | None = None
+    rate: float | None = None
+    """Messages per second, at most."""
+
+
+@dataclass(slots=True)
+class Goal:
+    """Where the connections go."""
+
+    target: Target
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None
+    connect_timeout_s: float = CONNECT_SECONDS
+    ports: dict[int, int] = field(default_factory=dict)
+    """Live ports by recorded ones."""
+
+
+class MonotonicClock:
+    """Real time without its steps."""
+
+    def __init__(self) -> None:
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        self.started_ns = time.monotonic_ns()
+
+    def now_ns(self) -> int:
+        """Nanoseconds since 1970, which never go back."""
+        return self._epoch_ns + time.monotonic_ns()
+
+    def since_start_ns(self) -> int:
+        """Nanoseconds since the replay began."""
+        return time.monotonic_ns() - self.started_ns
+
+
+@dataclass(slots=True)
+class Replay:
+    """One run.  Call `run` once; what happened is in ``performers`` afterwards."""
+
+    scripts: Sequence[Script]
+    goal: Goal
+    pace: Pace = field(default_factory=Pace)
+    manner: Manner = field(default_factory=Manner)
+    patience_s: float = PATIENCE_SECONDS
+    recording: Recording | None = None
+    watch: Callable[[Replay], None] | None = None
+    """Called about twenty times a second."""
+    performers: list[Performer] = field(default_factory=list)
+    started_ns: int = 0
+    seconds: float = 0.0
+    """How long it took."""
+    stalled: int = 0
+    """How often nothing happened for so long that steps went on without what they waited for."""
+    stage: Stage = field(init=False)
+    _stopping: bool = False
+
+    def __post_init__(self) -> None:
+        order = make_order(
+            self.scripts,
+            causal=self.pace.causal,
+            fenced=(self.pace.speed is None or self.pace.speed > 1) and not self.manner.faithful,
+        )
+        times = [one.timestamp_ns for script in self.scripts for one in script.entries if one.from_client]
+        times += [script.opened_ns for script in self.scripts]
+        times += [script.ending.timestamp_ns for script in self.scripts if script.ending.timestamp_ns]
+        timeline = Timeline(times, self.pace.speed, self.pace.max_gap_ns)
+        clock = MonotonicClock()
+        self.stage = Stage(Gates(order), timeline, clock, self.patience_s, self.pace.rate)
+        self.manner.delay = 0.0 if self.pace.speed is None else 1 / self.pace.speed
+        sessions = Sessions()
+        for index, script in enumerate(self.scripts):
+            recorded = script.connection
+            live = Connection(
+                recorded.number, "", str(self.goal.target), str(self.goal.target), 0, 0, handshake_seen=True
+            )
+            player = Player(script, Script(live), sessions, self.manner, fences=order.fences[index])
+            self.performers.append(Performer(index, player, self.stage))
+
+    async def run(self) -> None:
+        """Perform all connections; returns when all have ended."""
+        clock = self.stage.clock = MonotonicClock()
+        self.started_ns = clock.now_ns()
+        tasks: set[asyncio.Task[None]] = set()
+        looking = asyncio.create_task(self._look())
+        connecting = asyncio.Semaphore(MAX_CONNECTING)
+        try:
+            for performer in self.performers:
+                await self._turn(performer)
+                if self._stopping:
+                    break
+                await connecting.acquire()
+                task = asyncio.create_task(self._open(performer, connecting))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            for performer in self.performers:
+                if self._stopping and performer.link is None:
+                    performer.failed("stopped")
+                await performer.finished.wait()
+        finally:
+            looking.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(looking, *tasks, return_exceptions=True)
+            self.seconds = clock.since_start_ns() / 1e9
+
+    def stop(self) -> None:
+        """End all connections now."""
+        self._stopping = True
+        for performer in self.performers:
+            if performer.link is not None:
+                performer.link.abort()
+                performer.ended("reset", "stopped")
+
+    async def _turn(self, performer: Performer) -> None:
+        """Wait until a connection is to be opened."""
+        stage, step = self.stage, Opening(performer.index)
+        wait_ns = stage.timeline.due_ns(performer.player.script.opened_ns) - stage.clock.since_start_ns()
+        if wait_ns > 0:
+            await asyncio.sleep(wait_ns / 1e9)
+        while not stage.gates.open_for(step) and not self._stopping:
+            opened = asyncio.Event()
+            stage.gates.when_open(step, opened.set)
+            await opened.wait()
+
+    async def _open(self, performer: Performer, connecting: asyncio.Semaphore) -> None:
+        goal = self.goal
+        try:
+            link = await connect(
+                goal.target,
+                performer,
+                tls=goal.tls,
+                server_name=goal.server_name,
+                timeout_s=goal.connect_timeout_s,
+                recording=self.recording,
+            )
+        except LinkError as error:
+            performer.failed(str(error))
+            return
+        finally:
+            connecting.release()
+        connection = performer.player.connection
+        connection.client, connection.server = str(link.local), str(link.remote)
+        connection.opened_ns = performer.player.live.opened_ns = self.stage.clock.now_ns()
+        performer.opened(link)
+
+    async def _look(self) -> None:
+        """Let steps go on when what they wait for does not come."""
+        seen, since = -1, time.monotonic()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self.watch is not None:
+                self.watch(self)
+            now = time.monotonic()
+            if self.stage.progress != seen or not self.stage.gates.waiting:
+                seen, since = self.stage.progress, now
+            elif now - since >= self.patience_s:
+                self.stalled += 1
+                self.stage.gates.give_up()
+                since = now
+
+
+def unplayable(script: Script) -> str | None:
+    """Why a script cannot be replayed; ``None`` when it can."""
+    if script.connect is None:
+        return "the capture does not have its CONNECT"
+    return None
+
+
+def not_over(script: Script) -> bool:
+    """Whether the recording ends before the connection does."""
+    return script.ending == Ending("open") or script.ending.how == "open"

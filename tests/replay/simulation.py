@@ -1,0 +1,277 @@
+"""A broker and a replay without sockets: players against a small server, in one loop, as soon as possible."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mqttscope.events import Event, PacketEvent
+from mqttscope.mqtt import (
+    Connack,
+    Connect,
+    ControlPacket,
+    Disconnect,
+    Malformed,
+    Pingreq,
+    Pingresp,
+    Properties,
+    ProtocolVersion,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+    decode,
+    encode,
+)
+from mqttscope.mqtt.topics import matches, parse_shared
+from mqttscope.replay.actions import Close, Send, Until, Wait
+from mqttscope.replay.live import Manner
+from mqttscope.replay.memory import Sessions
+from mqttscope.replay.order import End, Gates, Opening, make_order
+from mqttscope.replay.player import Player
+from mqttscope.replay.script import C2S, S2C, Ending, Script
+from mqttscope.session.connection import Connection
+
+STEP_NS = 1_000_000
+
+
+@dataclass
+class Client:
+    """One connection as the server sees it."""
+
+    version: ProtocolVersion = ProtocolVersion.V3_1_1
+    identifier: str = ""
+    subscriptions: dict[str, int] = field(default_factory=dict)
+    aliases: dict[int, str] = field(default_factory=dict)
+    to_client: list[bytes] = field(default_factory=list)
+    closed: bool = False
+    identifiers: itertools.count[int] = field(default_factory=lambda: itertools.count(100))
+    """Other ones than a recorded server is likely to choose."""
+
+
+@dataclass
+class Broker:
+    """A server that does what the specification asks for, with the limits that a test wants."""
+
+    limits: Properties | None = None
+    refuse: int = 0
+    silent: frozenset[type[ControlPacket]] = frozenset()
+    """Packets that are not answered."""
+    clients: list[Client] = field(default_factory=list)
+    retained: dict[str, Publish] = field(default_factory=dict)
+    sessions: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def connect(self) -> Client:
+        client = Client()
+        self.clients.append(client)
+        return client
+
+    def take(self, client: Client, data: bytes) -> None:
+        packet = decode(data, client.version)
+        assert not isinstance(packet, Malformed), packet
+        if type(packet) in self.silent:
+            return
+        if isinstance(packet, Connect):
+            self._connect(client, packet)
+        elif isinstance(packet, Publish):
+            self._publish(client, packet)
+        elif isinstance(packet, Pubrel):
+            self._say(client, Pubcomp(packet_identifier=packet.packet_identifier))
+        elif isinstance(packet, Pubrec):
+            self._say(client, Pubrel(packet_identifier=packet.packet_identifier))
+        elif isinstance(packet, Subscribe):
+            codes = [one.maximum_qos for one in packet.subscriptions]
+            self._say(client, Suback(packet_identifier=packet.packet_identifier, reason_codes=codes))
+            for one in packet.subscriptions:
+                client.subscriptions[one.topic_filter] = one.maximum_qos
+                for topic, message in self.retained.items():
+                    if matches(one.topic_filter, topic):
+                        self._deliver(client, message, topic, one.maximum_qos, retain=True)
+        elif isinstance(packet, Unsubscribe):
+            for name in packet.topic_filters:
+                client.subscriptions.pop(name, None)
+            codes = [0] * len(packet.topic_filters) if client.version == 5 else None
+            self._say(client, Unsuback(packet_identifier=packet.packet_identifier, reason_codes=codes))
+        elif isinstance(packet, Pingreq):
+            self._say(client, Pingresp())
+        elif isinstance(packet, Disconnect):
+            client.closed = True
+
+    def _connect(self, client: Client, packet: Connect) -> None:
+        client.version, client.identifier = packet.version, packet.client_identifier
+        for other in self.clients:
+            if other is not client and other.identifier == client.identifier:
+                other.closed = True
+        if packet.clean_start:
+            self.sessions.pop(client.identifier, None)
+        present = client.identifier in self.sessions
+        client.subscriptions = self.sessions.setdefault(client.identifier, {})
+        limits = self.limits if packet.version == 5 else None
+        self._say(client, Connack(session_present=present, reason_code=self.refuse, properties=limits or _none(packet)))
+        client.closed = bool(self.refuse)
+
+    def _publish(self, client: Client, packet: Publish) -> None:
+        topic = packet.topic_name
+        if packet.properties is not None and packet.properties.topic_alias is not None:
+            topic = topic or client.aliases[packet.properties.topic_alias]
+            client.aliases[packet.properties.topic_alias] = topic
+        if packet.qos:
+            answer = Puback if packet.qos == 1 else Pubrec
+            self._say(client, answer(packet_identifier=packet.packet_identifier))
+        if packet.retain:
+            self.retained[topic] = packet
+        for other in self.clients:
+            granted = [
+                qos for name, qos in other.subscriptions.items() if matches(_plain(name), topic) and not other.closed
+            ]
+            if granted:
+                self._deliver(other, packet, topic, max(granted), retain=False)
+
+    def _deliver(self, client: Client, message: Publish, topic: str, granted: int, *, retain: bool) -> None:
+        qos = min(granted, message.qos)
+        identifier = next(client.identifiers) if qos else None
+        made = Publish(qos=qos, retain=retain, topic_name=topic, packet_identifier=identifier, payload=message.payload)
+        if client.version == 5:
+            made.properties = Properties()
+        self._say(client, made)
+
+    def _say(self, client: Client, packet: ControlPacket) -> None:
+        client.to_client.append(encode(packet, client.version))
+
+
+def _none(packet: Connect) -> Properties | None:
+    return Properties() if packet.version == 5 else None
+
+
+def _plain(name: str) -> str:
+    shared = parse_shared(name)
+    return shared[1] if shared else name
+
+
+@dataclass
+class Simulation:
+    """A replay against a broker."""
+
+    scripts: Sequence[Script]
+    broker: Broker = field(default_factory=Broker)
+    manner: Manner = field(default_factory=Manner)
+    causal: bool = False
+    players: list[Player] = field(default_factory=list)
+    waited: list[Until] = field(default_factory=list)
+    """What was waited for in vain."""
+    stalled: int = 0
+    now: int = STEP_NS
+
+    def run(self) -> list[Player]:
+        order = make_order(self.scripts, causal=self.causal)
+        gates, sessions = Gates(order), Sessions()
+        clients: dict[int, Client] = {}
+        places = itertools.count()
+        for index, script in enumerate(self.scripts):
+            live = Script(Connection(script.connection.number, "", "", "live", 0, 0, handshake_seen=True))
+            player = Player(script, live, sessions, self.manner, order.fences[index], next_place=places.__next__)
+            self.players.append(player)
+        ended: set[int] = set()
+        while len(ended) < len(self.players):
+            progress = False
+            for index, player in enumerate(self.players):
+                if index in ended:
+                    continue
+                if index not in clients:
+                    if gates.open_for(Opening(index)):
+                        clients[index] = self.broker.connect()
+                        progress = True
+                    continue
+                progress |= self._turn(index, player, clients[index], gates, ended)
+            if not progress:
+                self._stall(gates, clients, ended)
+        return self.players
+
+    def _turn(self, index: int, player: Player, client: Client, gates: Gates, ended: set[int]) -> bool:
+        progress = False
+        while client.to_client:
+            self.now += STEP_NS
+            packet = decode(client.to_client.pop(0), client.version)
+            player.receive(packet, self.now)  # type: ignore[arg-type]
+            progress = True
+        if client.closed:
+            self._end(index, player, gates, ended, Ending("fin", "server"))
+            return True
+        for send in player.react(self.now):
+            self.broker.take(client, send.data)
+            progress = True
+        entry = player.peek()
+        if player.urgent or gates.open_for(End(index) if entry is None else entry):
+            self.now += STEP_NS
+            action = player.perform(self.now)
+            progress |= not isinstance(action, Wait)
+            if isinstance(action, Send):
+                self.broker.take(client, action.data)
+            elif isinstance(action, Close):
+                client.closed = True
+                self._end(index, player, gates, ended, Ending(action.how, "client"))
+        for reached in player.done:
+            gates.reach(reached)
+        player.done.clear()
+        return progress
+
+    def _end(self, index: int, player: Player, gates: Gates, ended: set[int], ending: Ending) -> None:
+        ended.add(index)
+        player.ended(ending)
+        for reached in player.done:
+            gates.reach(reached)
+        player.done.clear()
+        gates.reach(End(index))
+
+    def _stall(self, gates: Gates, clients: dict[int, Client], ended: set[int]) -> None:
+        """Nothing moves: what is waited for does not come."""
+        self.stalled += 1
+        for index, player in enumerate(self.players):
+            if index in ended or index not in clients:
+                continue
+            entry = player.peek()
+            if player.urgent or gates.open_for(End(index) if entry is None else entry):
+                action = player.perform(self.now)
+                assert isinstance(action, Wait), action
+                self.waited.append(action.until)
+                gave_up = player.give_up()
+                if isinstance(gave_up, Close):
+                    clients[index].closed = True
+                    self._end(index, player, gates, ended, Ending("fin", "client"))
+                for reached in player.done:
+                    gates.reach(reached)
+                player.done.clear()
+                return
+        # Whoever waits at a gate does so for something recorded earlier.
+        for index in range(len(self.players)):
+            for step in (Opening(index), End(index)):
+                if index not in ended and not gates.open_for(step):
+                    gates.when_open(step, lambda: None)
+            entry = self.players[index].peek()
+            if entry is not None and not gates.open_for(entry):
+                gates.when_open(entry, lambda: None)
+        assert gates.give_up(), "nothing can go on"
+
+
+def events(player: Player) -> list[Event]:
+    """What happened on a live connection, as a linter takes it: packets with the state before each."""
+    script = player.script
+    connection = Connection(0, "192.0.2.1:50000", "192.0.2.2:1883", "live", 1, 0, handshake_seen=True)
+    connection.assume_version(script.version, "given", known=True)
+    made: list[Event] = []
+    for number, entry in enumerate(player.live.entries):
+        if isinstance(entry.packet, Malformed):
+            continue
+        direction = C2S if entry.from_client else S2C
+        made.append(
+            PacketEvent(
+                connection, direction, number, number + 1, entry.timestamp_ns, "live", entry.packet, entry.topic
+            )
+        )
+    return made

@@ -1,0 +1,133 @@
+"""What waits for what: recorded order across connections."""
+
+from __future__ import annotations
+
+from mqttscope.mqtt import Disconnect, Puback, Suback, Subscribe, Subscription
+from mqttscope.replay.order import End, Gates, Opening, Order, make_order
+from mqttscope.replay.script import Script
+from tests.replay.recorded import connack, connect, publish, recordings
+
+
+def conversation() -> list[Script]:
+    """One subscribes; the other publishes, and leaves; the first one leaves."""
+    return recordings(
+        (0, ">", connect("sub")),
+        (0, "<", connack()),
+        (0, ">", Subscribe(1, subscriptions=[Subscription("a", 1)])),
+        (1, ">", connect("pub")),
+        (0, "<", Suback(1, reason_codes=[1])),
+        (1, "<", connack()),
+        (1, ">", publish("a", qos=1, packet_identifier=1)),
+        (0, "<", publish("a", qos=1, packet_identifier=9)),
+        (1, "<", Puback(1)),
+        (1, ">", publish("b", qos=1, packet_identifier=1)),
+        (1, "<", Puback(1)),
+        (1, ">", Disconnect()),
+        (0, ">", Puback(9)),
+        (0, ">", Disconnect()),
+    )
+
+
+def before(order: Order, gates: Gates, step: object) -> set[int]:
+    """Places of the milestones that a step waits for."""
+    need = order.needs[step]  # type: ignore[index]
+    return {
+        what.place  # type: ignore[union-attr]
+        for what, (number, change) in order.milestones.items()
+        if not isinstance(what, Opening | End) and (number < need.all or (change is not None and change < need.changes))
+    }
+
+
+def test_messages_wait_for_subscriptions_and_ends_for_everything() -> None:
+    sub, pub = scripts = conversation()
+    order = make_order(scripts)
+    gates = Gates(order)
+
+    assert before(order, gates, pub.entries[0]) == {1}
+    assert before(order, gates, pub.entries[2]) == {1, 4, 5}
+    assert before(order, gates, pub.entries[4]) == {1, 4, 5}
+    assert before(order, gates, pub.entries[6]) == {1, 4, 5, 7, 8, 10}
+    assert before(order, gates, sub.entries[-1]) == {1, 4, 5, 7, 8, 10}
+
+
+def test_causal_makes_every_step_wait_for_everything() -> None:
+    scripts = conversation()
+    order = make_order(scripts, causal=True)
+
+    assert before(order, Gates(order), scripts[1].entries[4]) == {1, 4, 5, 7, 8}
+
+
+def test_gates_open_when_what_was_recorded_before_has_come_in_any_order() -> None:
+    sub, pub = scripts = conversation()
+    gates = Gates(make_order(scripts))
+    step = pub.entries[2]
+    called: list[str] = []
+    gates.when_open(step, lambda: called.append("message"))
+    for entry in (pub.entries[1], sub.entries[3]):
+        assert gates.reach(entry)
+        assert not gates.open_for(step)
+    assert not gates.reach(sub.entries[3])
+    gates.reach(sub.entries[1])
+
+    assert gates.open_for(step)
+    assert called == ["message"]
+    assert not gates.waiting
+
+
+def test_what_never_comes_is_given_up_only_as_far_as_somebody_waits() -> None:
+    sub, pub = scripts = conversation()
+    gates = Gates(make_order(scripts))
+    for entry in (sub.entries[1], pub.entries[1]):
+        gates.reach(entry)
+    gates.when_open(pub.entries[2], lambda: None)
+
+    assert gates.give_up() == [sub.entries[3]]
+    assert gates.missed == 1
+    assert gates.open_for(pub.entries[2])
+    assert not gates.open_for(sub.entries[-1])
+
+
+def test_a_fence_stands_behind_the_last_unanswered_message_before_a_change() -> None:
+    scripts = recordings(
+        (0, ">", connect("pub")),
+        (0, "<", connack()),
+        (1, ">", connect("sub")),
+        (1, "<", connack()),
+        (0, ">", publish("a")),
+        (0, ">", publish("b", retain=True)),
+        (1, ">", Subscribe(1, subscriptions=[Subscription("b", 1)])),
+        (1, "<", Suback(1, reason_codes=[1])),
+        (0, ">", publish("a")),
+        (0, ">", publish("a", qos=1, packet_identifier=1)),
+        (0, "<", Puback(1)),
+        (1, ">", Disconnect()),
+        (0, ">", Disconnect()),
+    )
+    order = make_order(scripts)
+    last = scripts[0].entries[3]
+
+    assert order.fences == [{last}, set()]
+    gates = Gates(order)
+    subscribe = scripts[1].entries[2]
+    for entry in (scripts[0].entries[1], scripts[1].entries[1]):
+        gates.reach(entry)
+    assert not gates.open_for(subscribe)
+    gates.reach(last)
+    assert gates.open_for(subscribe)
+    assert make_order(scripts, fenced=False).fences == [set(), set()]
+
+
+def test_the_end_of_a_connection_is_a_milestone() -> None:
+    scripts = recordings(
+        (0, ">", connect("a")),
+        (0, "<", connack()),
+        (0, ">", Disconnect()),
+        (1, ">", connect("b")),
+        (1, "<", connack()),
+    )
+    gates = Gates(make_order(scripts))
+    gates.reach(scripts[0].entries[1])
+
+    assert not gates.open_for(Opening(1))
+    gates.reach(End(0))
+    assert gates.open_for(Opening(1))
