@@ -23,11 +23,11 @@ from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
-from mqttscope.proxy.address import AddressError, Upstream, parse_listen, parse_upstream, shown
-from mqttscope.proxy.recording import Recording
 from mqttscope.proxy.relay import Relay, Route, reason
-from mqttscope.proxy.tls import TlsError, listen_context, upstream_context
 from mqttscope.report.text import TextLines
+from mqttscope.transport.address import AddressError, Upstream, parse_listen, parse_upstream, shown
+from mqttscope.transport.recording import Recording
+from mqttscope.transport.tls import TlsError, listen_context, upstream_context
 
 MAX_UNWRITTEN_BYTES = 4 * 1024 * 1024
 """Of output that nobody reads; lines of packets beyond are left out, and counted."""

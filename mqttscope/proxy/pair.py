@@ -6,9 +6,9 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-from mqttscope.proxy import sockets
-from mqttscope.proxy.recording import Recording
-from mqttscope.proxy.wire import Wire
+from mqttscope.transport import sockets
+from mqttscope.transport.recording import Recording
+from mqttscope.transport.wire import Wire
 
 HIGH_WATER_BYTES = 256 * 1024
 """Bytes for a side that does not take them; beyond, its partner is not read from any more."""

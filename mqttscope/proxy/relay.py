@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 
-from mqttscope.proxy.address import Upstream, shown
 from mqttscope.proxy.pair import Pair
-from mqttscope.proxy.recording import Recording
-from mqttscope.proxy.wire import Endpoint
+from mqttscope.transport.address import Upstream, shown
+from mqttscope.transport.recording import Recording
+from mqttscope.transport.wire import Endpoint
 
 MAX_CONNECTIONS = 1_000
 """Clients at a time unless said otherwise; further ones are closed at once."""

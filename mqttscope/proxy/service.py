@@ -26,13 +26,13 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect
-from mqttscope.proxy.address import parse_listen, parse_upstream
-from mqttscope.proxy.recording import Recording
 from mqttscope.proxy.relay import CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
-from mqttscope.proxy.tls import listen_context, upstream_context
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.full import Full
+from mqttscope.transport.address import parse_listen, parse_upstream
+from mqttscope.transport.recording import Recording
+from mqttscope.transport.tls import listen_context, upstream_context
 
 MAX_PACKETS = 100_000
 """Packets that are kept; the oldest go first, and are counted in `Proxy.forgotten`."""

@@ -22,7 +22,7 @@ from mqttscope.cli import proxying
 from mqttscope.mqtt import Connect, ProtocolVersion, Publish, encode
 from tests.cli.running import command, environment, invoke
 from tests.proxy import rig
-from tests.proxy.wires import complaints, tshark
+from tests.transport.wires import complaints, tshark
 
 CONNECT = encode(Connect(client_identifier="dev1", keep_alive=60), ProtocolVersion.V3_1_1)
 WILDCARD = encode(Publish(topic_name="a/+/b", payload=b"x"), ProtocolVersion.V3_1_1)

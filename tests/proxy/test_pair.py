@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN
-from mqttscope.proxy import sockets
 from mqttscope.proxy.pair import HIGH_WATER_BYTES, Pair
-from mqttscope.proxy.recording import Recording
-from mqttscope.proxy.wire import Made
-from tests.proxy.wires import V4
+from mqttscope.transport import sockets
+from mqttscope.transport.recording import Recording
+from mqttscope.transport.wire import Made
+from tests.transport.wires import V4
 
 
 class Transport(asyncio.Transport):

@@ -10,7 +10,7 @@ from mqttscope.lint.catalogue import UnknownRuleError
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
 from mqttscope.mqtt.properties import Properties
 from mqttscope.proxy import Proxy, Seen, service
-from mqttscope.proxy.address import AddressError
+from mqttscope.transport.address import AddressError
 from tests.cli.running import invoke
 from tests.proxy import rig
 from tests.proxy.upstream import Server, joined, read, serving

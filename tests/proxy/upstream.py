@@ -13,9 +13,9 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
 from mqttscope.proxy import Proxy
-from mqttscope.proxy.wire import Made
+from mqttscope.transport.wire import Made
 from tests.proxy.rig import PATIENCE_S
-from tests.proxy.wires import streams
+from tests.transport.wires import streams
 
 RESET = struct.pack("ii", 1, 0)
 

@@ -1,4 +1,4 @@
-"""One TCP connection as a capture would show it, made of what a proxy knows: who sent what, and how it ended.
+"""One TCP connection as a capture would show it, made of what an endpoint knows: who sent what, and how it ended.
 
 A `Wire` is told what happened and answers with the segments that say so: a `net.frame.Frame` with correct headers for
 the file, and beside it the `net.segment.Segment` that anybody reads from this frame, for the dissector.  It does no
@@ -21,7 +21,7 @@ from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_ke
 from mqttscope.net.sequence import MASK
 
 LINK_TYPE_RAW = 101
-"""Frames begin with the IP header: there was no link that a proxy could tell of."""
+"""Frames begin with the IP header: there was no link that an endpoint could tell of."""
 MAX_SEGMENT_BYTES = 16 * 1024
 """Payload of one segment.  An IP datagram could hold four times as much; but what is read from a segment is read in one
 go, and bytes that look like MQTT and are none take long."""

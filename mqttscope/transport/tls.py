@@ -1,4 +1,4 @@
-"""TLS on either side of the proxy: contexts from files, and errors that say which file is wrong."""
+"""TLS towards clients and towards brokers: contexts from files, and errors that say which file is wrong."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def upstream_context(
 ) -> ssl.SSLContext:
     """For the broker: its certificate and host name are checked unless ``insecure``.
 
-    ``authorities``: a file of CA certificates, instead of the system's.  ``certificate`` and ``key``: what the proxy
-    shows to a broker that asks for a client certificate.
+    ``authorities``: a file of CA certificates, instead of the system's.  ``certificate`` and ``key``: what is
+    shown to a broker that asks for a client certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if insecure:

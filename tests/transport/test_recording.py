@@ -14,10 +14,10 @@ from mqttscope.dissect import Dissector, Options
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, PacketEvent
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
 from mqttscope.net.frame import Frame
-from mqttscope.proxy import recording as module
-from mqttscope.proxy.recording import Recording, WholeBlocks
-from mqttscope.proxy.wire import Wire
-from tests.proxy.wires import CLIENT, SERVER, V4
+from mqttscope.transport import recording as module
+from mqttscope.transport.recording import Recording, WholeBlocks
+from mqttscope.transport.wire import Wire
+from tests.transport.wires import CLIENT, SERVER, V4
 
 V311 = ProtocolVersion.V3_1_1
 CONNECT = encode(Connect(client_identifier="dev1"), V311)

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.proxy import Proxy
-from mqttscope.proxy.tls import TlsError, listen_context, upstream_context
+from mqttscope.transport.tls import TlsError, listen_context, upstream_context
 from tests.proxy import rig
-from tests.proxy.upstream import connect, read, serving
 
 
 @pytest.fixture(scope="module")
@@ -69,31 +67,3 @@ def test_an_encrypted_key_is_not_asked_for(tmp_path: Path, certificates: rig.Cer
     with pytest.raises(TlsError) as caught:
         listen_context(certificates.cert, str(locked))
     assert str(caught.value) == f"the key in {locked} is encrypted; `openssl pkey` writes it without a password"
-
-
-def test_a_client_that_closes_tls_closes_the_other_side(certificates: rig.Certificates) -> None:
-    made = certificates
-    context = ssl.create_default_context(cafile=made.ca)
-    with serving() as server, Proxy(server.url, listen_cert=made.cert, listen_key=made.key) as proxy:
-        assert proxy.url == f"mqtts://127.0.0.1:{proxy.port}"
-        with context.wrap_socket(connect(proxy), server_hostname="localhost") as client:
-            client.sendall(b"plain inside")
-            with server.accept() as upstream:
-                assert read(upstream, 12) == b"plain inside"
-                upstream.sendall(bytes(100_000))
-                assert read(client, 100_000) == bytes(100_000)
-                client.close()
-                assert upstream.recv(1) == b""
-    assert proxy.notes == []
-
-
-def test_mqtt_may_be_named_as_the_protocol(certificates: rig.Certificates) -> None:
-    made = certificates
-    context = ssl.create_default_context(cafile=made.ca)
-    context.set_alpn_protocols(["mqtt"])
-    with (
-        serving() as server,
-        Proxy(server.url, listen_cert=made.cert, listen_key=made.key) as proxy,
-        context.wrap_socket(connect(proxy), server_hostname="localhost") as client,
-    ):
-        assert client.selected_alpn_protocol() == "mqtt"

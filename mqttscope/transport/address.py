@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
-"""Schemes of upstream URLs, with their ports."""
+"""Schemes of brokers' URLs, with their ports."""
 
 
 class AddressError(ValueError):
@@ -60,26 +60,49 @@ def parse_listen(text: str) -> tuple[str, int]:
     return ("" if host == "*" else host), int(port)
 
 
-def parse_upstream(text: str) -> Upstream:
-    """``mqtt://``, ``mqtts://``, ``ws://`` or ``wss://`` with a host and perhaps a port."""
+def split_broker(text: str) -> tuple[str, SplitResult, int]:
+    """Scheme, parts and port of a broker's URL (RFC 3986); `AddressError` where these cannot be meant.
+
+    No error repeats a user name or a password.
+    """
+    said = _without_user(text)
     scheme, separator, _ = text.partition("://")
     if not separator:
-        raise AddressError(f"{text!r} is not a URL; mqtt://{text} is one")
-    if scheme.lower() not in PORTS:
-        raise AddressError(f"{scheme}:// is not one of {', '.join(f'{one}://' for one in PORTS)}")
+        raise AddressError(f"{said!r} is not a URL; mqtt://{said} is one")
+    scheme = scheme.lower()
+    if scheme not in PORTS:
+        raise AddressError(f"{said.partition('://')[0]}:// is not one of {', '.join(f'{one}://' for one in PORTS)}")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise AddressError(f"{text!r}: {error}") from None
+        # What Python says of it may hold what stands before the host.
+        why = str(error) if said == text else "its port cannot be read"
+        raise AddressError(f"{said!r}: {why}") from None
     if not parts.hostname:
-        raise AddressError(f"{text!r} names no host")
-    if parts.username is not None or parts.password is not None:
-        raise AddressError("user name and password come from the clients, not from the upstream URL")
+        raise AddressError(f"{said!r} names no host")
     if port == 0:
         raise AddressError("nobody can be reached at port 0")
-    _no_more(parts, websocket=scheme.lower() in ("ws", "wss"))
-    return Upstream(scheme.lower(), parts.hostname, port or PORTS[scheme.lower()])
+    return scheme, parts, port or PORTS[scheme]
+
+
+def parse_upstream(text: str) -> Upstream:
+    """``mqtt://``, ``mqtts://``, ``ws://`` or ``wss://`` with a host and perhaps a port."""
+    scheme, parts, port = split_broker(text)
+    if parts.username is not None or parts.password is not None:
+        raise AddressError("user name and password come from the clients, not from the upstream URL")
+    _no_more(parts, websocket=scheme in ("ws", "wss"))
+    assert parts.hostname is not None
+    return Upstream(scheme, parts.hostname, port)
+
+
+def _without_user(text: str) -> str:
+    """What may be shown of a URL: not what stands before the host."""
+    before, at, after = text.rpartition("@")
+    if not at:
+        return text
+    scheme, separator, _ = before.partition("://")
+    return f"{scheme}://{after}" if separator else after
 
 
 def _no_more(parts: SplitResult, *, websocket: bool) -> None:

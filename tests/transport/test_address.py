@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.proxy.address import AddressError, Upstream, parse_listen, parse_upstream, shown
+from mqttscope.transport.address import AddressError, Upstream, parse_listen, parse_upstream, shown
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN
-from mqttscope.proxy.wire import MAX_SEGMENT_BYTES, WINDOW, Endpoint, Made, Wire
-from tests.proxy.wires import CLIENT, SERVER, START_NS, V4, V6, complaints, streams, tshark, wire
+from mqttscope.transport.wire import MAX_SEGMENT_BYTES, WINDOW, Endpoint, Made, Wire
+from tests.transport.wires import CLIENT, SERVER, START_NS, V4, V6, complaints, streams, tshark, wire
 
 both_versions = pytest.mark.parametrize("ends", [V4, V6], ids=["ipv4", "ipv6"])
 

@@ -13,7 +13,7 @@ import pytest
 
 from mqttscope.net.events import FlowClosed, FlowEvent, StreamClosed, StreamData
 from mqttscope.net.flows import FlowTable
-from mqttscope.proxy.wire import Endpoint, Made, Wire
+from mqttscope.transport.wire import Endpoint, Made, Wire
 
 CLIENT, SERVER = True, False
 V4 = (Endpoint.of(("192.0.2.10", 50_000)), Endpoint.of(("198.51.100.1", 1883)))

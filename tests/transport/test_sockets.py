@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from mqttscope.proxy import sockets
+from mqttscope.transport import sockets
 from tests.proxy.rig import until
 
 

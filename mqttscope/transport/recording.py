@@ -20,7 +20,7 @@ from mqttscope.capture.write import PcapngWriter
 from mqttscope.dissect import Dissector
 from mqttscope.events import Event
 from mqttscope.net.segment import Segment
-from mqttscope.proxy.wire import Endpoint, Made, Wire
+from mqttscope.transport.wire import Endpoint, Made, Wire
 
 SLICE_NS = 1_000_000
 """The longest that events are made in one go while bytes may wait."""
@@ -66,7 +66,7 @@ class WholeBlocks(io.RawIOBase):
 
 
 class Recording:
-    """The record of one run of the proxy.
+    """The record of one run.
 
     ``capture``: name of the capture in events.  ``path``: file for the frames, created at once, so that
     :class:`OSError` tells that it cannot be written.  ``listener``: gets the events.  ``note``: gets sentences for

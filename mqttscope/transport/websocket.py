@@ -1,0 +1,318 @@
+"""WebSocket as an endpoint speaks it: opening handshake and frames for both roles (RFC 6455, MQTT 5.0 section 6).
+
+Nothing here does I/O, has a clock or makes random numbers: bytes come in and go out, keys and masks come from the
+caller.  Heads and frames are read by the same code that reads captures (``mqttscope.net``), which judges; what may
+only be remarked there ends the connection here.  No extension is offered or agreed to.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from mqttscope.net.http_head import HEAD_END, OLD_SUBPROTOCOL, SUBPROTOCOL, Request, parse_request, parse_response
+from mqttscope.net.http_upgrade import FRAMES, MAX_HEADER_BYTES, Problem, accept_for, judge
+from mqttscope.net.websocket_frames import (
+    BINARY,
+    CLOSE,
+    MAX_CONTROL_BYTES,
+    PING,
+    PONG,
+    Control,
+    MessageData,
+    Side,
+    WebSocketEvent,
+    read,
+    unmask,
+)
+
+MAX_FRAME_BYTES = 268_435_460
+"""Longest payload of a frame that is taken: the length of the longest MQTT packet."""
+KEY_BYTES = 16
+"""Random bytes of a Sec-WebSocket-Key (RFC 6455 section 4.1)."""
+
+NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED, TOO_BIG = 1000, 1001, 1002, 1003, 1009
+"""Status codes of close frames (RFC 6455 section 7.4.1)."""
+
+_CODES = {"text_frame": UNSUPPORTED, "length_too_large": TOO_BIG}
+_TOLERABLE = {"subprotocol_old"}
+
+
+class WebSocketError(Exception):
+    """The other side did not open a WebSocket that can be used; the text says why, about "it"."""
+
+
+class _Head:
+    """Collects the head of one HTTP message."""
+
+    def __init__(self, may_begin: Callable[[bytes], bool]) -> None:
+        self.may_begin = may_begin
+        self.buffer = bytearray()
+        self.searched = 0
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes] | None:
+        """The head and what follows it, once it is complete; `WebSocketError` when it will never be one."""
+        self.buffer += data
+        if self.buffer and not self.may_begin(bytes(self.buffer[:7])):
+            raise WebSocketError("it does not speak HTTP")
+        found = HEAD_END.search(self.buffer, max(0, self.searched - 3))
+        self.searched = len(self.buffer)
+        if (found.end() if found else self.searched) > MAX_HEADER_BYTES:
+            raise WebSocketError(f"its HTTP head is longer than {MAX_HEADER_BYTES:,} bytes")
+        return None if found is None else (bytes(self.buffer[: found.end()]), bytes(self.buffer[found.end() :]))
+
+
+def _begins_answer(start: bytes) -> bool:
+    return b"HTTP/1.".startswith(start)
+
+
+def _begins_request(start: bytes) -> bool:
+    # No MQTT packet and no record of TLS begins with three capital letters.
+    return start[:3].isalpha() and start[:3].isupper()
+
+
+class ClientHandshake:
+    """The client's side of the opening handshake (RFC 6455 section 4.1): send ``request``, then `feed` the answer.
+
+    ``authority`` is host and port for the Host field, ``path`` the path with its query, ``key`` 16 random bytes.
+    ``subprotocols`` are offered in this order: ``mqtt``, or ``mqttv3.1`` for brokers that know nothing else.
+    """
+
+    def __init__(self, authority: str, path: str, key: bytes, subprotocols: Sequence[str] = (SUBPROTOCOL,)) -> None:
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(key)}")
+        lines = (
+            f"GET {path} HTTP/1.1",
+            f"Host: {authority}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Key: {b64encode(key).decode()}",
+            f"Sec-WebSocket-Protocol: {', '.join(subprotocols)}",
+            "Sec-WebSocket-Version: 13",
+        )
+        self.request = "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+        """What to send."""
+        self.subprotocol: str | None = None
+        """What the server chose; `None` until it has."""
+        self._path = path.partition("?")[0]
+        self._head = _Head(_begins_answer)
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take bytes of the server: `None` while its answer is incomplete, then the bytes behind it (frames).
+
+        `WebSocketError` when the server does not switch, or not as asked.
+        """
+        complete = self._head.feed(data)
+        if complete is None:
+            return None
+        head, rest = complete
+        response = parse_response(head)
+        if response is None:
+            raise WebSocketError("it does not speak HTTP")
+        if response.status != HTTPStatus.SWITCHING_PROTOCOLS:
+            raise WebSocketError(f"it answers {_status(response.status)} to the request for {self._path}")
+        request = parse_request(self.request)
+        assert request is not None
+        # The first remarks are about our own request.
+        remarks = judge(request, response)[1][len(request.remarks) :]
+        if remarks:
+            raise WebSocketError(_clean("; ".join(dict.fromkeys(detail for _, detail in remarks))))
+        self.subprotocol = response.subprotocol
+        return rest
+
+
+class ServerHandshake:
+    """The server's side of the opening handshake (RFC 6455 section 4.2): `feed` the request, then send ``answer``."""
+
+    def __init__(self) -> None:
+        self.answer = b""
+        """What to send: a switch of protocols, or why there is none; empty while the request is incomplete."""
+        self.request: Request | None = None
+        """What the client asked."""
+        self.subprotocol: str | None = None
+        """What was chosen; `None` until a switch is answered."""
+        self.refused = ""
+        """Why the client is refused; the connection ends behind ``answer``."""
+        self._head = _Head(_begins_request)
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take bytes of the client: `None` while its request is incomplete, then the bytes behind it (frames)."""
+        try:
+            complete = self._head.feed(data)
+        except WebSocketError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+            return b""
+        if complete is None:
+            return None
+        head, rest = complete
+        request = self.request = parse_request(head)
+        if request is None:
+            self._refuse(HTTPStatus.BAD_REQUEST, "its first line is not a request of HTTP/1.x")
+            return b""
+        wrong = {reason: detail for reason, detail in request.remarks if reason not in _TOLERABLE}
+        if not request.host:
+            wrong["host_missing"] = "the request has no Host"
+        if wrong:
+            # RFC 6455 section 4.4: who asks for another version is told which one there is.
+            old = set(wrong) == {"websocket_version_wrong"}
+            self._refuse(HTTPStatus.UPGRADE_REQUIRED if old else HTTPStatus.BAD_REQUEST, "; ".join(wrong.values()))
+            return b""
+        assert request.key is not None
+        self.subprotocol = SUBPROTOCOL if SUBPROTOCOL in request.subprotocols else OLD_SUBPROTOCOL
+        self.answer = (
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Accept: {accept_for(request.key)}\r\nSec-WebSocket-Protocol: {self.subprotocol}\r\n\r\n"
+        ).encode()
+        return rest
+
+    def _refuse(self, status: HTTPStatus, why: str) -> None:
+        self.refused = _clean(why)
+        body = f"{self.refused}\n".encode()
+        self.answer = (
+            f"HTTP/1.1 {_status(status)}\r\nConnection: close\r\nSec-WebSocket-Version: 13\r\n"
+            f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n\r\n"
+        ).encode() + body
+
+
+def frame(payload: bytes, opcode: int = BINARY, mask: bytes | None = None) -> bytes:
+    """One unfragmented frame (RFC 6455 section 5.2), its length in the shortest form.
+
+    ``mask``: four unpredictable bytes for frames of clients, `None` for frames of servers.
+    """
+    size = len(payload)
+    bit = 0x80 if mask is not None else 0
+    if size < 126:
+        head = bytes((0x80 | opcode, bit | size))
+    elif size < 0x10000:
+        head = bytes((0x80 | opcode, bit | 126)) + size.to_bytes(2, "big")
+    else:
+        head = bytes((0x80 | opcode, bit | 127)) + size.to_bytes(8, "big")
+    if mask is None:
+        return head + payload
+    if len(mask) != 4:
+        raise ValueError(f"a mask has 4 bytes, not {len(mask)}")
+    return head + mask + unmask(payload, mask)
+
+
+@dataclass(slots=True)
+class Received:
+    """What bytes of the other side came to."""
+
+    data: bytes = b""
+    """Application bytes, in order."""
+    answer: bytes = b""
+    """What to send back: pongs, and the close frame that ends this side too."""
+    ended: str = ""
+    """``fin`` when the other side sent its close frame, ``failed`` when it broke the protocol; once."""
+    detail: str = ""
+    """In words."""
+    controls: list[Control] = field(default_factory=list)
+    """Control frames that came."""
+
+
+class Framing:
+    """Both directions of a WebSocket behind its opening handshake.
+
+    ``is_client``: the role of this side.  ``random_bytes``: gives so many unpredictable bytes, for the masks of a
+    client's frames (RFC 6455 section 5.3).  ``max_frame_bytes``: longer frames of the other side are a failure.
+    """
+
+    def __init__(
+        self, is_client: bool, random_bytes: Callable[[int], bytes], *, max_frame_bytes: int = MAX_FRAME_BYTES
+    ) -> None:
+        self.is_client = is_client
+        self.max_frame_bytes = max_frame_bytes
+        self.closed = False
+        """This side has sent its close frame: it sends nothing more."""
+        self.ended = False
+        """Nothing more comes from the other side: its close frame came, or it broke the protocol."""
+        self._random_bytes = random_bytes
+        self._side = Side(not is_client, FRAMES)
+
+    def send(self, data: bytes) -> bytes:
+        """A binary frame with these bytes; empty behind the close frame."""
+        return b"" if self.closed else self._frame(data, BINARY)
+
+    def close(self, code: int | None = NORMAL, reason: str = "") -> bytes:
+        """The close frame (RFC 6455 section 5.5.1), without payload where ``code`` is `None`; empty the second time."""
+        if self.closed:
+            return b""
+        self.closed = True
+        # Cut where a character ends.
+        text = reason.encode()[: MAX_CONTROL_BYTES - 2].decode(errors="ignore").encode()
+        return self._frame(b"" if code is None else code.to_bytes(2, "big") + text, CLOSE)
+
+    def receive(self, data: bytes) -> Received:
+        """Take bytes of the other side.  Behind its end, bytes are passed over."""
+        received = Received()
+        if self.ended:
+            return received
+        events: list[WebSocketEvent] = []
+        read(self._side, data, events)
+        parts: list[bytes] = []
+        length = 0
+        for event in events:
+            if isinstance(event, MessageData):
+                parts.append(event.data)
+                length = len(event.data)
+                if event.frame_end and length <= self.max_frame_bytes:
+                    length = 0
+            elif isinstance(event, Control):
+                self._control(event, received)
+            elif isinstance(event, Problem):
+                self._fail(_CODES.get(event.reason, PROTOCOL_ERROR), event.detail, received)
+            if self.ended or length > self.max_frame_bytes:
+                break
+        if not self.ended:
+            # What is left of a frame that began in these bytes; one that began before was measured then.
+            length += self._side.remaining if self._side.in_frame else 0
+            if length > self.max_frame_bytes:
+                said = f"a frame of {length:,} bytes is longer than the limit of {self.max_frame_bytes:,}"
+                self._fail(TOO_BIG, said, received)
+        received.data = parts[0] if len(parts) == 1 else b"".join(parts)
+        return received
+
+    def _control(self, control: Control, received: Received) -> None:
+        received.controls.append(control)
+        if control.opcode == PING:
+            if not self.closed:
+                received.answer += self._frame(control.payload, PONG)
+        elif control.opcode == CLOSE:
+            self.ended = True
+            received.ended = "fin"
+            received.detail = "close frame" if control.code is None else f"close frame {control.code}"
+            if control.reason:
+                received.detail += f": {_clean(control.reason)}"
+            received.answer += self.close(PROTOCOL_ERROR if self._is_bad(control) else control.code)
+
+    @staticmethod
+    def _is_bad(control: Control) -> bool:
+        """Whether a close frame has a status that no endpoint may send (RFC 6455 section 7.4)."""
+        code = control.code
+        if code is None:
+            return bool(control.payload)
+        return code in (1004, 1005, 1006) or not (1000 <= code <= 1014 or 3000 <= code <= 4999)
+
+    def _fail(self, code: int, detail: str, received: Received) -> None:
+        """End it as RFC 6455 section 7.1.7 says."""
+        self.ended = True
+        received.ended, received.detail = "failed", detail
+        received.answer += self.close(code)
+
+    def _frame(self, payload: bytes, opcode: int) -> bytes:
+        return frame(payload, opcode, self._random_bytes(4) if self.is_client else None)
+
+
+def _clean(text: str) -> str:
+    """Without the surrogates that stand for bytes of no text."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _status(status: int) -> str:
+    """``404 Not Found``."""
+    try:
+        return f"{int(status)} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

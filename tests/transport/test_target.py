@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.transport.address import AddressError
+from mqttscope.transport.target import Target, loopback, parse_broker
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mqtt://broker", Target("mqtt", "broker", 1883)),
+        ("mqtt://broker/", Target("mqtt", "broker", 1883)),
+        ("MQTTS://Broker:8884", Target("mqtts", "broker", 8884)),
+        ("mqtt://[::1]", Target("mqtt", "::1", 1883)),
+        ("mqtt://me@broker", Target("mqtt", "broker", 1883, "me")),
+        ("mqtts://me%40work@broker", Target("mqtts", "broker", 8883, "me@work")),
+        ("mqtt://@broker", Target("mqtt", "broker", 1883)),
+        ("ws://broker", Target("ws", "broker", 80, None, "/mqtt")),
+        ("ws://broker:9001/", Target("ws", "broker", 9001, None, "/")),
+        ("wss://broker/a/b", Target("wss", "broker", 443, None, "/a/b")),
+        ("wss://broker?token=a%20b&c", Target("wss", "broker", 443, None, "/mqtt?token=a%20b&c")),
+        ("wss://broker/p?X-Amz-Signature=1/2", Target("wss", "broker", 443, None, "/p?X-Amz-Signature=1/2")),
+        ("ws://broker/größe", Target("ws", "broker", 80, None, "/gr%C3%B6%C3%9Fe")),
+    ],
+)
+def test_where_the_broker_is(text: str, expected: Target) -> None:
+    assert parse_broker(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("broker", "'broker' is not a URL; mqtt://broker is one"),
+        ("http://broker", "http:// is not one of mqtt://, mqtts://, ws://, wss://"),
+        (
+            "mqtt://me:hunter2@broker",
+            "a password does not belong in a URL; secrets come from the environment or a",
+        ),
+        ("mqtt://me:@broker", "a password does not belong in a URL"),
+        ("mqtt://broker/topic", "mqtt:// takes a host and a port: MQTT has no paths; ws:// and wss:// have"),
+        ("mqtt://broker?x", "mqtt:// takes a host and a port"),
+        ("ws://broker/mqtt#x", "the URL of a broker has no fragment (#...)"),
+        ("ws://broker/a b", "the path of a WebSocket holds neither spaces nor control characters"),
+        ("mqtt://", "'mqtt://' names no host"),
+        ("mqtt://broker:0", "nobody can be reached at port 0"),
+    ],
+)
+def test_no_broker(text: str, said: str) -> None:
+    with pytest.raises(AddressError) as caught:
+        parse_broker(text)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "me:hunter2@broker",
+        "mqtt://me:hunter2@broker",
+        "mqtt://me:hunter2@broker:99999",
+        "mqtt://me:hunt/hunter2@broker",
+        "mqtt://me:hunter2@",
+        "http://me:hunter2@broker",
+        "me:hunter2@broker://x",
+        "mqtt://hunter2[@broker",
+    ],
+)
+def test_no_error_repeats_a_password(text: str) -> None:
+    with pytest.raises(AddressError) as caught:
+        parse_broker(text)
+    assert "hunt" not in str(caught.value)
+
+
+def test_targets_are_shown_without_users_and_queries() -> None:
+    assert str(parse_broker("wss://me@broker/p?token=secret")) == "wss://broker:443/p"
+    assert str(parse_broker("mqtt://me@[::1]")) == "mqtt://[::1]:1883"
+
+
+def test_the_usual_port_is_not_named_to_http() -> None:
+    assert parse_broker("ws://broker").authority == "broker"
+    assert parse_broker("wss://[::1]").authority == "[::1]"
+    assert parse_broker("ws://broker:9001").authority == "broker:9001"
+
+
+def test_what_a_target_speaks() -> None:
+    assert [(one.tls, one.websocket) for one in map(parse_broker, ("mqtt://b", "mqtts://b", "ws://b", "wss://b"))] == [
+        (False, False), (True, False), (False, True), (True, True)
+    ]  # fmt: skip
+
+
+def test_loopback_is_asked_of_addresses() -> None:
+    assert loopback(["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "::1%lo"])
+    assert not loopback([])
+    assert not loopback(["127.0.0.1", "192.0.2.1"])
+    assert not loopback(["::ffff:192.0.2.1"])
+    with pytest.raises(ValueError, match="localhost"):
+        loopback(["localhost"])
