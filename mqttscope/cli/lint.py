@@ -46,6 +46,22 @@ def level_option(name: str, words: tuple[str, ...], text: str) -> Callable[[F], 
     )
 
 
+OF_LINT = {
+    "select",
+    "extend_select",
+    "ignore",
+    "fail_on",
+    "fail_confidence",
+    "min_confidence",
+    "baseline",
+    "profile",
+    "exit_zero",
+    "config",
+    "no_config",
+}
+"""Names of the options that other commands take over from this one."""
+
+
 def judging(command: F) -> F:
     """Options of every command that lints: which rules, and what counts."""
     for decorate in reversed(

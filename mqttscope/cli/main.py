@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lint": ("mqttscope.cli.lint", "Find what breaks the MQTT specification in captures."),
     "rules": ("mqttscope.cli.rules", "List and explain the rules of lint, and what they cover."),
     "stats": ("mqttscope.cli.stats", "Count and measure the traffic of captures."),
+    "replay": ("mqttscope.cli.replay", "Play recorded connections against a broker."),
     "proxy": ("mqttscope.cli.proxy", "Forward MQTT connections, record and lint them."),
 }
 """Command name -> module that holds it as ``command``, and its line in the overview."""

@@ -8,7 +8,7 @@ import click
 
 from mqttscope.cli.inspect import FORMATS, HUMAN_FORMATS, compile_filter
 from mqttscope.cli.lint import FORMATS as LINT_FORMATS
-from mqttscope.cli.lint import judging
+from mqttscope.cli.lint import OF_LINT, judging
 from mqttscope.cli.main import EXIT_CLEAN
 from mqttscope.cli.options import colour_option, make_options, selection, viewing
 
@@ -18,20 +18,6 @@ if TYPE_CHECKING:
 STREAMED = ("full", "concise", "jsonl", "github")
 """Formats of findings that need not wait for the end; the others are for files."""
 MEGABYTE = 1_000_000
-OF_LINT = {
-    "select",
-    "extend_select",
-    "ignore",
-    "fail_on",
-    "fail_confidence",
-    "min_confidence",
-    "baseline",
-    "profile",
-    "exit_zero",
-    "config",
-    "no_config",
-}
-"""Options that are those of ``mqttscope lint``."""
 
 
 @click.command(

@@ -1,6 +1,8 @@
 """Recorded packets made to fit the live server: its limits, its Topic Aliases, its packet identifiers.
 
-Nothing is changed that need not be: a packet that fits is sent with the bytes it was recorded with.
+Nothing is changed that need not be: a packet that fits is sent with the bytes it was recorded with.  A client that broke
+a limit of the recorded server breaks that of the live one: only what kept the recorded limits is made to keep the live
+ones.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def _refused(packet: ControlPacket, text: str) -> Fitted:
     return Fitted(packet, b"", refused=Note(Kind.SKIPPED, text))
 
 
-def publish(entry: Entry, live: Connection, version: ProtocolVersion, *, dup: bool | None = None) -> Fitted:
+def publish(entry: Entry, live: Connection, recorded: Connection, *, dup: bool | None = None) -> Fitted:
     """A PUBLISH as the live server takes it (5.0 3.2.2.3, 3.3.2.3.4).  Its packet identifier is left as it is.
 
     ``dup`` sets the DUP flag, where it is not to stay as it was recorded.
@@ -50,13 +52,13 @@ def publish(entry: Entry, live: Connection, version: ProtocolVersion, *, dup: bo
     packet = entry.packet
     assert isinstance(packet, Publish)
     made, notes = packet, []
-    if packet.qos > live.maximum_qos:
+    if recorded.maximum_qos >= packet.qos > live.maximum_qos:
         made = _changed(made, packet)
         made.qos = live.maximum_qos
         if not made.qos:
             made.packet_identifier, made.dup = None, False
         notes.append(_note("QoS of PUBLISH lowered to the server's Maximum QoS"))
-    if packet.retain and not live.retain_available:
+    if packet.retain and recorded.retain_available and not live.retain_available:
         made = _changed(made, packet)
         made.retain = False
         notes.append(_note("RETAIN of PUBLISH cleared, since the server announced that it retains nothing"))
@@ -68,37 +70,39 @@ def publish(entry: Entry, live: Connection, version: ProtocolVersion, *, dup: bo
         alias = block.first(_TOPIC_ALIAS)
         if alias is not None:
             topic = entry.topic
-            if topic is None:
+            if topic is None and _keeps(alias, recorded.server_side):
                 return _refused(packet, "PUBLISH with a Topic Alias whose topic the recording does not show")
-            if not 0 < alias <= live.server_side.topic_alias_maximum:
+            if _keeps(alias, recorded.server_side) and not 0 < alias <= live.server_side.topic_alias_maximum:
                 made = _changed(made, packet)
+                assert topic is not None
                 made.topic_name, made.properties = topic, without(block, _TOPIC_ALIAS)
                 notes.append(_note("Topic Alias replaced by its topic: above the server's Topic Alias Maximum"))
-            elif not packet.topic_name and live.client_side.aliases.get(alias) != topic:
+            elif topic is not None and not packet.topic_name and live.client_side.aliases.get(alias) != topic:
                 made = _changed(made, packet)
                 made.topic_name = topic
                 notes.append(_note("Topic Alias established anew with its topic"))
-    raw = entry.raw if made is packet else encode(made, version)
-    return _in_size(Fitted(made, raw, notes), live.server_side)
+    raw = entry.raw if made is packet else encode(made, recorded.version)
+    return _in_size(Fitted(made, raw, notes), entry, live.server_side, recorded.server_side)
 
 
-def subscribe(entry: Entry, live: Connection, version: ProtocolVersion) -> Fitted:
+def subscribe(entry: Entry, live: Connection, recorded: Connection) -> Fitted:
     """A SUBSCRIBE as the live server takes it (5.0 3.2.2.3.11 to 3.2.2.3.13)."""
     packet = entry.packet
     assert isinstance(packet, Subscribe)
     filters = [one.topic_filter for one in packet.subscriptions]
-    if not live.wildcard_subscription_available and any("+" in one or "#" in one for one in filters):
+    if _lost("wildcard_subscription_available", live, recorded) and any("+" in one or "#" in one for one in filters):
         return _refused(packet, "SUBSCRIBE with wildcards, which the server announced not to have")
-    if not live.shared_subscription_available and any(parse_shared(one) for one in filters):
+    if _lost("shared_subscription_available", live, recorded) and any(parse_shared(one) for one in filters):
         return _refused(packet, "SUBSCRIBE to a shared subscription, which the server announced not to have")
     made, notes = packet, []
     block = packet.properties
-    if not live.subscription_identifier_available and block is not None and block.first(_SUBSCRIPTION_IDENTIFIER):
+    identified = block is not None and block.first(_SUBSCRIPTION_IDENTIFIER)
+    if identified and block is not None and _lost("subscription_identifier_available", live, recorded):
         made = _changed(made, packet)
         made.properties = without(block, _SUBSCRIPTION_IDENTIFIER)
         notes.append(_note("Subscription Identifier left out, since the server announced not to have them"))
-    raw = entry.raw if made is packet else encode(made, version)
-    return _in_size(Fitted(made, raw, notes), live.server_side)
+    raw = entry.raw if made is packet else encode(made, recorded.version)
+    return _in_size(Fitted(made, raw, notes), entry, live.server_side, recorded.server_side)
 
 
 def connect(
@@ -122,10 +126,10 @@ def connect(
     return Fitted(made, entry.raw if made is packet else encode(made), notes)
 
 
-def any_other(entry: Entry, live: Connection) -> Fitted:
+def any_other(entry: Entry, live: Connection, recorded: Connection) -> Fitted:
     """Any other packet: as recorded, if it is not too large."""
     assert isinstance(entry.packet, ControlPacket)
-    return _in_size(Fitted(entry.packet, entry.raw), live.server_side)
+    return _in_size(Fitted(entry.packet, entry.raw), entry, live.server_side, recorded.server_side)
 
 
 def identified(fitted: Fitted, identifier: int, version: ProtocolVersion) -> Fitted:
@@ -151,8 +155,18 @@ def _changed(made: P, original: P) -> P:
     return changed
 
 
-def _in_size(fitted: Fitted, server: Side) -> Fitted:
-    limit = server.maximum_packet_size
-    if limit is not None and len(fitted.raw) > limit:
+def _keeps(alias: int, server: Side) -> bool:
+    """Whether a Topic Alias is within what a server announced; where that was not seen it is."""
+    return not server.limits_known or 0 < alias <= server.topic_alias_maximum
+
+
+def _lost(name: str, live: Connection, recorded: Connection) -> bool:
+    """Whether the live server announced not to have what the recorded one had."""
+    return bool(getattr(recorded, name)) and not getattr(live, name)
+
+
+def _in_size(fitted: Fitted, entry: Entry, live: Side, recorded: Side) -> Fitted:
+    limit, before = live.maximum_packet_size, recorded.maximum_packet_size
+    if limit is not None and len(fitted.raw) > limit and (before is None or len(entry.raw) <= before):
         fitted.refused = Note(Kind.SKIPPED, "packet longer than the server's Maximum Packet Size")
     return fitted

@@ -49,8 +49,6 @@ class Reaction:
     packet: ControlPacket
     source: Entry | None
     """The recorded acknowledgement."""
-    answers: Entry | None
-    """The live packet that it answers."""
     due_ns: int
 
 
@@ -142,6 +140,8 @@ class Live:
         self._record(entry)
         connection.identify(packet)
         connection.apply(packet, S2C, self.number - 1, 0, now_ns)
+        if reactions.begins(packet):
+            self._waiting[self.number - 1] = entry
         if isinstance(packet, packets.Publish):
             self._delivered(entry, packet, now_ns)
         elif isinstance(packet, packets.Connack):
@@ -153,7 +153,7 @@ class Live:
             self._released(entry, packet, now_ns)
         elif isinstance(packet, packets.Pubrec):
             self._answer_of(entry)
-            self._received(entry, packet, now_ns)
+            self._received(packet, now_ns)
         elif isinstance(packet, packets.Puback | packets.Pubcomp):
             self._answer_of(entry)
             self.session.unfinished.pop(packet.packet_identifier, None)
@@ -168,14 +168,17 @@ class Live:
         """Acknowledgements that are due."""
         sends = []
         while self._pending and self._pending[0].due_ns <= now_ns and not self.over:
-            one = self._pending.popleft()
-            raw = one.source.raw if one.source is not None and one.source.packet is one.packet else b""
-            send = self.sent(one.packet, raw or encode(one.packet, self.version), one.source, now_ns)
-            send.entry.answers = one.answers
-            if one.source is None:
-                self.note(Note(Kind.ADDED, f"{reactions.word(one.packet)} for what the recording does not have"))
-            sends.append(send)
+            sends.append(self.react_now(now_ns))
         return sends
+
+    def react_now(self, now_ns: int) -> Send:
+        """The next acknowledgement, due or not."""
+        one = self._pending.popleft()
+        raw = one.source.raw if one.source is not None and one.source.packet is one.packet else b""
+        send = self.sent(one.packet, raw or encode(one.packet, self.version), one.source, now_ns)
+        if one.source is None:
+            self.note(Note(Kind.ADDED, f"{reactions.word(one.packet)} for what the recording does not have"))
+        return send
 
     @property
     def reaction_due_ns(self) -> int | None:
@@ -208,6 +211,11 @@ class Live:
             if isinstance(packet, packets.Connect):
                 self._connect = entry
                 self.connection.identify(packet)
+            exchange = self.connection.answered_by(packet, C2S)
+            if exchange is not None:
+                entry.answers = self._waiting.get(exchange.packet)
+                if reactions.ends(packet):
+                    self._waiting.pop(exchange.packet, None)
             self.connection.apply(packet, C2S, self.number - 1, 0, now_ns)
             if reactions.begins(packet):
                 self._waiting[self.number - 1] = entry
@@ -279,7 +287,7 @@ class Live:
         source = self.session.receiving.setdefault(identifier, entry.source) if packet.qos == 2 else entry.source
         wanted = packets.Puback if packet.qos == 1 else packets.Pubrec
         alike = source is not None and isinstance(source.packet, packets.Publish) and source.packet.qos == packet.qos
-        self._acknowledge(wanted, identifier, source if alike else None, entry, now_ns)
+        self._acknowledge(wanted, identifier, source if alike else None, now_ns)
 
     def _released(self, entry: Entry, packet: packets.Pubrel, now_ns: int) -> None:
         source = self.session.receiving.get(packet.packet_identifier)
@@ -289,9 +297,9 @@ class Live:
             # From an earlier connection, or new.
             source = None
         if not self.manner.faithful:
-            self._acknowledge(packets.Pubcomp, packet.packet_identifier, source, entry, now_ns)
+            self._acknowledge(packets.Pubcomp, packet.packet_identifier, source, now_ns)
 
-    def _received(self, entry: Entry, packet: packets.Pubrec, now_ns: int) -> None:
+    def _received(self, packet: packets.Pubrec, now_ns: int) -> None:
         """PUBREC for a message of the client: release it, unless the recorded client did not."""
         identifier = packet.packet_identifier
         owed = self.session.unfinished.get(identifier)
@@ -306,24 +314,22 @@ class Live:
             # The recorded client had nothing to release.
             source = None
         if not self.manner.faithful:
-            self._acknowledge(packets.Pubrel, identifier, source, entry, now_ns)
+            self._acknowledge(packets.Pubrel, identifier, source, now_ns)
 
-    def _acknowledge(
-        self, wanted: type[ControlPacket], identifier: int, source: Entry | None, entry: Entry, now_ns: int
-    ) -> None:
+    def _acknowledge(self, wanted: type[ControlPacket], identifier: int, source: Entry | None, now_ns: int) -> None:
         """Acknowledge as the recorded client did; plainly where the recording has no such message."""
         answers = self.answered.get(source, []) if source is not None else []
         found = reactions.recorded(wanted, answers)
         if found is not None:
             delay = int(reactions.delay_ns(found, answers) * self.manner.delay)
-            self._queue(reactions.readdressed(found, identifier), found, entry, now_ns + delay)
+            self._queue(reactions.readdressed(found, identifier), found, now_ns + delay)
         elif source is None:
-            self._queue(wanted(packet_identifier=identifier), None, entry, now_ns)  # type: ignore[call-arg]
+            self._queue(wanted(packet_identifier=identifier), None, now_ns)  # type: ignore[call-arg]
         else:
             self.note(Note(Kind.SKIPPED, f"{wanted.__name__.upper()}, which the recorded client did not send either"))
 
-    def _queue(self, packet: ControlPacket, source: Entry | None, answers: Entry, due_ns: int) -> None:
+    def _queue(self, packet: ControlPacket, source: Entry | None, due_ns: int) -> None:
         if self._pending:
             # Acknowledgements go out in the order of what they acknowledge (5.0 MQTT-4.6.0-2 to MQTT-4.6.0-4).
             due_ns = max(due_ns, self._pending[-1].due_ns)
-        self._pending.append(Reaction(packet, source, answers, due_ns))
+        self._pending.append(Reaction(packet, source, due_ns))

@@ -22,7 +22,7 @@ from mqttscope.replay.script import Entry, Script
 
 _CHANGES = (packets.Connect, packets.Subscribe, packets.Unsubscribe, packets.Disconnect)
 _TOLD = (packets.Connack, packets.Suback, packets.Unsuback)
-_NO_MILESTONE = (packets.Pubrel, packets.Pingresp, packets.Disconnect)
+_NO_MILESTONE = (packets.Disconnect, Malformed)
 _ENDED, _OPENED, _PACKET = range(3)
 
 
@@ -95,7 +95,7 @@ def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool 
             if not entry.from_client:
                 if not isinstance(entry.packet, packets.Publish):
                     unproven.pop(index, None)
-                if not isinstance(entry.packet, (*_NO_MILESTONE, Malformed)) and entry.resends is None:
+                if not isinstance(entry.packet, _NO_MILESTONE) and entry.resends is None:
                     order.milestone(step, change=isinstance(entry.packet, _TOLD))
                 continue
         change = entry is None or isinstance(entry.packet, _CHANGES)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 MAX_TURN = 200
 """Steps that one connection takes before others get their turn."""
-LINGER_SECONDS = 1.0
-"""How long the server has to end a connection that its client has ended."""
 KEEP_ALIVE_SHARE = 0.75
 """Part of the Keep Alive after which a PINGREQ is sent."""
 
@@ -83,6 +81,7 @@ class Performer:
     _timer: asyncio.TimerHandle | None = None
     _patience: asyncio.TimerHandle | None = None
     _keep_alive: asyncio.TimerHandle | None = None
+    _closed: asyncio.Task[None] | None = None
     _performed_ns: int = 0
     """Recorded time of the last step."""
 
@@ -115,10 +114,11 @@ class Performer:
 
     def ended(self, how: str, detail: str) -> None:
         """The server has ended the connection, or it broke."""
-        by = "client" if self._closing else "server"
+        if self._closing:
+            return
         if how == "failed":
             self.failure = detail
-        self._over(Ending(how, by, self.stage.clock.now_ns(), detail))
+        self._over(Ending(how, "server", self.stage.clock.now_ns(), detail))
 
     def writable(self, on: bool) -> None:
         """Whether the server takes what is sent."""
@@ -217,15 +217,15 @@ class Performer:
         if self._patience is None:
             seconds = self.stage.patience_s
             if until is Until.CLOSE:
-                # A server that misses a Keep Alive takes its time (5.0 3.1.2.10).
-                seconds += 1.5 * (self.player.connection.keep_alive or 0) * self._recorded_silence()
+                seconds += self._recorded_silence_s()
             self._patience = asyncio.get_running_loop().call_later(seconds, self._lose_patience)
 
-    def _recorded_silence(self) -> bool:
-        """Whether the recorded client had said nothing for its Keep Alive when the server ended the connection."""
+    def _recorded_silence_s(self) -> float:
+        """How long the recorded server took to miss its client's Keep Alive; 0 where that is not why it closed."""
         script, keep_alive = self.player.script, self.player.connection.keep_alive or 0
         last = next((one.timestamp_ns for one in reversed(script.entries) if one.from_client), script.opened_ns)
-        return 0 < keep_alive * 1_000_000_000 <= script.ending.timestamp_ns - last
+        silence = (script.ending.timestamp_ns - last) / 1e9
+        return silence if 0 < keep_alive <= silence else 0.0
 
     def _lose_patience(self) -> None:
         self._patience = None
@@ -252,16 +252,14 @@ class Performer:
         if how == "reset":
             link.abort()
             self._over(Ending("reset", "client", self.stage.clock.now_ns()))
-            return
-        link.half_close()
-        self._at_end(LINGER_SECONDS)
+        else:
+            link.close()
+            self._closed = asyncio.create_task(self._await_close(link))
 
-    def _at_end(self, seconds: float) -> None:
-        def end() -> None:
-            if not self.finished.is_set():
-                self._over(Ending("fin", "client", self.stage.clock.now_ns()))
-
-        asyncio.get_running_loop().call_later(seconds, end)
+    async def _await_close(self, link: Link) -> None:
+        """The connection has ended when the server has taken the end as well."""
+        await link.closed.wait()
+        self._over(Ending("fin", "client", self.stage.clock.now_ns()))
 
     def _over(self, ending: Ending) -> None:
         if self.finished.is_set():

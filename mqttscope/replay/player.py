@@ -62,6 +62,11 @@ class Player(Live):
         if self.owed:
             full = self._full() if isinstance(self.owed[0], packets.Publish) else None
             return self._send_owed(now_ns) if full is None else Wait(full)
+        if self.reaction_due_ns is not None and (
+            not self.steps or isinstance(self.steps[0].packet, packets.Disconnect)
+        ):
+            # The last word comes behind what was still to be acknowledged.
+            return self.react_now(now_ns)
         if not self.steps:
             return self._end(now_ns)
         entry = self.steps[0]
@@ -120,8 +125,9 @@ class Player(Live):
 
     def _full(self) -> Until | None:
         """Whether no further message may be under way (5.0 3.3.4)."""
-        side = self.connection.client_side
-        if side.in_flight >= self.connection.server_side.receive_maximum:
+        side, recorded = self.connection.client_side, self.script.connection
+        broken = recorded.client_side.in_flight_peak > recorded.server_side.receive_maximum
+        if side.in_flight >= self.connection.server_side.receive_maximum and not broken:
             return Until.RECEIVE_MAXIMUM
         taken = len(side.exchanges) + len(self.session.unfinished)
         return Until.PACKET_IDENTIFIER if taken >= MAX_PACKET_IDENTIFIERS else None
@@ -137,9 +143,9 @@ class Player(Live):
                 self.session.clear()
             return self._send(fitted, entry, now_ns)
         if isinstance(packet, packets.Subscribe):
-            fitted = adapt.subscribe(entry, self.connection, self.version)
+            fitted = adapt.subscribe(entry, self.connection, self.script.connection)
         else:
-            fitted = adapt.any_other(entry, self.connection)
+            fitted = adapt.any_other(entry, self.connection, self.script.connection)
         if fitted.refused is not None:
             return self._skip(entry, fitted.refused.text)
         if isinstance(packet, _REQUESTS):
@@ -155,7 +161,7 @@ class Player(Live):
                 return self._skip(entry, "PUBLISH sent again, which the live server had acknowledged")
             if identifier is None:
                 self.note(Note(Kind.ADAPTED, "DUP cleared: the live server has not had this message before"))
-        fitted = adapt.publish(entry, self.connection, self.version, dup=identifier is not None)
+        fitted = adapt.publish(entry, self.connection, self.script.connection, dup=identifier is not None)
         if fitted.refused is not None:
             return self._skip(entry, fitted.refused.text)
         assert isinstance(fitted.packet, packets.Publish)

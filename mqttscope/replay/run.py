@@ -6,18 +6,21 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.replay.live import Manner
 from mqttscope.replay.memory import Sessions
 from mqttscope.replay.order import Gates, Opening, make_order
 from mqttscope.replay.performer import Performer, Stage
 from mqttscope.replay.player import Player
-from mqttscope.replay.script import Ending, Script
+from mqttscope.replay.script import Script
 from mqttscope.replay.timeline import Timeline
 from mqttscope.session.connection import Connection
-from mqttscope.transport.link import LinkError, connect
+from mqttscope.transport.client import Address, connect
+from mqttscope.transport.errors import LinkError
+from mqttscope.transport.recorder import Recorder
 
 if TYPE_CHECKING:
     from mqttscope.transport.recording import Recording
@@ -54,6 +57,17 @@ class Goal:
     connect_timeout_s: float = CONNECT_SECONDS
     ports: dict[int, int] = field(default_factory=dict)
     """Live ports by recorded ones."""
+    addresses: Sequence[Address] | None = None
+    """What the host was resolved to."""
+
+    def of(self, recorded_port: int) -> tuple[Target, Sequence[Address] | None]:
+        """Where a connection goes that went to this port."""
+        port = self.ports.get(recorded_port, self.target.port)
+        if port == self.target.port:
+            return self.target, self.addresses
+        found = self.addresses
+        moved = None if found is None else [one._replace(name=(one.name[0], port, *one.name[2:])) for one in found]
+        return replace(self.target, port=port), moved
 
 
 class MonotonicClock:
@@ -82,7 +96,7 @@ class Replay:
     manner: Manner = field(default_factory=Manner)
     patience_s: float = PATIENCE_SECONDS
     recording: Recording | None = None
-    watch: Callable[[Replay], None] | None = None
+    watch: Callable[[Replay | None], None] | None = None
     """Called about twenty times a second."""
     performers: list[Performer] = field(default_factory=list)
     started_ns: int = 0
@@ -91,7 +105,11 @@ class Replay:
     stalled: int = 0
     """How often nothing happened for so long that steps went on without what they waited for."""
     stage: Stage = field(init=False)
-    _stopping: bool = False
+    stopped: bool = False
+    """Whether somebody ended it."""
+    recorded_ns: int = 0
+    """How long the recording is."""
+    _recorder: Recorder | None = None
 
     def __post_init__(self) -> None:
         order = make_order(
@@ -102,6 +120,7 @@ class Replay:
         times = [one.timestamp_ns for script in self.scripts for one in script.entries if one.from_client]
         times += [script.opened_ns for script in self.scripts]
         times += [script.ending.timestamp_ns for script in self.scripts if script.ending.timestamp_ns]
+        self.recorded_ns = max(times, default=0) - min(times, default=0)
         timeline = Timeline(times, self.pace.speed, self.pace.max_gap_ns)
         clock = MonotonicClock()
         self.stage = Stage(Gates(order), timeline, clock, self.patience_s, self.pace.rate)
@@ -119,20 +138,22 @@ class Replay:
         """Perform all connections; returns when all have ended."""
         clock = self.stage.clock = MonotonicClock()
         self.started_ns = clock.now_ns()
+        if self.recording is not None:
+            self._recorder = Recorder(self.recording)
         tasks: set[asyncio.Task[None]] = set()
         looking = asyncio.create_task(self._look())
         connecting = asyncio.Semaphore(MAX_CONNECTING)
         try:
             for performer in self.performers:
                 await self._turn(performer)
-                if self._stopping:
+                if self.stopped:
                     break
                 await connecting.acquire()
                 task = asyncio.create_task(self._open(performer, connecting))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
             for performer in self.performers:
-                if self._stopping and performer.link is None:
+                if self.stopped and performer.link is None:
                     performer.failed("stopped")
                 await performer.finished.wait()
         finally:
@@ -140,11 +161,13 @@ class Replay:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(looking, *tasks, return_exceptions=True)
+            if self._recorder is not None:
+                self._recorder.rounds.close()
             self.seconds = clock.since_start_ns() / 1e9
 
     def stop(self) -> None:
         """End all connections now."""
-        self._stopping = True
+        self.stopped = True
         for performer in self.performers:
             if performer.link is not None:
                 performer.link.abort()
@@ -156,21 +179,24 @@ class Replay:
         wait_ns = stage.timeline.due_ns(performer.player.script.opened_ns) - stage.clock.since_start_ns()
         if wait_ns > 0:
             await asyncio.sleep(wait_ns / 1e9)
-        while not stage.gates.open_for(step) and not self._stopping:
+        while not stage.gates.open_for(step) and not self.stopped:
             opened = asyncio.Event()
             stage.gates.when_open(step, opened.set)
             await opened.wait()
 
     async def _open(self, performer: Performer, connecting: asyncio.Semaphore) -> None:
-        goal = self.goal
+        goal, script = self.goal, performer.player.script
+        target, addresses = goal.of(int(script.connection.server.rpartition(":")[2] or 0))
         try:
             link = await connect(
-                goal.target,
+                target,
                 performer,
                 tls=goal.tls,
                 server_name=goal.server_name,
                 timeout_s=goal.connect_timeout_s,
-                recording=self.recording,
+                recorder=self._recorder,
+                addresses=addresses,
+                subprotocol="mqttv3.1" if script.version == ProtocolVersion.V3_1 else "mqtt",
             )
         except LinkError as error:
             performer.failed(str(error))
@@ -196,15 +222,3 @@ class Replay:
                 self.stalled += 1
                 self.stage.gates.give_up()
                 since = now
-
-
-def unplayable(script: Script) -> str | None:
-    """Why a script cannot be replayed; ``None`` when it can."""
-    if script.connect is None:
-        return "the capture does not have its CONNECT"
-    return None
-
-
-def not_over(script: Script) -> bool:
-    """Whether the recording ends before the connection does."""
-    return script.ending == Ending("open") or script.ending.how == "open"

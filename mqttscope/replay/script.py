@@ -8,7 +8,7 @@ one that it stands for.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -19,7 +19,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.mqtt.constants import Direction, ProtocolVersion
+from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Publish
 from mqttscope.session.connection import Connection
@@ -105,6 +105,12 @@ class Script:
         return next((one for one in self.entries if one.from_client and isinstance(one.packet, Connect)), None)
 
     @property
+    def begins(self) -> bool:
+        """Whether the recording has the beginning of what the client said: a CONNECT, malformed or not."""
+        first = next((one for one in self.entries if one.from_client), None)
+        return first is not None and bool(first.raw) and first.raw[0] >> 4 == PacketType.CONNECT
+
+    @property
     def connack(self) -> Entry | None:
         """The CONNACK."""
         return next((one for one in self.entries if not one.from_client and isinstance(one.packet, Connack)), None)
@@ -137,6 +143,12 @@ class ScriptReader:
                 self._of(event.connection, event.timestamp_ns)
         elif isinstance(event, ConnectionClosed):
             self._closed(event)
+
+    def finish(self) -> list[Script]:
+        """All scripts; those whose end was not seen are open until the last packet."""
+        for current in self._open.values():
+            current.script.ended_place = self.places
+        return self.scripts
 
     def _of(self, connection: Connection, timestamp_ns: int) -> _Open:
         found = self._open.get(connection.number)
@@ -226,11 +238,4 @@ def read_scripts(events: Iterable[Event]) -> list[Script]:
     reader = ScriptReader()
     for event in events:
         reader.feed(event)
-    for current in reader._open.values():
-        current.script.ended_place = reader.places
-    return reader.scripts
-
-
-def with_packet(entry: Entry, packet: ControlPacket, raw: bytes) -> Entry:
-    """A copy of an entry that says something else."""
-    return replace(entry, packet=packet, raw=raw)
+    return reader.finish()

@@ -1,0 +1,116 @@
+"""Scripts from the captures that a command names, with the parts and the changes that its options ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mqttscope.cli import advice
+from mqttscope.cli.inspect import compile_filter
+from mqttscope.cli.main import EXIT_UNREADABLE
+from mqttscope.cli.options import make_options
+from mqttscope.cli.output import Watch, warn
+from mqttscope.cli.reading import Reading
+from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.mqtt.wire import counted
+from mqttscope.replay.convert import ConversionError, convert
+from mqttscope.replay.rewrite import CLIENT_TEMPLATE, TOPIC_TEMPLATE, RewriteError, Rewrites, multiply, rewrite
+from mqttscope.replay.script import Script, ScriptReader
+from mqttscope.replay.select import Moment, select
+
+
+class NothingToReplay(click.ClickException):
+    """The captures hold no connection that could be played."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What is to be played."""
+
+    scripts: list[Script]
+    changes: list[str] = field(default_factory=list)
+    """What differs from the captures, as sentences."""
+    left_out: list[tuple[Script, str]] = field(default_factory=list)
+    """Connections that cannot be played, and why."""
+    truncated: bool = False
+    """A capture could not be read to its end."""
+
+
+def read(given: dict[str, Any]) -> Recorded:
+    """Read captures, select and rewrite; usage errors where that cannot be done."""
+    wanted = compile_filter(given["expression"])
+    try:
+        rewrites = Rewrites.parse(given["topics"], given["names"], given["settings"], given["unset"], read_file=_file)
+        start = None if given["start"] is None else Moment.parse(given["start"])
+        end = None if given["end"] is None else Moment.parse(given["end"])
+    except RewriteError as error:
+        raise click.UsageError(str(error)) from None
+    reading = Reading(given["captures"], given["keylog"])
+    dissector = Dissector(make_options(given["ports"], given["mqtt_version"], decrypting=reading.decrypting))
+    watch = Watch(progress=True)
+    reader = ScriptReader()
+    places: set[int] | None = None if wanted is None else set()
+    for event in watch.events(dissect_segments(reading.segments(watch.skipped), dissector=dissector)):
+        if places is not None and _is_packet(event) and wanted.matches(event):  # type: ignore[attr-defined]
+            places.add(reader.places)
+        reader.feed(event)
+    for told in filter(
+        None, (advice.nothing_found(dissector) if not dissector.connections else None, reading.advice())
+    ):
+        warn(told)
+    found = Recorded(reader.finish(), truncated=bool(watch.errors))
+    found.left_out = list(_unplayable(found.scripts))
+    gone = {id(script) for script, _ in found.left_out}
+    found.scripts = [script for script in found.scripts if id(script) not in gone]
+    try:
+        for step in (
+            lambda scripts: select(scripts, clients=given["clients"], start=start, end=end, places=places),
+            lambda scripts: rewrite(scripts, rewrites),
+        ):
+            found.scripts, changes = step(found.scripts)
+            found.changes += changes.sentences
+        if given["convert"] is not None:
+            found.scripts, changes = convert(found.scripts, given["convert"])
+            found.changes += changes.sentences
+        if given["copies"] > 1 or given["client_template"] or given["topic_template"]:
+            found.scripts, changes = multiply(
+                found.scripts,
+                given["copies"],
+                given["client_template"] or CLIENT_TEMPLATE,
+                given["topic_template"] or TOPIC_TEMPLATE,
+            )
+            found.changes += changes.sentences
+    except (RewriteError, ConversionError) as error:
+        raise click.UsageError(str(error)) from None
+    if not found.scripts:
+        reasons = sorted({why for _, why in found.left_out})
+        more = f": {'; '.join(reasons)}" if reasons else ""
+        raise NothingToReplay(f"no connection can be replayed{more}")
+    return found
+
+
+def _is_packet(event: Event) -> bool:
+    return isinstance(event, PacketEvent | MalformedEvent)
+
+
+def _unplayable(scripts: list[Script]) -> Iterator[tuple[Script, str]]:
+    for script in scripts:
+        if not script.begins:
+            yield script, "the capture does not have its CONNECT"
+        elif script.lost_from_client:
+            lost = counted(script.lost_from_client, "byte")
+            warn(f"{script.name}: {lost} of the client are not in the capture; what is there is played")
+
+
+def _file(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except (OSError, ValueError) as error:
+        raise RewriteError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None

@@ -1,0 +1,181 @@
+"""``mqttscope replay``: play recorded connections against a broker, and compare what it answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mqttscope.cli.lint import OF_LINT, judging
+from mqttscope.cli.options import Port, Version, colour_option, finite
+
+FORMATS = ("text", "json")
+PACES = ("recorded", "asap", "causal")
+
+
+class PaceType(click.ParamType):  # type: ignore[type-arg]
+    """``recorded``, ``asap``, ``causal``, or how many times as fast: ``2x``."""
+
+    name = "recorded|Nx|asap|causal"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
+        """A word, or a number above 0."""
+        if value in PACES or isinstance(value, float):
+            return value  # type: ignore[no-any-return]
+        number = str(value).removesuffix("x").removesuffix("X")
+        try:
+            speed = float(number)
+        except ValueError:
+            speed = 0.0
+        if not 0 < speed < 1e9 or number == value:
+            self.fail(f"{value!r} is not one of {', '.join(PACES)}, nor a speed such as 2x or 0.5x", param, ctx)
+        return speed
+
+
+class MappedPort(click.ParamType):  # type: ignore[type-arg]
+    """``1883=1884``."""
+
+    name = "RECORDED=LIVE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Two ports."""
+        if isinstance(value, tuple):
+            return value
+        numbers = str(value).split("=")
+        if len(numbers) != 2 or not all(one.isascii() and one.isdigit() and 0 < int(one) < 65_536 for one in numbers):
+            self.fail(f"{value!r} is not RECORDED=LIVE, such as 1883=1884", param, ctx)
+        return int(numbers[0]), int(numbers[1])
+
+
+def connecting(command: Any) -> Any:
+    """Options that say how to reach a broker, and as whom."""
+    for decorate in reversed(
+        (
+            click.option(
+                "--ca", metavar="FILE", help="CA certificates that vouch for the broker. [default: the system's]"
+            ),
+            click.option("--cert", metavar="FILE", help="Client certificate to show to the broker (PEM)."),
+            click.option("--key", metavar="FILE", help="Its key, where it is in another file."),
+            click.option(
+                "--server-name", metavar="NAME", help="Name for SNI and in the certificate. [default: the host]"
+            ),
+            click.option("--insecure", is_flag=True, help="Check neither the broker's certificate nor its host name."),
+            click.option(
+                "--user", metavar="NAME", envvar="MQTTSCOPE_USER", help="User name instead of the recorded ones."
+            ),
+            click.option("--password-file", metavar="FILE", help="Password or token. [default: $MQTTSCOPE_PASSWORD]"),
+            click.option(
+                "--connect-timeout",
+                type=click.FloatRange(0, min_open=True),
+                callback=finite,
+                default=10.0,
+                show_default=True,
+                metavar="SECONDS",
+                help="Longest wait for a connection.",
+            ),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mqttscope replay site.pcapng --broker mqtt://127.0.0.1:1883 --pace causal --verify
+  mqttscope replay site.pcapng --broker mqtts://test.example --dry-run --map-topic 'plant/#=lab/#'
+
+Secrets come from a file or the environment. Exit code 1 when --verify finds a difference or --lint a finding that
+counts, 3 when a connection could not be made or broke.
+"""
+)
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=click.Path(allow_dash=True))
+@click.option(
+    "--broker",
+    metavar="URL",
+    required=True,
+    envvar="MQTTSCOPE_BROKER",
+    help="mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT].",
+)
+@click.option(
+    "--map-port", "ports_map", type=MappedPort(), multiple=True, help="Connections to this port go to that one."
+)
+@connecting
+@click.option(
+    "--pace", type=PaceType(), default="recorded", show_default=True, help="How fast, and what waits for what."
+)
+@click.option(
+    "--max-gap",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    metavar="SECONDS",
+    help="Cut silences to this (recorded time).",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    metavar="N",
+    help="At most N messages per second.",
+)
+@click.option(
+    "--wait",
+    "patience",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the broker has for each answer.",
+)
+@click.option("--faithful", is_flag=True, help="The recorded bytes in recorded order, whatever the broker says.")
+@click.option("--client", "clients", multiple=True, metavar="ID", help="Only these clients (* for any characters).")
+@click.option("--filter", "-f", "expression", metavar="EXPR", help="Only packets that match, and what they need.")
+@click.option("--start", metavar="TIME", help="From here on: 2026-01-02T03:04:05Z, or 90s from the beginning.")
+@click.option("--end", metavar="TIME", help="Up to here.")
+@click.option("--map-topic", "topics", multiple=True, metavar="FROM=TO", help="Rename topics: 'plant/#=lab/#'.")
+@click.option("--map-client", "names", multiple=True, metavar="FROM=TO", help="Rename clients: 'dev-*=test-*'.")
+@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change a field: connect.keep_alive=30.")
+@click.option("--unset", multiple=True, metavar="PATH", help="Leave a field or property out.")
+@click.option("--convert", type=Version(), metavar="3.1.1|5.0", help="Speak this version, where nothing is lost.")
+@click.option("--loop", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Play it N times.")
+@click.option(
+    "--clients", "copies", type=click.IntRange(1), default=1, show_default=True, metavar="K", help="K of each client."
+)
+@click.option("--client-template", metavar="TEXT", help="Their names. [default: {client}-{n}]")
+@click.option("--topic-template", metavar="TEXT", help="Their topics. [default: {topic}]")
+@click.option("--verify", is_flag=True, help="Compare answers and deliveries with the recording.")
+@click.option("--write", "-w", metavar="FILE", help="Record the live run into a pcapng file.")
+@click.option("--lint", is_flag=True, help="Lint the live run, with the options of lint.")
+@judging
+@click.option("--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count.")
+@click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
+@click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
+@click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
+@click.option("--no-config", is_flag=True, help="Use no configuration file.")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."
+)
+@click.option("--output", "-o", metavar="FILE", help="The report into a file.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before something that is not this host is sent to.")
+@click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
+@click.option(
+    "--mqtt-version", type=Version(), default="auto", metavar="auto|3.1|3.1.1|5.0", help="Version where unknown."
+)
+@click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
+@colour_option
+def command(**given: Any) -> int:
+    """Play the client side of recorded connections against a broker.
+
+    Acknowledgements answer what the live broker sends, and its limits are obeyed.
+    """
+    from mqttscope.cli.replaying import run
+
+    return run(given)
+
+
+for _parameter in command.params:
+    # They are explained by lint, whose they are.
+    if isinstance(_parameter, click.Option) and _parameter.name in OF_LINT:
+        _parameter.hidden = True

@@ -1,0 +1,351 @@
+"""One run of ``replay``: captures in, a live broker in between, a report and the exit code out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from mqttscope.cli.linting import Run
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
+from mqttscope.cli.output import CannotWrite, Output, make_view, warn
+from mqttscope.cli.reading import Reading
+from mqttscope.cli.recorded import Recorded, read
+from mqttscope.cli.targets import FileSink, refuse_inputs
+from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.replay.live import Manner
+from mqttscope.replay.plan import Plan, make_plan
+from mqttscope.replay.run import Goal, Pace, Replay
+from mqttscope.replay.script import Entry
+from mqttscope.replay.verify import verify
+from mqttscope.report.base import Sink
+from mqttscope.report.page import Page
+from mqttscope.report.replay.outcome import Outcome
+from mqttscope.report.replay.planned import plan_document, write_plan
+from mqttscope.report.replay.summary import summary_document, write_summary
+from mqttscope.report.when import duration
+from mqttscope.transport.address import AddressError
+from mqttscope.transport.client import resolve
+from mqttscope.transport.errors import LinkError
+from mqttscope.transport.recording import Recording
+from mqttscope.transport.target import Target, loopback, parse_broker
+from mqttscope.transport.tls import TlsError, upstream_context
+
+PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
+_SPARE_DESCRIPTORS = 64
+
+
+class CannotReplay(click.ClickException):
+    """The broker cannot be reached, or what it takes to reach it is missing."""
+
+    exit_code = EXIT_FAILED
+
+
+def run(given: dict[str, Any]) -> int:
+    """Run a replay with the options of the command; returns the exit code."""
+    session = Session(given)
+    if given["dry_run"]:
+        return session.tell_plan()
+    return session.execute()
+
+
+class Session:
+    """One run with its options."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given = given
+        try:
+            self.target = parse_broker(given["broker"])
+        except AddressError as error:
+            raise click.UsageError(f"--broker: {error}") from None
+        self.pace = _pace(given)
+        self.goal = _goal(given, self.target)
+        self.manner = Manner(
+            faithful=given["faithful"],
+            user_name=given["user"] or self.target.user_name,
+            password=_password(given["password_file"]),
+            keep=given["verify"] or given["loop"] == 1,
+        )
+        _refuse_contradictions(given, self.manner)
+        self.recorded: Recorded = read(given)
+        self.plan: Plan = make_plan(self.recorded.scripts)
+        self.view = make_view(
+            colour=given["colour"] if given["output"] is None else False,
+            time_format="relative",
+            payload="auto",
+            payload_limit=65_536,
+            show_secrets=False,
+        )
+        self.sink: Sink | None = None
+        self.lint: Run | None = None
+        self.recording: Recording | None = None
+        self.replay: Replay | None = None
+
+    @property
+    def pace_name(self) -> str:
+        """``causal``, ``2x``."""
+        pace = self.given["pace"]
+        return pace if isinstance(pace, str) else f"{pace:g}x"
+
+    def tell_plan(self) -> int:
+        """``--dry-run``."""
+        scripts, length = self.recorded.scripts, self._replay().stage.timeline.length_ns
+        told = {"broker": str(self.target), "pace": self.pace_name, "length_ns": length}
+        if self.given["format_"] == "json":
+            document = plan_document(self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
+            data = orjson.dumps(document) + b"\n"
+        else:
+            page = Page(self.view)
+            write_plan(page, self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
+            data = page.encoded()
+        self._write(data)
+        return EXIT_UNREADABLE if self.recorded.truncated else EXIT_CLEAN
+
+    def execute(self) -> int:
+        """Ask where it matters, replay, report."""
+        self._agree()
+        _raise_limit(len(self.recorded.scripts))
+        self._prepare_record()
+        outcome = Outcome(str(self.target), self.pace_name, changes=self.recorded.changes)
+        outcome.left_out.update(why for _, why in self.recorded.left_out)
+        try:
+            for _ in range(self.given["loop"]):
+                replay = self._replay()
+                asyncio.run(self._run(replay))
+                self._take(outcome, replay)
+                if outcome.stopped:
+                    break
+        finally:
+            if self.recording is not None:
+                self.recording.close()
+            if self.lint is not None:
+                self.lint.close()
+        self._write(self._report(outcome))
+        if self.recording is not None and self.recording.write_error is not None:
+            return EXIT_FAILED
+        if outcome.failures or outcome.stopped or self.recorded.truncated:
+            return EXIT_FAILED
+        differs = outcome.verification is not None and bool(outcome.verification.differences)
+        return EXIT_FINDINGS if differs or (self.lint is not None and self.lint.failing) else EXIT_CLEAN
+
+    def _replay(self) -> Replay:
+        self.replay = Replay(
+            self.recorded.scripts,
+            self.goal,
+            self.pace,
+            self.manner,
+            patience_s=self.given["patience"],
+            recording=self.recording,
+            watch=_progress() if sys.stderr is not None and sys.stderr.isatty() else None,
+        )
+        return self.replay
+
+    async def _run(self, replay: Replay) -> None:
+        loop = asyncio.get_running_loop()
+
+        def interrupted(number: int) -> None:
+            replay.stop()
+            loop.remove_signal_handler(number)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):
+                loop.add_signal_handler(number, interrupted, number)
+        try:
+            self.goal.addresses = await resolve(self.target)
+        except LinkError as error:
+            raise CannotReplay(str(error)) from None
+        await replay.run()
+        if replay.watch is not None:
+            replay.watch(None)
+
+    def _take(self, outcome: Outcome, replay: Replay) -> None:
+        """Add a run to what is reported."""
+        skipped: set[Entry] = set()
+        recorded, live = [], []
+        for performer in replay.performers:
+            player = performer.player
+            recorded.append(player.script)
+            live.append(player.live if performer.link is not None else None)
+            outcome.add_notes(player.notes.items())
+            skipped |= player.skipped
+            if performer.failure:
+                outcome.failures[performer.failure] += 1
+        outcome.recorded += recorded
+        outcome.live += live
+        outcome.sent += replay.stage.sent
+        outcome.received += replay.stage.received
+        outcome.seconds += replay.seconds
+        outcome.recorded_seconds += replay.recorded_ns / 1e9
+        outcome.missed += replay.stage.gates.missed
+        outcome.stopped = outcome.stopped or replay.stopped
+        if self.given["verify"]:
+            found = verify(zip(recorded, live, strict=True), skipped=skipped)
+            if outcome.verification is None:
+                outcome.verification = found
+            else:
+                outcome.verification.differences += found.differences
+                outcome.verification.tallies += found.tallies
+
+    def _report(self, outcome: Outcome) -> bytes:
+        if self.given["format_"] == "json":
+            return orjson.dumps(summary_document(outcome)) + b"\n"
+        page = Page(self.view)
+        write_summary(page, outcome)
+        from mqttscope.report.replay.summary import write_differences_stub
+
+        write_differences_stub(page, outcome)
+        return page.encoded()
+
+    def _write(self, data: bytes) -> None:
+        sink: Any = self.sink or (Output() if self.given["output"] is None else FileSink(self.given["output"]))
+        sink.write(data)
+        sink.flush()
+
+    def _agree(self) -> None:
+        """Nothing is sent to another host without consent; what others will notice is said in any case."""
+        try:
+            addresses = asyncio.run(resolve(self.target))
+        except LinkError as error:
+            raise CannotReplay(str(error)) from None
+        if loopback(address.ip for address in addresses):
+            return
+        for warning in self.plan.warnings:
+            warn(warning)
+        if self.given["yes"]:
+            return
+        scripts = self.recorded.scripts
+        question = f"Send {sum(self.plan.packets.values()):,} packets of {len(scripts):,} connections to {self.target}?"
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise click.UsageError(f"{self.target} is not this host: --yes says that it may be sent to")
+        if not click.confirm(question, err=True):
+            raise click.exceptions.Exit(EXIT_CLEAN)
+
+    def _prepare_record(self) -> None:
+        """What passes goes into a file and to the linter, where that is asked for."""
+        given = self.given
+        listener: Callable[[Any], None] | None = None
+        dissector = Dissector(Options())
+        if given["lint"]:
+            from mqttscope.cli.linting_settings import resolve as settings_of
+
+            asked = {**given, "format_": "full" if given["format_"] == "text" else "jsonl", "output": ()}
+            settings = settings_of(
+                asked, ports=(), mqtt_version=None, config=given["config"], search=not given["no_config"]
+            )
+            name = given["write"] or str(self.target)
+            if self.sink is None:
+                self.sink = Output() if given["output"] is None else FileSink(given["output"])
+            self.lint = Run(
+                settings,
+                Reading((name,), None),
+                update_baseline=False,
+                statistics=False,
+                colour=given["colour"],
+                sink=self.sink,
+            )
+            dissector, listener = self.lint.dissector, self.lint.feed
+        if given["write"] is None and listener is None:
+            return
+        if given["write"] is not None:
+            refuse_inputs(given["write"], given["captures"])
+        options = dissector.options if hasattr(dissector, "options") else Options()
+        options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
+        try:
+            self.recording = Recording(
+                given["write"] or str(self.target),
+                path=given["write"],
+                dissector=dissector,
+                listener=listener,
+                note=warn,
+            )
+        except OSError as error:
+            raise CannotWrite(f"cannot write {given['write']}: {error.strerror or error}") from None
+
+
+def _pace(given: dict[str, Any]) -> Pace:
+    pace = given["pace"]
+    gap = None if given["max_gap"] is None else int(given["max_gap"] * 1e9)
+    if isinstance(pace, float):
+        return Pace(pace, max_gap_ns=gap, rate=given["rate"])
+    speed = 1.0 if pace == "recorded" else None
+    return Pace(speed, causal=pace == "causal", max_gap_ns=gap, rate=given["rate"])
+
+
+def _goal(given: dict[str, Any], target: Target) -> Goal:
+    if given["key"] and not given["cert"]:
+        raise click.UsageError("--key needs --cert")
+    for name in ("ca", "cert", "insecure", "server_name"):
+        if given[name] and not target.tls:
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} is for a broker with TLS (mqtts://, wss://), not for {target}")
+    context = None
+    if target.tls:
+        try:
+            context = upstream_context(given["ca"], given["cert"], given["key"], insecure=given["insecure"])
+        except TlsError as error:
+            raise click.UsageError(str(error)) from None
+        if given["insecure"]:
+            warn(f"--insecure: whoever answers as {target} is believed")
+    return Goal(target, context, given["server_name"], given["connect_timeout"], ports=dict(given["ports_map"]))
+
+
+def _password(path: str | None) -> bytes | None:
+    """The password from a file, else from the environment; one line end behind it is none of it."""
+    if path is None:
+        found = os.environb.get(PASSWORD_VARIABLE.encode())
+        return found or None
+    try:
+        return Path(path).read_bytes().removesuffix(b"\n").removesuffix(b"\r")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CannotReplay(f"cannot read the password from {path}: {why}") from None
+
+
+def _refuse_contradictions(given: dict[str, Any], manner: Manner) -> None:
+    if given["faithful"] and (manner.user_name is not None or manner.password is not None):
+        raise click.UsageError("--faithful sends the recorded credentials; leave out --user and the password")
+    for path in ("output", "write"):
+        if given[path] == "":
+            raise click.UsageError(f"--{path} needs the name of a file")
+    if given["output"] is not None:
+        refuse_inputs(given["output"], given["captures"], {"the file of --write": given["write"]})
+
+
+def _raise_limit(connections: int) -> None:
+    """Each connection takes a descriptor; ask the system for as many, as far as it allows."""
+    wanted = connections + _SPARE_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def _progress() -> Callable[[Replay | None], None]:
+    """A line on standard error that tells how far the replay is; ``None`` wipes it out."""
+    shown = 0
+
+    def tell(replay: Replay | None) -> None:
+        nonlocal shown
+        line = ""
+        if replay is not None and replay.stage.clock.since_start_ns() > 1e9:
+            ended = sum(one.finished.is_set() for one in replay.performers)
+            now = duration(replay.stage.clock.since_start_ns())
+            line = (
+                f"{ended:,} of {len(replay.performers):,} connections over, {replay.stage.sent:,} packets sent, {now}"
+            )
+        sys.stderr.write(f"\r{line:<{shown}}" + ("" if replay is not None else "\r" + " " * shown + "\r"))
+        sys.stderr.flush()
+        shown = len(line)
+
+    return tell

@@ -1,0 +1,85 @@
+"""A replay in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqttscope.mqtt.wire import counted
+from mqttscope.replay.actions import Kind
+from mqttscope.report.page import Page
+from mqttscope.report.replay.outcome import Outcome
+from mqttscope.report.when import duration
+
+_TITLES = {
+    Kind.ADAPTED: "Adapted to the live broker",
+    Kind.SESSION: "Sessions",
+    Kind.ADDED: "Sent beside the recording",
+    Kind.SKIPPED: "Not sent",
+    Kind.ENDED: "Ended otherwise",
+}
+
+
+def write_summary(page: Page, outcome: Outcome) -> None:
+    """What was done, and what was done otherwise than recorded."""
+    performed = f"{outcome.performed:,} of {counted(len(outcome.recorded), 'connection')}"
+    page.line(
+        [
+            f"replayed to {page.safe(outcome.broker)}",
+            f"pace {outcome.pace}",
+            performed,
+            f"{counted(outcome.sent, 'packet')} sent, {outcome.received:,} received",
+            f"{duration(int(outcome.seconds * 1e9))} for {duration(int(outcome.recorded_seconds * 1e9))}",
+        ],
+        style="bold",
+    )
+    if outcome.stopped:
+        page.line(["stopped before its end"], style="yellow")
+    for why, count in outcome.failures.most_common():
+        page.line([f"{_times(count)}{page.safe(why)}"], style="red")
+    for why, count in outcome.left_out.most_common():
+        page.line([f"{counted(count, 'connection')} not played: {page.safe(why)}"], style="yellow")
+    if outcome.missed:
+        page.line([f"waited in vain {_times(outcome.missed)}for what the recording has"], style="yellow")
+    if outcome.changes:
+        page.title("Changed before it was played")
+        for sentence in outcome.changes:
+            page.line([f"  {page.safe(sentence)}"])
+    for kind, title in _TITLES.items():
+        rows = outcome.noted(kind)
+        if rows:
+            page.title(title)
+            for text, count in rows:
+                page.line([f"  {count:>7,}  {page.safe(text)}"])
+
+
+def write_differences_stub(page: Page, outcome: Outcome) -> None:
+    if outcome.verification is not None:
+        page.title(f"{len(outcome.verification.differences)} differences")
+        for one in outcome.verification.differences:
+            page.line([f"  {one.name} {one.kind}: {page.safe(one.message)} (follows {one.follows})"])
+
+
+def summary_document(outcome: Outcome) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "schema": 1,
+        "event": "replay",
+        "broker": outcome.broker,
+        "pace": outcome.pace,
+        "connections": len(outcome.recorded),
+        "connected": outcome.performed,
+        "packets_sent": outcome.sent,
+        "packets_received": outcome.received,
+        "seconds": round(outcome.seconds, 6),
+        "recorded_seconds": round(outcome.recorded_seconds, 6),
+        "stopped": outcome.stopped,
+        "missed": outcome.missed,
+        "failures": [{"reason": why, "connections": count} for why, count in outcome.failures.most_common()],
+        "left_out": [{"reason": why, "connections": count} for why, count in outcome.left_out.most_common()],
+        "changes": outcome.changes,
+        "notes": [{"kind": str(note.kind), "note": note.text, "times": count} for note, count in outcome.notes.items()],
+    }
+
+
+def _times(count: int) -> str:
+    return "" if count == 1 else f"{count:,} times "
