@@ -23,9 +23,10 @@ from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
-from mqttscope.proxy.relay import Relay, Route, reason
+from mqttscope.proxy.relay import Relay, Route
 from mqttscope.report.text import TextLines
 from mqttscope.transport.address import AddressError, Upstream, parse_listen, parse_upstream, shown
+from mqttscope.transport.errors import reason
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.tls import TlsError, listen_context, upstream_context
 

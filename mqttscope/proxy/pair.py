@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable
 
 from mqttscope.transport import sockets
+from mqttscope.transport.delivery import Delivery
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.wire import Wire
 
@@ -25,23 +26,16 @@ class End(asyncio.Protocol):
         self.finished = False
         """Nothing more comes from it."""
         self.lost = False
-        self.forwarded = 0
-        """Bytes that were written to it."""
-        self._descriptor = -1
-        self._plain = True
+        self.delivery: Delivery | None = None
+        """What of its partner's stream has reached it; `None` before it is connected."""
         self._backlog: list[bytes] = []
         """What is for it before it is connected."""
-        self._unaware = False
-        """What is read from it next may have been sent before `_ceiling` was passed."""
-        self._ceiling = 0
-        self._proven = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected, and through with TLS."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self._descriptor = sockets.prepare(transport)
-        self._plain = transport.get_extra_info("sslcontext") is None
+        self.delivery = Delivery(transport)
         transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         if self.from_client:
             # Not read before there is somebody to forward to.
@@ -55,41 +49,30 @@ class End(asyncio.Protocol):
         """Record, then forward."""
         pair = self.pair
         recording = pair.recording
-        known = self.known()
-        self._unaware = self._unaware and sockets.unread(self._descriptor) > 0
-        recording.take(pair.wire.data(self.from_client, data, recording.now(), known))
+        assert self.delivery is not None
+        recording.take(pair.wire.data(self.from_client, data, recording.now(), self.delivery.read()))
         self.partner.forward(data)
 
     def forward(self, data: bytes) -> None:
         """Send what the partner said."""
         transport = self.transport
-        if transport is None:
+        if transport is None or self.delivery is None:
             self._backlog.append(data)
             return
         if self.lost or transport.is_closing():
             return
-        if not self._unaware and sockets.unread(self._descriptor):
-            # It has said something already, which is read later than these bytes are sent.
-            self._unaware, self._ceiling = True, self.forwarded
-        self.forwarded += len(data)
+        self.delivery.writing(len(data))
         transport.write(data)
         self.pair.dirty()
 
     def known(self) -> int:
         """How far it had certainly received its partner's stream when it sent what is read from it next."""
-        transport = self.transport
-        if self._proven < self.forwarded and transport is not None and not transport.is_closing():
-            waiting = transport.get_write_buffer_size() + sockets.under_way(self._descriptor)
-            if not waiting:
-                self._proven = self.forwarded
-            elif self._plain:
-                self._proven = max(self._proven, self.forwarded - waiting)
-        return min(self._proven, self._ceiling) if self._unaware else self._proven
+        return 0 if self.delivery is None else self.delivery.known()
 
     def eof_received(self) -> bool:
         """It has nothing more to say; it may still listen."""
         self.finish()
-        return self._plain
+        return self.delivery is None or self.delivery.plain
 
     def finish(self) -> None:
         """Record the end of its stream and pass it on."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
@@ -13,6 +11,9 @@ from dataclasses import dataclass
 
 from mqttscope.proxy.pair import Pair
 from mqttscope.transport.address import Upstream, shown
+from mqttscope.transport.delivery import Rounds
+from mqttscope.transport.errors import reason
+from mqttscope.transport.listening import accept, listen
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.wire import Endpoint
 
@@ -22,17 +23,10 @@ CONNECT_TIMEOUT_S = 10.0
 """How long the broker may take to accept a connection, TLS included."""
 HANDSHAKE_TIMEOUT_S = 10.0
 """How long a client may take for TLS."""
-ACKNOWLEDGE_EVERY_S = 0.1
-"""How often it is recorded what has arrived, where no data say it."""
-BACKLOG = 256
 MAX_SAID = 20
 """Troubles of connections that are told one by one; further ones are counted."""
-_BUSY_S = 0.2
-"""How long to wait when the system has no descriptor for another connection."""
 _DRAIN_S = 0.5
 """How long connections have to take what is still for them when the proxy ends."""
-_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 @dataclass(slots=True)
@@ -76,11 +70,10 @@ class Relay:
         self.stopping = asyncio.Event()
         self._said = 0
         self._pairs: set[Pair] = set()
-        self._dirty: set[Pair] = set()
+        self._rounds = Rounds()
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: list[asyncio.Task[None]] = []
         self._sockets: list[socket.socket] = []
-        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     @property
@@ -93,26 +86,9 @@ class Relay:
         loop = asyncio.get_running_loop()
         self.recording.later = loop.call_soon
         loop.set_exception_handler(self._trouble)
-        host, port = self.route.host, self.route.port
-        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        problem: OSError | None = None
-        for family, _, _, _, name in dict.fromkeys(found):
-            # With port 0 the others get the port of the first.
-            wanted = (name[0], self.addresses[0][1] if self.addresses else port, *name[2:])
-            try:
-                self._sockets.append(_listening(family, wanted))
-            except OSError as error:
-                problem = problem or error
-                # A host without IPv6 may still have a name for ::1; and a free port need not be free for both.
-                if error.errno in _NOT_HERE or (self.addresses and not port):
-                    continue
-                self._stop_listening()
-                raise
-            bound = self._sockets[-1].getsockname()
-            self.addresses.append((bound[0], bound[1]))
-        if problem is not None and not self._sockets:
-            raise problem
-        self._accepting = [self._spawn(self._accept(sock)) for sock in self._sockets]
+        self._sockets = await listen(self.route.host, self.route.port)
+        self.addresses = [sock.getsockname()[:2] for sock in self._sockets]
+        self._accepting = [self._spawn(accept(sock, self._take, self._say)) for sock in self._sockets]
 
     def stop(self) -> None:
         """Ask to end."""
@@ -124,14 +100,12 @@ class Relay:
             return
         self._closed = True
         self.stopping.set()
-        if self._timer is not None:
-            self._timer.cancel()
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
         self._stop_listening()
         # That connections end now is not their doing, so it is no part of the record.
-        self._acknowledge()
+        self._rounds.close()
         self.recording.close()
         pairs = list(self._pairs)
         for pair in pairs:
@@ -152,26 +126,15 @@ class Relay:
         for sock in self._sockets:
             sock.close()
 
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                sock, _ = await loop.sock_accept(listening)
-            except OSError as error:
-                if self._closed:
-                    return
-                if error.errno in _EXHAUSTED:
-                    self._say(f"cannot accept: {error.strerror}; clients wait")
-                    await asyncio.sleep(_BUSY_S)
-                continue
-            if self.clients >= self.route.max_connections:
-                self.refused += 1
-                self._say(f"a client was closed: there are {self.route.max_connections:,} connections already")
-                sock.close()
-                continue
-            self.clients += 1
-            self.connecting += 1
-            self._spawn(self._serve(sock))
+    def _take(self, sock: socket.socket) -> None:
+        if self.clients >= self.route.max_connections:
+            self.refused += 1
+            self._say(f"a client was closed: there are {self.route.max_connections:,} connections already")
+            sock.close()
+            return
+        self.clients += 1
+        self.connecting += 1
+        self._spawn(self._serve(sock))
 
     async def _serve(self, sock: socket.socket) -> None:
         """One client from its first byte to its end."""
@@ -184,7 +147,7 @@ class Relay:
             except OSError:
                 sock.close()
                 return
-            pair = Pair(recording.wire(*ends), recording, self._note_dirty)
+            pair = Pair(recording.wire(*ends), recording, self._rounds.note)
             timeout = None if route.listen_tls is None else HANDSHAKE_TIMEOUT_S
             try:
                 await loop.connect_accepted_socket(
@@ -201,7 +164,7 @@ class Relay:
             self.connecting -= 1
             await pair.gone.wait()
             self._pairs.discard(pair)
-            self._dirty.discard(pair)
+            self._rounds.forget(pair)
             self._tell_refusal(pair, ends[0])
         finally:
             self.clients -= 1
@@ -238,20 +201,6 @@ class Relay:
             self.reached -= 1
             self.unreached += 1
 
-    def _note_dirty(self, pair: Pair) -> None:
-        self._dirty.add(pair)
-        if self._timer is None and not self._closed:
-            self._timer = asyncio.get_running_loop().call_later(ACKNOWLEDGE_EVERY_S, self._acknowledge)
-
-    def _acknowledge(self) -> None:
-        self._timer = None
-        dirty, self._dirty = self._dirty, set()
-        for pair in dirty:
-            if pair.acknowledge() and pair in self._pairs:
-                self._dirty.add(pair)
-        if self._dirty and not self._closed:
-            self._timer = asyncio.get_running_loop().call_later(ACKNOWLEDGE_EVERY_S, self._acknowledge)
-
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -273,35 +222,3 @@ class Relay:
         self._said += 1
         if self._said <= MAX_SAID:
             self.note(text)
-
-
-def reason(error: BaseException) -> str:
-    """Why a connection was not made, in words."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return str(getattr(error, "reason", None) or error).replace("_", " ").lower()
-    if isinstance(error, TimeoutError) and not error.args:
-        return "no answer in time"
-    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
-        # asyncio says less of it in more words.
-        return os.strerror(error.errno)
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
-
-
-def _listening(family: int, name: tuple[object, ...]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            # IPv4 has a socket of its own where both are meant.
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(name)
-        sock.listen(BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    return sock

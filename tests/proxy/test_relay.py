@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 import threading
 from pathlib import Path
 from random import Random
@@ -16,7 +15,7 @@ from mqttscope.mqtt import Connect, ProtocolVersion, encode
 from mqttscope.net.segment import reverse_key
 from mqttscope.proxy import Proxy, relay
 from mqttscope.proxy.pair import HIGH_WATER_BYTES
-from mqttscope.proxy.relay import reason
+from mqttscope.transport import listening
 from tests.proxy.rig import PATIENCE_S, free_port, is_reset, until
 from tests.proxy.upstream import connect, joined, made, read, recorded, reset, serving
 
@@ -190,13 +189,13 @@ def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> No
     accept = asyncio.SelectorEventLoop.sock_accept
     failures = [errno.EMFILE, errno.ECONNABORTED]
 
-    async def flaky(loop: asyncio.SelectorEventLoop, listening: socket.socket) -> object:
+    async def flaky(loop: asyncio.SelectorEventLoop, sock: socket.socket) -> object:
         if failures:
             raise OSError(failures.pop(), "no")
-        return await accept(loop, listening)
+        return await accept(loop, sock)
 
     monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
-    monkeypatch.setattr(relay, "_BUSY_S", 0.01)
+    monkeypatch.setattr(listening, "_BUSY_S", 0.01)
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
         client.sendall(b"patience")
         assert read(upstream, 8) == b"patience"
@@ -269,18 +268,3 @@ def test_two_cannot_listen_at_the_same_place() -> None:
         with pytest.raises(OSError, match="in use") as caught:
             second.start()
     assert caught.value.errno == errno.EADDRINUSE
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (TimeoutError(), "no answer in time"),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed"), "Connection refused"),
-        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
-        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), "SSL: WRONG VERSION NUMBER"),
-        (UnicodeError("label too long"), "label too long"),
-        (OSError(), "OSError"),
-    ],
-)
-def test_reasons_are_words(error: BaseException, words: str) -> None:
-    assert words.lower() in reason(error).lower()

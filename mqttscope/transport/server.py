@@ -1,0 +1,157 @@
+"""The side that takes connections: a link for each client."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+
+from mqttscope.transport.errors import reason
+from mqttscope.transport.link import CLOSE_TIMEOUT_S, Link, Listener
+from mqttscope.transport.listening import accept, listen
+from mqttscope.transport.recorder import Recorder
+from mqttscope.transport.websocket import ServerHandshake, WebSocketError
+from mqttscope.transport.wire import Endpoint
+
+MAX_CONNECTIONS = 1_000
+"""Clients at a time unless said otherwise; further ones are closed at once."""
+HANDSHAKE_TIMEOUT_S = 10.0
+"""How long a client may take for TLS and WebSocket."""
+
+Factory = Callable[[Link], Listener]
+"""Called with the link of a client that is ready for MQTT; gives who is to hear of it."""
+
+
+class Server:
+    """Listens; made by `serve`."""
+
+    def __init__(
+        self,
+        factory: Factory,
+        *,
+        tls: ssl.SSLContext | None,
+        websocket: bool,
+        recorder: Recorder | None,
+        max_connections: int,
+        note: Callable[[str], None],
+    ) -> None:
+        self.addresses: list[tuple[str, int]] = []
+        """Where it listens."""
+        self.links: set[Link] = set()
+        """The clients that are ready for MQTT."""
+        self._factory = factory
+        self._tls = tls
+        self._websocket = websocket
+        self._recorder = recorder
+        self._max_connections = max_connections
+        self._note = note
+        self._clients = 0
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """Where it listens, on all of its addresses."""
+        return self.addresses[0][1]
+
+    async def close(self) -> None:
+        """Stop listening and close the links in good order; those that do not close in time are reset."""
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for sock in self._sockets:
+            sock.close()
+        links = list(self.links)
+        for link in links:
+            link.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(link.closed.wait() for link in links)), CLOSE_TIMEOUT_S)
+        for link in links:
+            link.abort()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Sockets are closed one turn of the event loop behind an abort.
+        await asyncio.sleep(0)
+
+    async def _start(self, host: str, port: int) -> None:
+        self._sockets = await listen(host, port)
+        self.addresses = [sock.getsockname()[:2] for sock in self._sockets]
+        self._accepting = [self._spawn(accept(sock, self._take, self._note)) for sock in self._sockets]
+
+    def _take(self, sock: socket.socket) -> None:
+        if self._clients >= self._max_connections:
+            self._note(f"a client was closed: there are {self._max_connections:,} connections already")
+            sock.close()
+            return
+        self._clients += 1
+        self._spawn(self._serve(sock))
+
+    async def _serve(self, sock: socket.socket) -> None:
+        """One client from its first byte to its end."""
+        loop = asyncio.get_running_loop()
+        link: Link | None = None
+        try:
+            client = Endpoint.of(sock.getpeername())
+            handshake = ServerHandshake() if self._websocket else None
+            link = Link(self._factory, handshake, is_client=False, recorder=self._recorder)
+            made = link
+            timeout = None if self._tls is None else CLOSE_TIMEOUT_S
+            try:
+                async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                    await loop.connect_accepted_socket(lambda: made, sock, ssl=self._tls, ssl_shutdown_timeout=timeout)
+                    await link.opened
+            except WebSocketError as error:
+                self._note(f"{client}: no WebSocket with the client: {error}")
+                await link.closed.wait()
+                return
+            except (OSError, TimeoutError) as error:
+                self._note(f"{client}: the client was not served: {reason(error)}")
+                return
+            self.links.add(link)
+            await link.closed.wait()
+        except OSError:  # it has gone already
+            return
+        finally:
+            self._clients -= 1
+            if link is not None:
+                self.links.discard(link)
+                link.abort()
+            sock.close()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._note(f"internal error: {type(error).__name__}: {error}")
+
+
+async def serve(
+    host: str,
+    port: int,
+    factory: Factory,
+    *,
+    tls: ssl.SSLContext | None = None,
+    websocket: bool = False,
+    recorder: Recorder | None = None,
+    max_connections: int = MAX_CONNECTIONS,
+    note: Callable[[str], None] = lambda _: None,
+) -> Server:
+    """Listen on an address, an empty ``host`` for every one and port 0 for any free one; :class:`OSError` if not so.
+
+    ``factory`` gets each client's link once MQTT can be spoken, ``note`` a sentence for each client that was not
+    served.
+    """
+    server = Server(
+        factory, tls=tls, websocket=websocket, recorder=recorder, max_connections=max_connections, note=note
+    )
+    await server._start(host, port)
+    return server

@@ -1,0 +1,108 @@
+"""What tests of links need: a listener that keeps what it hears, ways to wait, and what a record says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mqttscope.capture import open_capture
+from mqttscope.mqtt import Connack, Connect, ControlPacket, ProtocolVersion, Publish, encode
+from mqttscope.net.frame import Frame
+from mqttscope.net.headers import segment
+from mqttscope.net.segment import Segment
+from mqttscope.transport.recorder import Recorder
+from mqttscope.transport.recording import Recording
+from mqttscope.transport.wire import Made
+from tests.transport.wires import streams
+
+PATIENCE_S = 20.0
+V311 = ProtocolVersion.V3_1_1
+T = TypeVar("T")
+
+
+def packet(one: ControlPacket) -> bytes:
+    """As MQTT 3.1.1 writes it."""
+    return encode(one, V311)
+
+
+CONNECT = packet(Connect(client_identifier="dev1", keep_alive=60))
+CONNACK = packet(Connack())
+PUBLISH = packet(Publish(topic_name="a/b", payload=b"21.5"))
+
+
+class Heard:
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.end: tuple[str, str] | None = None
+        self.flow: list[bool] = []
+        self.changed = asyncio.Event()
+
+    def received(self, data: bytes) -> None:
+        assert self.end is None
+        self.data += data
+        self.changed.set()
+
+    def ended(self, how: str, detail: str) -> None:
+        assert self.end is None
+        self.end = (how, detail)
+        self.changed.set()
+
+    def writable(self, on: bool) -> None:
+        self.flow.append(on)
+        self.changed.set()
+
+    async def until(self, happened: Callable[[], object]) -> None:
+        """Wait until something is true of it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not happened():
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def gets(self, data: bytes) -> None:
+        """Wait for these bytes, which are all that came."""
+        await self.until(lambda: len(self.data) >= len(data))
+        assert self.data == data
+        self.data = b""
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a scene; what the event loop would print is a failure."""
+    troubles: list[dict[str, Any]] = []
+
+    async def watched() -> T:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
+        return await scene()
+
+    result = asyncio.run(watched())
+    assert troubles == []
+    return result
+
+
+async def soon(awaited: Awaitable[T]) -> T:
+    """Wait, but not for ever."""
+    return await asyncio.wait_for(awaited, PATIENCE_S)
+
+
+def recorder(path: Path) -> Recorder:
+    """Records into a file."""
+    return Recorder(Recording("it", path=str(path)))
+
+
+def frames(path: Path) -> list[Made]:
+    """The frames of a file."""
+    found = []
+    for frame in open_capture([path]):
+        assert isinstance(frame, Frame)
+        shown = segment(frame)
+        assert isinstance(shown, Segment)
+        found.append(Made(frame, shown))
+    return found
+
+
+def story(path: Path) -> tuple[bytes, bytes, list[str]]:
+    """The bytes of both directions of the only connection in a file, and how it went."""
+    return streams(frames(path))

@@ -1,0 +1,272 @@
+"""Connections to a real mosquitto over everything, and to brokers that are not there or not as they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect
+from mqttscope.events import ConnectionClosed, PacketEvent
+from mqttscope.mqtt import Disconnect, Pingreq, Pingresp
+from mqttscope.transport.client import connect, resolve
+from mqttscope.transport.errors import Kind, LinkError
+from mqttscope.transport.link import Link
+from mqttscope.transport.server import serve
+from mqttscope.transport.target import Target, loopback, parse_broker
+from mqttscope.transport.tls import listen_context, upstream_context
+from tests.proxy import rig
+from tests.transport.linking import CONNACK, CONNECT, Heard, packet, play, recorder, soon
+from tests.transport.wires import complaints, tshark
+
+SCHEMES = ("mqtt", "mqtts", "ws", "wss")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Certificates]:
+    with rig.certificates(tmp_path_factory.mktemp("tls")) as made:
+        yield made
+
+
+def settings(scheme: str, made: rig.Certificates) -> str:
+    """Lines for mosquitto's listener."""
+    lines = ["protocol websockets"] if scheme in ("ws", "wss") else []
+    if scheme in ("mqtts", "wss"):
+        lines += [f"certfile {made.cert}", f"keyfile {made.key}"]
+    return "\n".join(lines)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_real_broker_is_spoken_with_and_recorded(scheme: str, tmp_path: Path, certificates: rig.Certificates) -> None:
+    path = tmp_path / "it.pcapng"
+
+    async def scene(port: int) -> None:
+        made = recorder(path)
+        heard = Heard()
+        target = parse_broker(f"{scheme}://127.0.0.1:{port}")
+        link = await connect(target, heard, tls=upstream_context(certificates.ca), recorder=made)
+        assert (link.remote.port, link.subprotocol) == (port, "mqtt" if target.websocket else None)
+        link.write(CONNECT)
+        await heard.gets(CONNACK)
+        link.write(packet(Pingreq()))
+        await heard.gets(packet(Pingresp()))
+        link.write(packet(Disconnect()))
+        if scheme == "mqtt":
+            link.half_close()
+        else:
+            link.close()
+        await soon(link.closed.wait())
+        assert heard.end is None or heard.end[0] == "fin"
+        made.close()
+
+    with rig.mosquitto(tmp_path, settings(scheme, certificates)) as broker:
+        play(lambda: scene(broker.port))
+        log = (tmp_path / f"mosquitto-{broker.port}.log").read_text()
+    assert "Received DISCONNECT from dev1" in log
+    assert "Socket error" not in log
+
+    events = list(dissect(open_capture([path])))
+    assert [one.type for one in events if isinstance(one, PacketEvent)] == [
+        "connect", "connack", "pingreq", "pingresp", "disconnect"
+    ]  # fmt: skip
+    (closed,) = [one for one in events if isinstance(one, ConnectionClosed)]
+    # mosquitto answers a DISCONNECT inside of a WebSocket by closing, which may be first.
+    assert closed.connection.closed_how == "fin"
+    assert closed.connection.closed_by == "client" or "ws" in scheme
+    assert complaints(path) == []
+    spoken = "http" if "ws" in scheme else "mqtt"
+    layer = "websocket.payload_length" if "ws" in scheme else "mqtt.msgtype"
+    shown = tshark(path, "-d", f"tcp.port=={broker.port},{spoken}", "-Y", layer, "-T", "fields", "-e", layer)
+    assert len(shown) >= 5
+
+
+def test_a_wrong_path_is_said_and_the_name_may_be_looked_at_first(tmp_path: Path) -> None:
+    async def scene() -> None:
+        heard = Heard()
+        server = await serve("127.0.0.1", 0, lambda _: heard, websocket=False)
+        target = Target("ws", "localhost", server.port, None, "/mqtt")
+        addresses = await resolve(target)
+        assert loopback(one.ip for one in addresses)
+        connecting = asyncio.create_task(connect(target, Heard(), addresses=addresses))
+        await heard.until(lambda: heard.data.endswith(b"\r\n\r\n"))
+        (link,) = server.links
+        link.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        link.close()
+        with pytest.raises(LinkError) as caught:
+            await connecting
+        assert caught.value.kind is Kind.WEBSOCKET
+        assert str(caught.value).endswith("/mqtt: it answers 403 Forbidden to the request for /mqtt")
+        await server.close()
+
+    play(scene)
+
+
+async def refusal(url: str, **options: object) -> LinkError:
+    """Why there is no link."""
+    with pytest.raises(LinkError) as caught:
+        await connect(parse_broker(url), Heard(), **options)  # type: ignore[arg-type]
+    return caught.value
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_nobody_listens(scheme: str) -> None:
+    port = rig.free_port()
+    error = play(lambda: refusal(f"{scheme}://127.0.0.1:{port}"))
+    assert error.kind is Kind.REFUSED
+    assert str(error).endswith(": nothing listens there (connection refused)")
+
+
+def test_a_name_that_leads_nowhere() -> None:
+    error = play(lambda: refusal("mqtt://nonexistent.invalid"))
+    assert error.kind is Kind.UNRESOLVABLE
+    assert "cannot connect to mqtt://nonexistent.invalid:1883: the host name nonexistent.invalid cannot be" in str(
+        error
+    )
+    assert play(lambda: refusal(f"mqtt://{'a' * 70}.invalid")).kind is Kind.UNRESOLVABLE
+
+
+@pytest.mark.parametrize("scheme", ["mqtts", "ws", "wss"])
+def test_who_does_not_answer_is_not_waited_for(scheme: str) -> None:
+    async def scene(port: int) -> LinkError:
+        return await refusal(f"{scheme}://127.0.0.1:{port}", timeout_s=0.1)
+
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        began = time.monotonic()
+        error = play(lambda: scene(mute.getsockname()[1]))
+        assert time.monotonic() - began < 5
+    assert error.kind is Kind.TIMEOUT
+    assert str(error).endswith(": no answer within 0.1 s")
+
+
+def test_a_full_backlog_is_no_answer_in_time() -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        error = play(lambda: refusal(f"mqtt://127.0.0.1:{port}", timeout_s=0.2))
+        for one in waiting:
+            one.close()
+    assert error.kind is Kind.TIMEOUT
+
+
+def expired(folder: Path, made: rig.Certificates) -> str:
+    """A certificate with the server's key whose time is over."""
+    path, names = folder / "expired.pem", folder / "names"
+    names.write_text("subjectAltName=IP:127.0.0.1\n")
+    request = ("req", "-new", "-key", made.key, "-subj", "/CN=localhost", "-out", str(folder / "it.csr"))
+    sign = (
+        "x509", "-req", "-in", str(folder / "it.csr"), "-CA", made.ca, "-CAkey", str(made.folder / "ca.key"),
+        "-set_serial", "7", "-days", "-1", "-out", str(path), "-extfile", str(names),
+    )  # fmt: skip
+    for words in (request, sign):
+        done = subprocess.run([rig.program("openssl"), *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("other", "its certificate comes from a CA that is not trusted"),
+        ("name", "its certificate is not for broker.example"),
+        ("expired", "its certificate has expired"),
+        ("self", "its certificate is signed by itself, and is not among the trusted ones"),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["mqtts", "wss"])
+def test_wrong_certificates(case: str, said: str, scheme: str, tmp_path: Path, certificates: rig.Certificates) -> None:
+    made = certificates
+    chain = {"expired": lambda: expired(tmp_path, made), "self": lambda: made.ca}.get(case, lambda: made.cert)()
+    key = str(made.folder / "ca.key") if case == "self" else made.key
+
+    async def scene() -> LinkError:
+        told: list[str] = []
+        server = await serve("127.0.0.1", 0, lambda _: Heard(), tls=listen_context(chain, key), note=told.append)
+        trusted = upstream_context(made.other_ca if case in ("other", "self") else made.ca)
+        name = "broker.example" if case == "name" else None
+        error = await refusal(f"{scheme}://127.0.0.1:{server.port}", tls=trusted, server_name=name)
+        await server.close()
+        assert len(told) == 1
+        return error
+
+    error = play(scene)
+    assert error.kind is Kind.TLS
+    assert str(error).endswith(f": {said}")
+
+
+@pytest.mark.broker
+def test_tls_with_a_broker_that_has_none(tmp_path: Path, certificates: rig.Certificates) -> None:
+    with rig.mosquitto(tmp_path) as broker:
+        error = play(lambda: refusal(f"mqtts://127.0.0.1:{broker.port}", tls=upstream_context(certificates.ca)))
+        assert error.kind is Kind.TLS
+        assert "does not speak TLS" in str(error)
+        error = play(lambda: refusal(f"ws://127.0.0.1:{broker.port}", timeout_s=2))
+        assert error.kind is Kind.WEBSOCKET
+        assert str(error).endswith("it closed the connection instead of opening a WebSocket")
+
+
+@pytest.mark.broker
+def test_a_client_certificate_that_is_missing(tmp_path: Path, certificates: rig.Certificates) -> None:
+    """In TLS 1.3 that is said once the client believes to be connected."""
+    made = certificates
+
+    async def scene(port: int, *, early: bool) -> tuple[str, str]:
+        heard = Heard()
+        link = await connect(parse_broker(f"mqtts://127.0.0.1:{port}"), heard, tls=upstream_context(made.ca))
+        if early:
+            link.write(CONNECT)
+        await soon(link.closed.wait())
+        assert heard.end is not None
+        return heard.end
+
+    lines = f"{settings('mqtts', made)}\ncafile {made.ca}\nrequire_certificate true"
+    with rig.mosquitto(tmp_path, lines) as broker:
+        how, detail = play(lambda: scene(broker.port, early=False))
+        assert (how, detail.startswith("TLS was ended: ")) == ("failed", True)
+        assert "certificate required" in detail
+        # Its reset may come before its reason.
+        assert "certificate" in play(lambda: scene(broker.port, early=True))[1]
+
+
+def test_from_a_source_and_with_the_system_s_authorities() -> None:
+    async def scene() -> None:
+        seen: list[Link] = []
+
+        def factory(link: Link) -> Heard:
+            seen.append(link)
+            return Heard()
+
+        server = await serve("127.0.0.1", 0, factory)
+        link = await connect(parse_broker(f"mqtt://localhost:{server.port}"), Heard(), source=("127.0.0.2", 0))
+        assert str(link.local.address) == "127.0.0.2"
+        link.close()
+        await server.close()
+        await soon(link.closed.wait())
+
+    play(scene)
+    assert ssl.CERT_REQUIRED is upstream_context().verify_mode
+
+
+def test_who_gives_up_leaves_nothing_behind(certificates: rig.Certificates) -> None:
+    async def scene(port: int) -> None:
+        for url in (f"mqtts://127.0.0.1:{port}", f"ws://127.0.0.1:{port}"):
+            connecting = asyncio.create_task(connect(parse_broker(url), Heard(), tls=upstream_context(certificates.ca)))
+            await asyncio.sleep(0.05)
+            connecting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await connecting
+
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        play(lambda: scene(mute.getsockname()[1]))

@@ -1,0 +1,328 @@
+"""Links of both sides with each other over everything, and clients that are not as they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from mqttscope.mqtt import Disconnect
+from mqttscope.transport import link as link_module
+from mqttscope.transport import server as module
+from mqttscope.transport.client import connect
+from mqttscope.transport.errors import LinkError
+from mqttscope.transport.link import Link
+from mqttscope.transport.recorder import Recorder
+from mqttscope.transport.server import Server, serve
+from mqttscope.transport.target import Target
+from mqttscope.transport.tls import listen_context, upstream_context
+from tests.proxy import rig
+from tests.transport.linking import CONNACK, CONNECT, PUBLISH, Heard, packet, play, recorder, soon, story
+from tests.transport.wires import complaints
+
+SCHEMES = ("mqtt", "mqtts", "ws", "wss")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Certificates]:
+    with rig.certificates(tmp_path_factory.mktemp("tls")) as made:
+        yield made
+
+
+class Served(Heard):
+    """What a server's side hears; it closes when the other side has."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self.link = link
+
+    def ended(self, how: str, detail: str) -> None:
+        super().ended(how, detail)
+        self.link.close()
+
+
+class Hall:
+    """A server, and who came."""
+
+    def __init__(self) -> None:
+        self.came: list[Served] = []
+        self.told: list[str] = []
+        self.server: Server
+
+    def welcome(self, link: Link) -> Served:
+        self.came.append(Served(link))
+        return self.came[-1]
+
+
+@asynccontextmanager
+async def open_hall(
+    scheme: str, made: rig.Certificates, recorder: Recorder | None = None, **options: int
+) -> AsyncIterator[Hall]:
+    hall = Hall()
+    hall.server = await serve(
+        "127.0.0.1",
+        0,
+        hall.welcome,
+        tls=listen_context(made.cert, made.key) if scheme in ("mqtts", "wss") else None,
+        websocket=scheme in ("ws", "wss"),
+        recorder=recorder,
+        note=hall.told.append,
+        **options,
+    )
+    try:
+        yield hall
+    finally:
+        await soon(hall.server.close())
+        if recorder is not None:
+            recorder.close()
+
+
+async def enter(hall: Hall, scheme: str, made: rig.Certificates) -> tuple[Link, Heard]:
+    heard = Heard()
+    target = Target(scheme, "127.0.0.1", hall.server.port, None, "/mqtt" if "ws" in scheme else "")
+    return await connect(target, heard, tls=upstream_context(made.ca)), heard
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_both_sides_talk_and_the_record_is_sound(scheme: str, tmp_path: Path, certificates: rig.Certificates) -> None:
+    path = tmp_path / "it.pcapng"
+
+    async def scene() -> None:
+        async with open_hall(scheme, certificates, recorder(path)) as hall:
+            link, heard = await enter(hall, scheme, certificates)
+            link.write(CONNECT)
+            while not hall.came:
+                await asyncio.sleep(0)
+            (served,) = hall.came
+            await served.gets(CONNECT)
+            assert (served.link.local, served.link.remote) == (link.remote, link.local)
+            served.link.write(CONNACK)
+            await heard.gets(CONNACK)
+            link.write(PUBLISH + packet(Disconnect()))
+            link.close()
+            await served.gets(PUBLISH + packet(Disconnect()))
+            await soon(served.link.closed.wait())
+            await soon(link.closed.wait())
+            assert served.end is not None
+            assert served.end[0] == "fin"
+            assert hall.told == []
+
+    play(scene)
+    client, server, told = story(path)
+    # RFC 6455 section 7.1.1: behind the close frames it is the server that closes first.
+    ends = ["server fin", "client fin"] if "ws" in scheme else ["client fin", "server fin"]
+    assert told == ["FlowOpened", *ends, "closed fin"]
+    if "ws" in scheme:
+        assert (client[:9], server[:12]) == (b"GET /mqtt", b"HTTP/1.1 101")
+    else:
+        assert (client, server) == (CONNECT + PUBLISH + packet(Disconnect()), CONNACK)
+    assert complaints(path) == []
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_much_arrives_whole_in_both_directions(scheme: str, certificates: rig.Certificates) -> None:
+    there, back = Random(1).randbytes(3_000_000), Random(2).randbytes(2_500_001)
+
+    async def scene() -> None:
+        async with open_hall(scheme, certificates) as hall:
+            link, heard = await enter(hall, scheme, certificates)
+            link.write(there)
+            while not hall.came:
+                await asyncio.sleep(0)
+            (served,) = hall.came
+            for at in range(0, len(back), 70_000):
+                served.link.write(back[at : at + 70_000])
+            await heard.until(lambda: len(heard.data) == len(back))
+            link.close()
+            await served.until(lambda: served.end)
+            assert (heard.data == back, served.data == there) == (True, True)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_server_resets_its_client(scheme: str, certificates: rig.Certificates) -> None:
+    async def scene() -> None:
+        async with open_hall(scheme, certificates) as hall:
+            link, heard = await enter(hall, scheme, certificates)
+            while not hall.came:
+                await asyncio.sleep(0)
+            hall.came[0].link.abort()
+            await soon(link.closed.wait())
+            assert heard.end is not None
+            assert heard.end[0] == "reset"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_when_the_server_ends_its_clients_are_closed(scheme: str, certificates: rig.Certificates) -> None:
+    async def scene() -> None:
+        async with open_hall(scheme, certificates) as hall:
+            link, heard = await enter(hall, scheme, certificates)
+            ending = asyncio.create_task(hall.server.close())
+            await heard.until(lambda: heard.end)
+            assert heard.end is not None
+            assert heard.end[0] == "fin"
+            link.close()
+            await soon(ending)
+            await soon(link.closed.wait())
+
+    play(scene)
+
+
+def test_half_closed_tls_only_stays_silent(certificates: rig.Certificates) -> None:
+    async def scene() -> None:
+        async with open_hall("mqtts", certificates) as hall:
+            link, heard = await enter(hall, "mqtts", certificates)
+            while not hall.came:
+                await asyncio.sleep(0)
+            (served,) = hall.came
+            link.half_close()
+            link.write(b"never")
+            served.link.write(b"still read")
+            await heard.gets(b"still read")
+            link.close()
+            await served.until(lambda: served.end)
+            assert served.data == b""
+
+    play(scene)
+
+
+def test_a_client_that_does_not_take_part_in_the_end_is_reset(
+    certificates: rig.Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in (module, link_module):
+        monkeypatch.setattr(one, "CLOSE_TIMEOUT_S", 0.05)
+
+    async def scene() -> None:
+        async with open_hall("mqtts", certificates) as hall:
+            context = ssl.create_default_context(cafile=certificates.ca)
+            reader, writer = await asyncio.open_connection("127.0.0.1", hall.server.port, ssl=context)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            while not hall.came:
+                await asyncio.sleep(0)
+            hall.came[0].link.write(bytes(10_000_000))
+            await soon(hall.server.close())
+            assert hall.came[0].link.closed.is_set()
+            writer.transport.abort()
+            del reader
+            await asyncio.sleep(0)
+
+    play(scene)
+
+
+async def raw(hall: Hall, data: bytes) -> bytes:
+    """What a client that says so gets."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", hall.server.port)
+    writer.write(data)
+    got = await soon(reader.read())
+    writer.close()
+    await writer.wait_closed()
+    return got
+
+
+def test_clients_that_speak_no_websocket_are_answered(certificates: rig.Certificates) -> None:
+    async def scene() -> None:
+        async with open_hall("ws", certificates) as hall:
+            assert (await raw(hall, CONNECT)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+            assert (await raw(hall, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+            assert next(one.partition(": ")[2] for one in hall.told) == (
+                "no WebSocket with the client: it does not speak HTTP"
+            )
+            assert (len(hall.told), hall.came) == (2, [])
+
+    play(scene)
+
+
+@pytest.mark.parametrize("scheme", ["mqtts", "ws", "wss"])
+def test_clients_that_say_nothing_are_not_waited_for(
+    scheme: str, certificates: rig.Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HANDSHAKE_TIMEOUT_S", 0.05)
+
+    async def scene() -> None:
+        async with open_hall(scheme, certificates) as hall:
+            reader, writer = await asyncio.open_connection("127.0.0.1", hall.server.port)
+            with suppress(ConnectionResetError):
+                assert await soon(reader.read()) == b""
+            writer.close()
+            assert len(hall.told) == 1
+            assert hall.told[0].endswith("the client was not served: no answer in time")
+
+    play(scene)
+
+
+def test_clients_beyond_the_limit_are_closed(certificates: rig.Certificates) -> None:
+    async def scene() -> None:
+        async with open_hall("mqtt", certificates, max_connections=1) as hall:
+            link, _ = await enter(hall, "mqtt", certificates)
+            assert await raw(hall, b"") == b""
+            assert hall.told == ["a client was closed: there are 1 connections already"]
+            link.close()
+            await soon(link.closed.wait())
+            while hall.server.links:
+                await asyncio.sleep(0)
+            link, _ = await enter(hall, "mqtt", certificates)
+            link.close()
+
+    play(scene)
+
+
+def test_a_factory_that_fails_is_told_and_its_client_reset(certificates: rig.Certificates) -> None:
+    async def scene() -> None:
+        told: list[str] = []
+
+        def factory(link: Link) -> Heard:
+            raise LookupError("nobody home")
+
+        server = await serve("127.0.0.1", 0, factory, note=told.append)
+        heard = Heard()
+        link = await connect(Target("mqtt", "127.0.0.1", server.port), heard)
+        await soon(link.closed.wait())
+        assert heard.end == ("reset", "the connection was reset")
+        assert told == ["internal error: LookupError: nobody home"]
+        await server.close()
+
+    play(scene)
+
+
+def test_a_place_is_taken_only_once(certificates: rig.Certificates) -> None:
+    async def scene() -> None:
+        async with open_hall("mqtt", certificates) as hall:
+            with pytest.raises(OSError, match="in use") as caught:
+                await serve("127.0.0.1", hall.server.port, hall.welcome)
+            assert caught.value.errno == errno.EADDRINUSE
+
+    play(scene)
+
+
+def test_with_the_end_nobody_listens(certificates: rig.Certificates) -> None:
+    async def scene() -> None:
+        async with open_hall("mqtt", certificates) as hall:
+            pass
+        with pytest.raises(LinkError, match="nothing listens there"):
+            await enter(hall, "mqtt", certificates)
+
+    play(scene)
+
+
+def test_a_client_that_is_gone_at_once_is_no_trouble(certificates: rig.Certificates) -> None:
+    async def scene() -> None:
+        async with open_hall("mqtts", certificates) as hall:
+            for _ in range(3):
+                with socket.create_connection(("127.0.0.1", hall.server.port)) as client:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            link, _ = await enter(hall, "mqtts", certificates)
+            link.close()
+            await soon(link.closed.wait())
+            assert all("the client was not served" in one for one in hall.told)
+
+    play(scene)
