@@ -25,14 +25,10 @@ def test_every_kind_of_difference_is_planted() -> None:
 
 def test_differences_come_in_the_order_of_the_recording() -> None:
     found = compare(pairs(delivered(*ALL), delivered("publish t/a new", "publish t/x extra")))
+    places = [one.recorded.place for one in found if one.recorded]
 
-    assert [str(one.kind) for one in found] == ["payload", "missing-delivery", "missing-delivery", "extra-delivery"]
-    assert [one.recorded.place for one in found if one.recorded] == sorted(
-        one.recorded.place for one in found if one.recorded
-    )
-    assert told(found) == told(
-        verify(pairs(delivered(*ALL), delivered("publish t/a new", "publish t/x extra"))).differences
-    )
+    assert [kind for kind, _, _ in told(found)] == ["payload", "missing-delivery", "missing-delivery", "extra-delivery"]
+    assert places == sorted(places)
 
 
 def scripts(name: str) -> list[Script]:
