@@ -64,6 +64,7 @@ class Difference:
     """The recorded connection."""
     recorded: Entry | None = None
     live: Entry | None = None
+    """Either is ``None`` where there is no such packet; both are where it is about the transport."""
     field: str = ""
     """Path of the field as in JSON (``properties.user_property``), empty where it is about the packet as a whole."""
     expected: Any = None
@@ -71,6 +72,8 @@ class Difference:
     found: Any = None
     message: str = ""
     """One sentence.  It repeats no values of User Properties, payloads, or Authentication Data."""
+    live_script: Script | None = None
+    """The connection of ``live``."""
     follows: int = 0
     """Packets that were not sent or not delivered because of it, on any connection; they are no differences of
     their own."""

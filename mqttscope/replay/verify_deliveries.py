@@ -46,7 +46,7 @@ def compare_deliveries(run: Run) -> None:
     for left in everything:
         left.matched = _match(left)
         for recorded, live in left.matched:
-            _compare(run, left.pair, recorded, live, ())
+            _compare(run, left.pair, recorded, live)
         compare_order(run, left.pair, left.matched)
     _match_shared(run, everything)
     unfinished = _unfinished(everything)
@@ -145,7 +145,10 @@ def _distance(recorded: Entry, live: Entry) -> int:
     return sum(one != other for one, other in zip(before[:3], now[:3], strict=True)) + len(set(before[3]) ^ set(now[3]))
 
 
-def _compare(run: Run, pair: Pair, recorded: Entry, live: Entry, ignored: tuple[str, ...]) -> None:
+def _compare(
+    run: Run, pair: Pair, recorded: Entry, live: Entry, ignored: tuple[str, ...] = (), other: Pair | None = None
+) -> None:
+    """Compare two deliveries; ``other`` is the pair that got the live one where it is another one."""
     before, now = recorded.packet, live.packet
     assert isinstance(before, Publish)
     assert isinstance(now, Publish)
@@ -158,7 +161,9 @@ def _compare(run: Run, pair: Pair, recorded: Entry, live: Entry, ignored: tuple[
             pair.follow(recorded, cause)
             continue
         message = f"The {described(recorded)} {one.told}."
-        pair.add(Difference(one.kind, pair.script, recorded, live, one.field, one.expected, one.found, message))
+        made = Difference(one.kind, pair.script, recorded, live, one.field, one.expected, one.found, message)
+        made.live_script = None if other is None else other.live
+        pair.add(made)
     _expiry(run, pair, recorded, live)
     if before.qos == now.qos == 2:
         _release(pair, recorded, live)
@@ -248,8 +253,8 @@ def _match_shared(run: Run, everything: list[Left]) -> None:
         taken: set[int] = set()
         for before, now in _match(pool):
             taken |= {id(before), id(now)}
-            owner, other = whose[id(before)], whose[id(now)]
-            _compare(run, owner.pair, before, now, _OF_MEMBER if owner is not other else ())
+            owner, other = whose[id(before)].pair, whose[id(now)].pair
+            _compare(run, owner, before, now, _OF_MEMBER if owner is not other else (), other)
         for left in everything:
             left.recorded = [one for one in left.recorded if id(one) not in taken]
             left.live = [one for one in left.live if id(one) not in taken]
@@ -267,7 +272,8 @@ def _match_changed(run: Run, left: Left) -> None:
             continue
         taken |= {id(before), id(now)}
         expected, found = before.packet.payload, now.packet.payload
-        message = f"The {described(before)} came with another payload ({len(found)} bytes instead of {len(expected)})."
+        sizes = "" if len(found) == len(expected) else f" of {len(found)} bytes instead of {len(expected)}"
+        message = f"The {described(before)} came with another payload{sizes}."
         left.pair.add(Difference(Kind.PAYLOAD, left.pair.script, before, now, "payload", expected, found, message))
     left.recorded = [one for one in left.recorded if id(one) not in taken]
     left.live = [one for one in left.live if id(one) not in taken]

@@ -185,7 +185,7 @@ def _properties(
 
 
 def _told(name: str, expected: Any, found: Any) -> str:
-    words = name.replace("_", " ")
+    words = "user properties" if name == "user_property" else name.replace("_", " ")
     if found is None:
         return f"lacks its {words}"
     if expected is None:
@@ -197,7 +197,7 @@ def _told(name: str, expected: Any, found: Any) -> str:
         return f"has {words} {short(found)} instead of {short(expected)}"
     if isinstance(found, bytes) and isinstance(expected, bytes) and len(found) != len(expected):
         return f"has {words} of {len(found)} bytes instead of {len(expected)}"
-    return f"has another {words}"
+    return f"has {'other' if words.endswith('s') else 'another'} {words}"
 
 
 def signature(packet: Publish) -> Signature:

@@ -75,7 +75,8 @@ def explain_extra(run: Run, pair: Pair, entry: Entry) -> None:
     """A delivery that the recording does not have."""
     assert isinstance(entry.packet, Publish)
     if pair.cause is not None:
-        return  # the connection was refused in the recording alone, or ended another way
+        pair.cause.follows += 1  # the connection was refused in the recording alone, or ended another way
+        return
     if pair.joined or pair.script.lost:
         pair.tally.not_judged(entry, INCOMPLETE)
         return

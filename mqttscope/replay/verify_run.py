@@ -98,6 +98,7 @@ class Pair:
 
     def add(self, difference: Difference) -> Difference:
         """Take a difference."""
+        difference.live_script = difference.live_script or self.live
         self.differences.append(difference)
         for entry in (difference.recorded, difference.live):
             if entry is not None and not entry.from_client:

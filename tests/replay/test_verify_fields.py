@@ -49,7 +49,7 @@ def test_values_that_may_be_secrets_are_not_told() -> None:
     (found,) = field_differences(before, now, V5)
 
     assert (found.expected, found.found) == ((("token", "hush"),), (("token", "hash"),))
-    assert found.told == "has another user property"
+    assert found.told == "has other user properties"
 
 
 def test_what_a_connack_leaves_out_is_what_was_asked_for() -> None:
