@@ -1,0 +1,185 @@
+"""What may differ between a recorded connection and its replay, and what a comparison found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
+from mqttscope.mqtt.packets import Publish
+from mqttscope.replay.script import Entry, Script
+
+MAX_TOLD = 60
+"""Characters of a topic or a value that a message repeats."""
+
+
+class Kind(StrEnum):
+    """What kind of difference it is; the names are stable."""
+
+    NOT_CONNECTED = "not-connected"
+    REASON_CODE = "reason-code"
+    SESSION_PRESENT = "session-present"
+    GRANTED_QOS = "granted-qos"
+    PROPERTY = "property"
+    MISSING_ANSWER = "missing-answer"
+    UNEXPECTED_ANSWER = "unexpected-answer"
+    MISSING_DELIVERY = "missing-delivery"
+    EXTRA_DELIVERY = "extra-delivery"
+    PAYLOAD = "payload"
+    DELIVERY_QOS = "delivery-qos"
+    RETAIN = "retain"
+    ORDER = "order"
+    CLOSE = "close"
+    MALFORMED = "malformed"
+
+
+EXPLANATIONS: dict[Kind, str] = {
+    Kind.NOT_CONNECTED: "There was no connection to the live broker, or it broke before the CONNECT was answered.",
+    Kind.REASON_CODE: "An answer or a DISCONNECT of the broker has another Reason Code; one left out is 0x00.",
+    Kind.SESSION_PRESENT: "The CONNACK says otherwise whether the broker has a session of the client.",
+    Kind.GRANTED_QOS: "The SUBACK grants another QoS to a Topic Filter.",
+    Kind.PROPERTY: "A property is there on one side only, or has another value; one left out has its default.",
+    Kind.MISSING_ANSWER: "The recorded broker answered a packet, the live one did not.",
+    Kind.UNEXPECTED_ANSWER: "The live broker answered what the recorded one did not answer, or with another packet.",
+    Kind.MISSING_DELIVERY: "A message that was delivered in the recording was not delivered in the replay.",
+    Kind.EXTRA_DELIVERY: "A message was delivered that was not delivered in the recording.",
+    Kind.PAYLOAD: "A message came in the place of the recorded one with a payload that nobody published.",
+    Kind.DELIVERY_QOS: "A message was delivered with another QoS.",
+    Kind.RETAIN: "A message was delivered with another RETAIN flag.",
+    Kind.ORDER: "Messages of one client to one topic, published and delivered with one QoS, came in another order.",
+    Kind.CLOSE: "The connection was ended by the other side, or only one of the brokers sent a DISCONNECT.",
+    Kind.MALFORMED: "The live broker sent a packet that breaks the layout of its version.",
+}
+"""One sentence for each kind."""
+
+
+@dataclass(slots=True, eq=False)
+class Difference:
+    """One thing that the live broker did otherwise than the recorded one."""
+
+    kind: Kind
+    script: Script
+    """The recorded connection."""
+    recorded: Entry | None = None
+    live: Entry | None = None
+    """Either is ``None`` where there is no such packet; both are where it is about the transport."""
+    field: str = ""
+    """Path of the field as in JSON (``properties.user_property``), empty where it is about the packet as a whole."""
+    expected: Any = None
+    """The recorded value, ``None`` for what is absent."""
+    found: Any = None
+    message: str = ""
+    """One sentence.  It repeats no values of User Properties, payloads, or Authentication Data."""
+    live_script: Script | None = None
+    """The connection of ``live``."""
+    follows: int = 0
+    """Packets that were not sent or not delivered because of it, on any connection; they are no differences of
+    their own."""
+
+    @property
+    def name(self) -> str:
+        """Of the connection, for people."""
+        return self.script.name
+
+    @property
+    def number(self) -> int:
+        """Number of the recorded connection."""
+        return self.script.connection.number
+
+    @property
+    def version(self) -> ProtocolVersion:
+        """Spoken on the connection."""
+        return self.script.version
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the packets of one connection that the broker sent, in the recording or in the replay."""
+
+    script: Script
+    _states: dict[int, str] = field(default_factory=dict)
+    _reasons: Counter[str] = field(default_factory=Counter)
+
+    def equal(self, entry: Entry) -> None:
+        """It is the same on both sides, unless something else is said of it."""
+        self._states.setdefault(id(entry), "equal")
+
+    def different(self, entry: Entry) -> None:
+        """A difference names it."""
+        self._states[id(entry)] = "different"
+
+    def otherwise(self) -> None:
+        """A difference is about no packet of the broker: there was no connection, or it ended otherwise."""
+        self._states[-1 - len(self._states)] = "different"
+
+    def follow(self, entry: Entry) -> None:
+        """It is missing because of a difference somewhere else."""
+        self._states[id(entry)] = "follows"
+
+    def not_judged(self, entry: Entry, reason: str) -> None:
+        """Nothing can be said of it."""
+        self._states[id(entry)] = "not judged"
+        self._reasons[reason] += 1
+
+    def _count(self, state: str) -> int:
+        return sum(one == state for one in self._states.values())
+
+    @property
+    def compared(self) -> int:
+        """Packets that are equal or different."""
+        return self.equals + self.differing
+
+    @property
+    def equals(self) -> int:
+        """Packets that mean the same."""
+        return self._count("equal")
+
+    @property
+    def differing(self) -> int:
+        """Packets that differences name."""
+        return self._count("different")
+
+    @property
+    def following(self) -> int:
+        """Packets that are missing because of a difference somewhere else."""
+        return self._count("follows")
+
+    @property
+    def unjudged(self) -> int:
+        """Packets that could not be judged."""
+        return self._count("not judged")
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Why packets were not judged, with their counts."""
+        return dict(self._reasons)
+
+
+@dataclass(slots=True)
+class Verification:
+    """What a comparison found."""
+
+    differences: list[Difference] = field(default_factory=list)
+    """By connection, within one in the order of the recording."""
+    tallies: list[Tally] = field(default_factory=list)
+    """One for each recorded connection."""
+
+
+def reason_text(kind: PacketType, code: int, version: ProtocolVersion) -> str:
+    """``0x87 Not authorized``."""
+    return f"0x{code:02x} {reason_name(kind, code, version)}"
+
+
+def short(text: str) -> str:
+    """A text of the wire for a message: in quotes, and cut where it is long."""
+    return repr(text if len(text) <= MAX_TOLD else text[: MAX_TOLD - 3] + "...")
+
+
+def described(entry: Entry) -> str:
+    """``PUBLISH to 'a/b'``."""
+    told = entry.type.upper()
+    if isinstance(entry.packet, Publish):
+        return f"{told} to {'an unknown topic' if entry.topic is None else short(entry.topic)}"
+    return told

@@ -1,0 +1,262 @@
+"""Recordings and their replays written as lines, and read as those of captures are.
+
+    dev > connect keep_alive=60
+    dev < connack code=0x87
+    dev > publish a/b on qos=1 id=3 user_property=k:v
+    dev < puback 3
+    dev > fin
+
+A line is a connection, who sends (``>`` the client), and a packet.  Words are the packet's fields in their order,
+``name=value`` other fields or properties, a bare ``dup`` or ``retain`` a flag; ``+2.5`` lets seconds pass before.
+``fin`` and ``reset`` end the connection, ``lost 10`` are bytes that the capture lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, MalformedEvent, PacketEvent
+from mqttscope.mqtt import (
+    Auth,
+    Connack,
+    Connect,
+    ControlPacket,
+    Direction,
+    Disconnect,
+    Malformed,
+    Pingreq,
+    Pingresp,
+    Properties,
+    ProtocolVersion,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+    Will,
+    decode,
+    encode,
+)
+from mqttscope.mqtt.properties import BY_NAME
+from mqttscope.mqtt.wire import BINARY, UTF8
+from mqttscope.replay.difference import Difference
+from mqttscope.replay.script import Entry, Script, read_scripts
+from mqttscope.replay.verify import compare
+from mqttscope.session import Connection
+
+C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
+START_NS = 1_767_323_045_000_000_000
+MS = 1_000_000
+V5 = ProtocolVersion.V5
+
+OPENED = """
+    sub > connect
+    sub < connack
+    sub > subscribe 1 t/#:2
+    sub < suback 1 2
+    pub > connect
+    pub < connack
+"""
+
+Found = tuple[str, str, int]
+"""Kind, field, and how many packets follow."""
+
+
+def told(differences: list[Difference]) -> list[Found]:
+    return [(str(one.kind), one.field, one.follows) for one in differences]
+
+
+def connack(line: str) -> str:
+    return f"dev > connect\ndev < connack {line}"
+
+
+def asked(*answers: str) -> str:
+    """A connection whose client is answered so."""
+    return "\n".join(("dev > connect", "dev < connack", *answers, "dev > disconnect", "dev > fin"))
+
+
+def delivered(*deliveries: str) -> str:
+    """Three messages, and what a subscriber gets."""
+    published = ["pub > publish t/a one", "pub > publish t/b two", "pub > publish t/a three"]
+    return OPENED + "\n".join((*published, *(f"sub < {one}" for one in deliveries), "sub > pingreq", "sub < pingresp"))
+
+
+ALL = ("publish t/a one", "publish t/b two", "publish t/a three")
+
+_ACKNOWLEDGEMENTS = {"puback": Puback, "pubrec": Pubrec, "pubrel": Pubrel, "pubcomp": Pubcomp}
+_PLAIN = {"pingreq": Pingreq, "pingresp": Pingresp}
+_FLAGS = ("dup", "retain", "resume", "present")
+
+
+def record(text: str, version: ProtocolVersion = V5) -> list[Script]:
+    """Scripts of a conversation."""
+    return read_scripts(_events(text, version))
+
+
+def replay(recorded: list[Script], text: str, version: ProtocolVersion = V5) -> list[tuple[Script, Script | None]]:
+    """Pairs of recorded and live scripts; connections of the same name belong together, in their order."""
+    left = record(text, version)
+    pairs: list[tuple[Script, Script | None]] = []
+    for script in recorded:
+        live = next((one for one in left if one.connection.client == script.connection.client), None)
+        if live is not None:
+            left.remove(live)
+            _attribute(script, live)
+        pairs.append((script, live))
+    return pairs
+
+
+def pairs(recorded: str, live: str, version: ProtocolVersion = V5) -> list[tuple[Script, Script | None]]:
+    """Both at once."""
+    return replay(record(recorded, version), live, version)
+
+
+def copied(scripts: Iterable[Script]) -> list[tuple[Script, Script | None]]:
+    """Scripts with replays in which everything was said again."""
+    scripts = list(scripts)
+    copies: dict[int, Entry] = {}
+    for script in scripts:
+        for entry in script.entries:
+            copies[id(entry)] = replace(entry, source=entry)
+    for copy in copies.values():
+        copy.answers = None if copy.answers is None else copies[id(copy.answers)]
+        copy.resends = None if copy.resends is None else copies[id(copy.resends)]
+    return [(one, replace(one, entries=[copies[id(entry)] for entry in one.entries])) for one in scripts]
+
+
+def _attribute(recorded: Script, live: Script) -> None:
+    """Name the recorded packets that those of the client perform, and the answers to them."""
+    waiting = [one for one in recorded.entries if one.from_client]
+    for entry in live.entries:
+        if entry.from_client:
+            entry.source = next((one for one in waiting if _same(one, entry)), None)
+            if entry.source is not None:
+                waiting.remove(entry.source)
+        elif entry.answers is not None and entry.answers.source is not None:
+            request = entry.answers.source
+            entry.source = next(
+                (one for one in recorded.entries if one.answers is request and one.type == entry.type), None
+            )
+
+
+def _same(recorded: Entry, live: Entry) -> bool:
+    before, now = recorded.packet, live.packet
+    if isinstance(before, Publish) and isinstance(now, Publish):
+        return (recorded.topic, before.payload, before.dup) == (live.topic, now.payload, now.dup)
+    if isinstance(before, Subscribe) and isinstance(now, Subscribe):
+        return before.subscriptions == now.subscriptions
+    return recorded.type == live.type
+
+
+def _events(text: str, version: ProtocolVersion) -> Iterable[Event]:
+    connections: dict[str, Connection] = {}
+    now, number, opened = START_NS, 0, 0
+    for line in text.splitlines():
+        words = line.split()
+        if not words:
+            continue
+        now += MS
+        if words[0].startswith("+"):
+            now += int(float(words.pop(0)) * 1_000_000_000)
+        name, arrow, kind, *rest = words
+        direction = C2S if arrow == ">" else S2C
+        connection = connections.get(name)
+        if connection is None:
+            connection = connections[name] = Connection(
+                opened, name, "broker:1883", "a.pcap", 1, now, version=version, version_known=True
+            )
+            opened += 1
+            yield ConnectionOpened(connection, number + 1, now, "a.pcap")
+        place = (direction, number, number + 1, now, "a.pcap")
+        if kind in ("fin", "reset"):
+            connection.closed_how, connection.closed_by = kind, "client" if arrow == ">" else "server"
+            yield ConnectionClosed(connections.pop(name), number + 1, now, "a.pcap")
+        elif kind == "lost":
+            yield GapEvent(connection, direction, number + 1, now, "a.pcap", int(rest[0]), "not_captured")
+        else:
+            raw = bytes.fromhex(rest[0]) if kind == "raw" else encode(packet(name, kind, rest, version), version)
+            found = decode(raw, version)
+            if isinstance(found, Malformed):
+                yield MalformedEvent(connection, *place, found, None)
+            else:
+                connection.identify(found)
+                topic = connection.resolve_topic(found, direction) if isinstance(found, Publish) else None
+                yield PacketEvent(connection, *place, found, topic)
+                connection.apply(found, direction, number, number + 1, now)
+            number += 1
+    for connection in connections.values():
+        connection.closed_how = "capture_end"
+        yield ConnectionClosed(connection, number, now, "a.pcap")
+
+
+def packet(name: str, kind: str, words: list[str], version: ProtocolVersion = V5) -> ControlPacket:
+    """The packet that a line describes."""
+    plain = [word for word in words if "=" not in word and word not in _FLAGS]
+    given = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("user_property="))
+    flags = {word for word in words if word in _FLAGS}
+    fields = {key: int(given.pop(key), 0) for key in ("code", "qos", "id", "keep_alive") if key in given}
+    will, password, identifier = given.pop("will", None), given.pop("password", None), given.pop("client", name)
+    users = [tuple(word[14:].split(":", 1)) for word in words if word.startswith("user_property=")]
+    block = Properties.of(
+        [(BY_NAME[key].identifier, _value(key, value)) for key, value in given.items()]
+        + [(0x26, pair) for pair in users]
+    )
+    code = fields.get("code", 0)
+    if kind == "connect":
+        parts = (will or "::").split(":")
+        return Connect(
+            protocol_name="MQIsdp" if version == ProtocolVersion.V3_1 else "MQTT", protocol_level=int(version),
+            clean_start="resume" not in flags, keep_alive=fields.get("keep_alive", 0),
+            properties=block, client_identifier=identifier,
+            will=Will(will_topic=parts[0], will_payload=parts[1].encode(), will_qos=int(parts[2] or 0),
+                      properties=Properties()) if will else None,
+            user_name="user" if password else None, password=password.encode() if password else None,
+        )  # fmt: skip
+    if kind == "connack":
+        return Connack(session_present="present" in flags, reason_code=code, properties=block)
+    if kind == "publish":
+        topic, payload = plain[0], "".join(plain[1:])
+        return Publish(
+            dup="dup" in flags, qos=fields.get("qos", 0), retain="retain" in flags, topic_name=topic.strip("-"),
+            packet_identifier=fields.get("id"), properties=block, payload=payload.encode(),
+        )  # fmt: skip
+    if kind in _ACKNOWLEDGEMENTS:
+        return _ACKNOWLEDGEMENTS[kind](int(plain[0]), fields.get("code"), block or None)
+    if kind == "subscribe":
+        rows = [one.rpartition(":") for one in plain[1:]]
+        return Subscribe(int(plain[0]), block, [Subscription(row[0], int(row[2])) for row in rows])
+    if kind == "suback":
+        return Suback(int(plain[0]), block, [int(one, 0) for one in plain[1:]])
+    if kind == "unsubscribe":
+        return Unsubscribe(int(plain[0]), block, plain[1:])
+    if kind == "unsuback":
+        return Unsuback(int(plain[0]), block, [int(one, 0) for one in plain[1:]] if version == V5 else None)
+    if kind in ("disconnect", "auth"):
+        return (Disconnect if kind == "disconnect" else Auth)(fields.get("code"), block or None)
+    return _PLAIN[kind]()
+
+
+def _value(name: str, value: str) -> object:
+    kind = BY_NAME[name].wire
+    return value.encode() if kind is BINARY else value if kind is UTF8 else int(value)
+
+
+Different = dict[str, tuple[str, str, list[Found]]]
+"""A recording, its replay, and what is found."""
+Equal = dict[str, tuple[str, str]]
+"""A recording and a replay that mean the same."""
+
+
+def check(recorded: str, live: str, expected: list[Found]) -> None:
+    """What is found, and that the recording does not differ from itself."""
+    found = compare(pairs(recorded, live))
+
+    assert told(found) == expected
+    assert all(one.message.endswith(".") for one in found)
+    assert told(compare(copied(record(recorded)))) == []
