@@ -18,10 +18,18 @@ from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
-from mqttscope.replay.convert import ConversionError, convert
-from mqttscope.replay.rewrite import CLIENT_TEMPLATE, TOPIC_TEMPLATE, RewriteError, Rewrites, multiply, rewrite
+from mqttscope.replay.rewrite import (
+    CLIENT_TEMPLATE,
+    TOPIC_TEMPLATE,
+    Moment,
+    RewriteError,
+    Rewrites,
+    convert,
+    multiply,
+    rewrite,
+    select,
+)
 from mqttscope.replay.script import Script, ScriptReader
-from mqttscope.replay.select import Moment, select
 
 
 class NothingToReplay(click.ClickException):
@@ -70,14 +78,13 @@ def read(given: dict[str, Any]) -> Recorded:
     gone = {id(script) for script, _ in found.left_out}
     found.scripts = [script for script in found.scripts if id(script) not in gone]
     try:
-        for step in (
-            lambda scripts: select(scripts, clients=given["clients"], start=start, end=end, places=places),
-            lambda scripts: rewrite(scripts, rewrites),
-        ):
-            found.scripts, changes = step(found.scripts)
-            found.changes += changes.sentences
+        found.scripts, changes = select(found.scripts, clients=given["clients"], start=start, end=end, places=places)
+        found.changes += changes.sentences
         if given["convert"] is not None:
             found.scripts, changes = convert(found.scripts, given["convert"])
+            found.changes += changes.sentences
+        if rewrites:
+            found.scripts, changes = rewrite(found.scripts, rewrites)
             found.changes += changes.sentences
         if given["copies"] > 1 or given["client_template"] or given["topic_template"]:
             found.scripts, changes = multiply(
@@ -87,7 +94,7 @@ def read(given: dict[str, Any]) -> Recorded:
                 given["topic_template"] or TOPIC_TEMPLATE,
             )
             found.changes += changes.sentences
-    except (RewriteError, ConversionError) as error:
+    except RewriteError as error:
         raise click.UsageError(str(error)) from None
     if not found.scripts:
         reasons = sorted({why for _, why in found.left_out})

@@ -9,7 +9,7 @@ import click
 from mqttscope.cli.lint import OF_LINT, judging
 from mqttscope.cli.options import Port, Version, colour_option, finite
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "jsonl")
 PACES = ("recorded", "asap", "causal")
 
 

@@ -23,16 +23,19 @@ from mqttscope.cli.recorded import Recorded, read
 from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
-from mqttscope.replay.live import Manner
 from mqttscope.replay.plan import Plan, make_plan
+from mqttscope.replay.player import Manner
 from mqttscope.replay.run import Goal, Pace, Replay
 from mqttscope.replay.script import Entry
 from mqttscope.replay.verify import verify
-from mqttscope.report.base import Sink
+from mqttscope.replay.verify.latency import run_latencies
 from mqttscope.report.page import Page
+from mqttscope.report.replay import latency
+from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.outcome import Outcome
 from mqttscope.report.replay.planned import plan_document, write_plan
 from mqttscope.report.replay.summary import summary_document, write_summary
+from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.when import duration
 from mqttscope.transport.address import AddressError
 from mqttscope.transport.client import resolve
@@ -74,7 +77,6 @@ class Session:
             faithful=given["faithful"],
             user_name=given["user"] or self.target.user_name,
             password=_password(given["password_file"]),
-            keep=given["verify"] or given["loop"] == 1,
         )
         _refuse_contradictions(given, self.manner)
         self.recorded: Recorded = read(given)
@@ -86,7 +88,7 @@ class Session:
             payload_limit=65_536,
             show_secrets=False,
         )
-        self.sink: Sink | None = None
+        self.sink: Any = None
         self.lint: Run | None = None
         self.recording: Recording | None = None
         self.replay: Replay | None = None
@@ -101,14 +103,16 @@ class Session:
         """``--dry-run``."""
         scripts, length = self.recorded.scripts, self._replay().stage.timeline.length_ns
         told = {"broker": str(self.target), "pace": self.pace_name, "length_ns": length}
-        if self.given["format_"] == "json":
+        if self.given["format_"] == "jsonl":
             document = plan_document(self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
             data = orjson.dumps(document) + b"\n"
         else:
             page = Page(self.view)
             write_plan(page, self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
             data = page.encoded()
-        self._write(data)
+        sink = self._output()
+        sink.write(data)
+        sink.flush()
         return EXIT_UNREADABLE if self.recorded.truncated else EXIT_CLEAN
 
     def execute(self) -> int:
@@ -130,7 +134,7 @@ class Session:
                 self.recording.close()
             if self.lint is not None:
                 self.lint.close()
-        self._write(self._report(outcome))
+        self._report(outcome, self._output())
         if self.recording is not None and self.recording.write_error is not None:
             return EXIT_FAILED
         if outcome.failures or outcome.stopped or self.recorded.truncated:
@@ -196,20 +200,37 @@ class Session:
                 outcome.verification.differences += found.differences
                 outcome.verification.tallies += found.tallies
 
-    def _report(self, outcome: Outcome) -> bytes:
-        if self.given["format_"] == "json":
-            return orjson.dumps(summary_document(outcome)) + b"\n"
-        page = Page(self.view)
-        write_summary(page, outcome)
-        from mqttscope.report.replay.summary import write_differences_stub
-
-        write_differences_stub(page, outcome)
-        return page.encoded()
-
-    def _write(self, data: bytes) -> None:
-        sink: Any = self.sink or (Output() if self.given["output"] is None else FileSink(self.given["output"]))
-        sink.write(data)
+    def _report(self, outcome: Outcome, sink: Any) -> None:
+        """Differences first: the end of a long output is what is seen."""
+        found = outcome.verification
+        recorded = run_latencies(outcome.recorded)
+        live = run_latencies(one for one in outcome.live if one is not None)
+        if self.given["format_"] == "jsonl":
+            if found is not None:
+                differences = ReplayJson(sink, self.view)
+                for difference in found.differences:
+                    differences.feed(difference)
+                differences.close(found)
+            sink.write(latency.lines(recorded, live))
+            sink.write(orjson.dumps(summary_document(outcome)) + b"\n")
+        else:
+            if found is not None:
+                text = ReplayText(sink, self.view)
+                for difference in found.differences:
+                    text.feed(difference)
+                text.close(found)
+            sink.write(latency.render(recorded, live, self.view))
+            page = Page(self.view)
+            page.line([""])
+            write_summary(page, outcome)
+            sink.write(page.encoded())
         sink.flush()
+
+    def _output(self) -> Any:
+        """Where the report goes, opened once."""
+        if self.sink is None:
+            self.sink = Output() if self.given["output"] is None else FileSink(self.given["output"])
+        return self.sink
 
     def _agree(self) -> None:
         """Nothing is sent to another host without consent; what others will notice is said in any case."""
@@ -243,15 +264,13 @@ class Session:
                 asked, ports=(), mqtt_version=None, config=given["config"], search=not given["no_config"]
             )
             name = given["write"] or str(self.target)
-            if self.sink is None:
-                self.sink = Output() if given["output"] is None else FileSink(given["output"])
             self.lint = Run(
                 settings,
                 Reading((name,), None),
                 update_baseline=False,
                 statistics=False,
                 colour=given["colour"],
-                sink=self.sink,
+                sink=self._output(),
             )
             dissector, listener = self.lint.dissector, self.lint.feed
         if given["write"] is None and listener is None:

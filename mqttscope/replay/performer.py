@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import PacketStream
-from mqttscope.replay.actions import Close, Kind, Note, Send, Until, Wait
 from mqttscope.replay.order import End, Gates, Step
-from mqttscope.replay.player import Player
+from mqttscope.replay.player.actions import Close, Kind, Note, Send, Until, Wait
+from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import Ending, Entry
 from mqttscope.replay.timeline import Timeline
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.replay.live import Manner
-from mqttscope.replay.memory import Sessions
 from mqttscope.replay.order import Gates, Opening, make_order
 from mqttscope.replay.performer import Performer, Stage
-from mqttscope.replay.player import Player
+from mqttscope.replay.player.live import Manner
+from mqttscope.replay.player.memory import Sessions
+from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import Script
 from mqttscope.replay.timeline import Timeline
 from mqttscope.session.connection import Connection

@@ -30,11 +30,11 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.mqtt.topics import matches, parse_shared
-from mqttscope.replay.actions import Close, Send, Until, Wait
-from mqttscope.replay.live import Manner
-from mqttscope.replay.memory import Sessions
 from mqttscope.replay.order import End, Gates, Opening, make_order
-from mqttscope.replay.player import Player
+from mqttscope.replay.player.actions import Close, Send, Until, Wait
+from mqttscope.replay.player.live import Manner
+from mqttscope.replay.player.memory import Sessions
+from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import C2S, S2C, Ending, Script
 from mqttscope.session.connection import Connection
 

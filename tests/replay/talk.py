@@ -45,9 +45,9 @@ from mqttscope.mqtt import (
 )
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.wire import BINARY, UTF8
-from mqttscope.replay.difference import Difference
 from mqttscope.replay.script import Entry, Script, read_scripts
-from mqttscope.replay.verify import compare
+from mqttscope.replay.verify.difference import Difference
+from mqttscope.replay.verify.verify import compare
 from mqttscope.session import Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from mqttscope.replay.actions import Kind, Note
-from mqttscope.replay.difference import Verification
+from mqttscope.replay.player.actions import Kind, Note
 from mqttscope.replay.script import Script
+from mqttscope.replay.verify.difference import Verification
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mqttscope.mqtt.wire import counted
-from mqttscope.replay.actions import Kind
+from mqttscope.replay.player.actions import Kind
 from mqttscope.report.page import Page
 from mqttscope.report.replay.outcome import Outcome
 from mqttscope.report.when import duration
@@ -50,13 +50,6 @@ def write_summary(page: Page, outcome: Outcome) -> None:
             page.title(title)
             for text, count in rows:
                 page.line([f"  {count:>7,}  {page.safe(text)}"])
-
-
-def write_differences_stub(page: Page, outcome: Outcome) -> None:
-    if outcome.verification is not None:
-        page.title(f"{len(outcome.verification.differences)} differences")
-        for one in outcome.verification.differences:
-            page.line([f"  {one.name} {one.kind}: {page.safe(one.message)} (follows {one.follows})"])
 
 
 def summary_document(outcome: Outcome) -> dict[str, Any]:

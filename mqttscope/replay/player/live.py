@@ -1,0 +1,335 @@
+"""The live connection as its client sees it: state, what corresponds to the recording, and acknowledgements.
+
+The state is that of `session.Connection`, as in a capture.  Acknowledgements answer what the live server sends, with
+the live packet identifier, and with the reason code and properties that the recorded client gave for the same message.
+What the recorded client never acknowledged is not acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.replay.player import reactions
+from mqttscope.replay.player.actions import Kind, Note, Send
+from mqttscope.replay.player.deliveries import Deliveries
+from mqttscope.replay.player.memory import Session, Sessions
+from mqttscope.replay.script import C2S, S2C, Ending, Entry, Script
+from mqttscope.session.connection import Connection
+
+MAX_NOTES = 1_000
+"""Different notes that are kept of one connection."""
+
+
+@dataclass(slots=True)
+class Manner:
+    """How connections are played."""
+
+    faithful: bool = False
+    """The recorded bytes in recorded order, whatever the live server says."""
+    user_name: str | None = None
+    """Replaces the recorded one."""
+    password: bytes | None = None
+    delay: float = 0.0
+    """By what the recorded time between a message and its acknowledgement is multiplied."""
+    keep: bool = True
+    """Keep the packets of the live connection, to compare them."""
+
+
+@dataclass(slots=True)
+class Reaction:
+    """An acknowledgement that is to be sent."""
+
+    packet: ControlPacket
+    source: Entry | None
+    """The recorded acknowledgement."""
+    due_ns: int
+
+
+@dataclass(slots=True)
+class Live:
+    """One connection.  Times are those that the caller gives, in nanoseconds."""
+
+    script: Script
+    """The recording."""
+    live: Script
+    """What happens; filled as it goes."""
+    sessions: Sessions
+    manner: Manner
+    fences: Collection[Entry] = frozenset()
+    """Recorded packets behind which a PINGREQ is sent, whose answer proves that the server has handled them."""
+    notes: dict[Note, int] = field(default_factory=dict)
+    """What differs from the recorded bytes, and how often."""
+    skipped: set[Entry] = field(default_factory=set)
+    """Recorded packets that were not sent."""
+    next_place: Callable[[], int] = field(default_factory=lambda: count().__next__)
+    """Gives the places of live packets."""
+    done: list[Entry] = field(default_factory=list)
+    """Recorded packets of the server, and fences, that have their counterpart or never will; the caller empties it."""
+    over: bool = False
+    """Nothing more will be sent."""
+    session: Session = field(default_factory=Session)
+    answered: dict[Entry, list[Entry]] = field(default_factory=dict)
+    """Recorded answers by what they answer."""
+    number: int = 0
+    """Packets of both sides."""
+    auths: int = 0
+    """AUTH packets of the live server."""
+    connack: Entry | None = None
+    owed: deque[ControlPacket] = field(default_factory=deque)
+    """What the session has to send again before anything else."""
+    fenced: dict[Entry, Entry] = field(default_factory=dict)
+    """Live PINGREQs that are fences, with the recorded packet behind which they were sent."""
+    _deliveries: Deliveries = field(init=False)
+    _taken: set[Entry] = field(default_factory=set)
+    _pending: deque[Reaction] = field(default_factory=deque)
+    _waiting: dict[int, Entry] = field(default_factory=dict)
+    """Live packets that wait for an answer, by their number."""
+    _pings: deque[Entry] = field(default_factory=deque)
+    _connect: Entry | None = None
+
+    def __post_init__(self) -> None:
+        for entry in self.script.entries:
+            if entry.answers is not None:
+                self.answered.setdefault(entry.answers, []).append(entry)
+        self._deliveries = Deliveries(self.script.entries)
+        self.connection.assume_version(self.script.version, "the recording", known=True)
+
+    @property
+    def version(self) -> ProtocolVersion:
+        """The version spoken."""
+        return self.script.version
+
+    @property
+    def connection(self) -> Connection:
+        """The state of the live connection."""
+        return self.live.connection
+
+    @property
+    def keep_alive_ns(self) -> int:
+        """Within which time the client has to send something; 0 for any (5.0 3.1.2.10)."""
+        connection = self.live.connection
+        return (connection.keep_alive or 0) * 1_000_000_000 if connection.phase == "connected" else 0
+
+    def note(self, note: Note) -> None:
+        """Count a difference from the recorded bytes."""
+        if note in self.notes or len(self.notes) < MAX_NOTES:
+            self.notes[note] = self.notes.get(note, 0) + 1
+
+    def receive(self, packet: ControlPacket | Malformed, now_ns: int) -> None:
+        """Take one packet of the live server."""
+        if isinstance(packet, Malformed):
+            self._record(Entry(False, packet, None, now_ns, 0, raw=packet.raw))
+            return
+        connection = self.live.connection
+        topic = connection.resolve_topic(packet, S2C) if type(packet) is packets.Publish else None
+        entry = Entry(False, packet, topic, now_ns, 0, raw=packet.raw)
+        exchange = connection.answered_by(packet, S2C)
+        if exchange is not None:
+            entry.answers = (
+                self._waiting.pop(exchange.packet, None)
+                if reactions.ends(packet)
+                else self._waiting.get(exchange.packet)
+            )
+        self._record(entry)
+        connection.identify(packet)
+        connection.apply(packet, S2C, self.number - 1, 0, now_ns)
+        if reactions.begins(packet):
+            self._waiting[self.number - 1] = entry
+        if isinstance(packet, packets.Publish):
+            self._delivered(entry, packet, now_ns)
+        elif isinstance(packet, packets.Connack):
+            self._accepted(entry, packet)
+        elif isinstance(packet, packets.Pingresp):
+            entry.answers = self._pings.popleft() if self._pings else None
+            self._answer_of(entry)
+        elif isinstance(packet, packets.Pubrel):
+            self._released(entry, packet, now_ns)
+        elif isinstance(packet, packets.Pubrec):
+            self._answer_of(entry)
+            self._received(packet, now_ns)
+        elif isinstance(packet, packets.Puback | packets.Pubcomp):
+            self._answer_of(entry)
+            self.session.unfinished.pop(packet.packet_identifier, None)
+        elif isinstance(packet, packets.Auth | packets.Disconnect):
+            self.auths += isinstance(packet, packets.Auth)
+            # They answer nothing that has an identifier: one after the other.
+            self._correspond(entry, (one for one in self.script.entries if not one.from_client))
+        else:
+            self._answer_of(entry)
+
+    def react(self, now_ns: int) -> list[Send]:
+        """Acknowledgements that are due."""
+        sends = []
+        while self._pending and self._pending[0].due_ns <= now_ns and not self.over:
+            sends.append(self.react_now(now_ns))
+        return sends
+
+    def react_now(self, now_ns: int) -> Send:
+        """The next acknowledgement, due or not."""
+        one = self._pending.popleft()
+        raw = one.source.raw if one.source is not None and one.source.packet is one.packet else b""
+        send = self.sent(one.packet, raw or encode(one.packet, self.version), one.source, now_ns)
+        if one.source is None:
+            self.note(Note(Kind.ADDED, f"{reactions.word(one.packet)} for what the recording does not have"))
+        return send
+
+    @property
+    def reaction_due_ns(self) -> int | None:
+        """When the next acknowledgement is due."""
+        return self._pending[0].due_ns if self._pending else None
+
+    def ping(self, now_ns: int) -> Send:
+        """A PINGREQ that the recording does not have, to keep the connection alive."""
+        self.note(Note(Kind.ADDED, "PINGREQ, to keep the connection alive"))
+        return self.sent(packets.Pingreq(), b"\xc0\x00", None, now_ns)
+
+    def ended(self, ending: Ending) -> None:
+        """The connection is gone."""
+        self.live.ending = ending
+        self.over = True
+        self.done += [one for one in self.script.entries if not one.from_client]
+        self.done += self.fences
+        connection = self.connection
+        lasting = connection.session_expiry_interval if self.version >= 5 else not connection.clean_start
+        if not lasting:
+            self.session.clear()
+
+    def sent(
+        self, packet: ControlPacket | Malformed, raw: bytes, source: Entry | None, now_ns: int, topic: str | None = None
+    ) -> Send:
+        """Note that a packet is sent."""
+        entry = Entry(True, packet, topic, now_ns, 0, source=source, raw=raw)
+        self._record(entry)
+        if not isinstance(packet, Malformed):
+            if isinstance(packet, packets.Connect):
+                self._connect = entry
+                self.connection.identify(packet)
+            exchange = self.connection.answered_by(packet, C2S)
+            if exchange is not None:
+                entry.answers = self._waiting.get(exchange.packet)
+                if reactions.ends(packet):
+                    self._waiting.pop(exchange.packet, None)
+            self.connection.apply(packet, C2S, self.number - 1, 0, now_ns)
+            if reactions.begins(packet):
+                self._waiting[self.number - 1] = entry
+            elif isinstance(packet, packets.Pingreq):
+                self._pings.append(entry)
+            elif isinstance(packet, packets.Pubcomp):
+                self.session.receiving.pop(packet.packet_identifier, None)
+        return Send(raw, entry)
+
+    def _record(self, entry: Entry) -> None:
+        self.number += 1
+        entry.place = self.next_place()
+        if self.manner.keep:
+            self.live.entries.append(entry)
+
+    def _answer_of(self, entry: Entry) -> None:
+        """Find the recorded packet that a live answer corresponds to."""
+        asked = entry.answers
+        if asked is None:
+            return
+        fence = self.fenced.pop(asked, None)
+        if fence is not None:
+            self.done.append(fence)
+        elif asked.source is not None:
+            self._correspond(entry, self.answered.get(asked.source, ()))
+
+    def _correspond(self, entry: Entry, candidates: Iterable[Entry]) -> None:
+        for one in candidates:
+            if one.type == entry.type and one not in self._taken:
+                self._taken.add(one)
+                entry.source = one
+                self.done.append(one)
+                return
+
+    def _accepted(self, entry: Entry, packet: packets.Connack) -> None:
+        self.connack = entry
+        entry.answers = self._connect
+        recorded = self.script.connack
+        self._answer_of(entry)
+        if packet.reason_code:
+            return
+        block = packet.properties
+        if block is not None and block.assigned_client_identifier is not None:
+            replaced = self.script.connection.client_identifier
+            if replaced:
+                self.sessions.assigned[replaced] = block.assigned_client_identifier
+            self.sessions.known[block.assigned_client_identifier] = self.session
+        before = isinstance(recorded.packet, packets.Connack) and recorded.packet.session_present if recorded else False
+        if bool(packet.session_present) != bool(before) and self.version > 3:
+            has = "the server has a session" if packet.session_present else "the server has no session"
+            self.note(Note(Kind.SESSION, f"{has}, other than in the recording"))
+        if self.version > 3 and not packet.session_present:
+            if self.session.unfinished:
+                self.note(Note(Kind.SESSION, "unacknowledged messages were forgotten with the session"))
+            self.session.clear()
+        elif not self.manner.faithful:
+            self.owed.extend(reactions.owed(self.session))
+
+    def _delivered(self, entry: Entry, packet: packets.Publish, now_ns: int) -> None:
+        """A message for the client: acknowledge it as the recorded client did."""
+        identifier = packet.packet_identifier
+        again = packet.qos == 2 and identifier in self.session.receiving
+        if not again:
+            entry.source = self._deliveries.match(entry.topic, packet)
+            if entry.source is not None:
+                self.done.append(entry.source)
+        if self.manner.faithful or not packet.qos or identifier is None:
+            return
+        source = self.session.receiving.setdefault(identifier, entry.source) if packet.qos == 2 else entry.source
+        wanted = packets.Puback if packet.qos == 1 else packets.Pubrec
+        alike = source is not None and isinstance(source.packet, packets.Publish) and source.packet.qos == packet.qos
+        self._acknowledge(wanted, identifier, source if alike else None, now_ns)
+
+    def _released(self, entry: Entry, packet: packets.Pubrel, now_ns: int) -> None:
+        source = self.session.receiving.get(packet.packet_identifier)
+        if source is not None:
+            self._correspond(entry, self.answered.get(source, ()))
+        if source not in self.answered:
+            # From an earlier connection, or new.
+            source = None
+        if not self.manner.faithful:
+            self._acknowledge(packets.Pubcomp, packet.packet_identifier, source, now_ns)
+
+    def _received(self, packet: packets.Pubrec, now_ns: int) -> None:
+        """PUBREC for a message of the client: release it, unless the recorded client did not."""
+        identifier = packet.packet_identifier
+        owed = self.session.unfinished.get(identifier)
+        if (packet.reason_code or 0) >= 0x80:
+            self.session.unfinished.pop(identifier, None)
+            return
+        if owed is not None:
+            owed.released = True
+        source = None if owed is None else owed.entry.source
+        answer = reactions.recorded(packets.Pubrec, self.answered.get(source, ())) if source is not None else None
+        if answer is None or (answer.packet.reason_code or 0) >= 0x80:  # type: ignore[union-attr]
+            # The recorded client had nothing to release.
+            source = None
+        if not self.manner.faithful:
+            self._acknowledge(packets.Pubrel, identifier, source, now_ns)
+
+    def _acknowledge(self, wanted: type[ControlPacket], identifier: int, source: Entry | None, now_ns: int) -> None:
+        """Acknowledge as the recorded client did; plainly where the recording has no such message."""
+        answers = self.answered.get(source, []) if source is not None else []
+        found = reactions.recorded(wanted, answers)
+        if found is not None:
+            delay = int(reactions.delay_ns(found, answers) * self.manner.delay)
+            self._queue(reactions.readdressed(found, identifier), found, now_ns + delay)
+        elif source is None:
+            self._queue(wanted(packet_identifier=identifier), None, now_ns)  # type: ignore[call-arg]
+        else:
+            self.note(Note(Kind.SKIPPED, f"{wanted.__name__.upper()}, which the recorded client did not send either"))
+
+    def _queue(self, packet: ControlPacket, source: Entry | None, due_ns: int) -> None:
+        if self._pending:
+            # Acknowledgements go out in the order of what they acknowledge (5.0 MQTT-4.6.0-2 to MQTT-4.6.0-4).
+            due_ns = max(due_ns, self._pending[-1].due_ns)
+        self._pending.append(Reaction(packet, source, due_ns))

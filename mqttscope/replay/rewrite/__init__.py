@@ -1,0 +1,21 @@
+"""Changes to recordings before they are played: parts of them, other names, other fields, another version, copies."""
+
+from mqttscope.replay.rewrite.changes import Changes, RewriteError
+from mqttscope.replay.rewrite.convert import ConversionError, convert
+from mqttscope.replay.rewrite.multiply import CLIENT_TEMPLATE, TOPIC_TEMPLATE, multiply
+from mqttscope.replay.rewrite.rewrite import Rewrites, rewrite
+from mqttscope.replay.rewrite.select import Moment, select
+
+__all__ = [
+    "CLIENT_TEMPLATE",
+    "TOPIC_TEMPLATE",
+    "Changes",
+    "ConversionError",
+    "Moment",
+    "RewriteError",
+    "Rewrites",
+    "convert",
+    "multiply",
+    "rewrite",
+    "select",
+]

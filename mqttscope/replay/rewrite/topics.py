@@ -1,0 +1,209 @@
+r"""Mappings of topics: ``site/+/temp=lab/+/temp``.
+
+The left side is a Topic Filter, the right side what becomes of the topics that it matches.  Both have the same
+wildcards in the same order: each ``+`` on the right stands for the level that the ``+`` on the left stood for, ``#``
+for all levels that are left (none, where ``site/#`` matches ``site`` itself).  Without wildcards one topic becomes
+another.  As in subscriptions a wildcard in the first level does not match topics that begin with ``$`` (5.0 4.7.2).
+An equals sign inside a topic is written ``\=``.
+
+A topic whose mapped name would be none that the right side matches (``site/#=#`` would leave nothing of ``site``, and
+make a system topic of ``site/$SYS``) is left as it is.  A Topic Filter is mapped when every topic that it matches is
+one that the left side matches; if it matched a topic before, it matches the mapped topic afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mqttscope.mqtt.declare import Malformed
+from mqttscope.mqtt.topics import SHARE, matches, topic_filter_problem, topic_name_problem
+from mqttscope.replay.rewrite.changes import Changes, RewriteError
+from mqttscope.replay.rewrite.links import say
+from mqttscope.replay.rewrite.packets import shared_too, with_topics
+from mqttscope.replay.script import Script
+
+WILDCARDS = ("+", "#")
+_SEPARATOR = re.compile(r"(?<!\\)=")
+
+
+def split_pair(text: str, what: str) -> tuple[str, str]:
+    r"""The two sides of ``FROM=TO``; ``\=`` is an equals sign that belongs to one of them."""
+    sides = [side.replace("\\=", "=") for side in _SEPARATOR.split(text)]
+    if len(sides) != 2 or not all(sides):
+        raise RewriteError(f"{what} {text!r}: write FROM=TO, and \\= for an equals sign inside of one of them")
+    return sides[0], sides[1]
+
+
+@dataclass(slots=True)
+class TopicMapping:
+    """One mapping."""
+
+    source: str
+    """What is mapped, a Topic Filter."""
+    target: str
+    """What becomes of it."""
+    used: int = 0
+    """How often it was used; a mapping that is never used may be a mistake."""
+
+    def __post_init__(self) -> None:
+        for side in (self.source, self.target):
+            problem = topic_filter_problem(side, shared=False)
+            if problem is not None:
+                raise RewriteError(f"topic mapping {self}: {side!r} is not a Topic Filter ({problem})")
+            if side.split("/")[0] == SHARE:
+                raise RewriteError(f"topic mapping {self}: leave out $share and the ShareName, they are kept")
+        if _wildcards(self.source) != _wildcards(self.target):
+            raise RewriteError(f"topic mapping {self}: both sides need the same wildcards in the same order")
+
+    @classmethod
+    def parse(cls, text: str) -> TopicMapping:
+        """The mapping of ``FROM=TO``."""
+        return cls(*split_pair(text, "topic mapping"))
+
+    def __str__(self) -> str:
+        return f"{self.source}={self.target}"
+
+    def name(self, topic: str) -> str | None:
+        """The mapped Topic Name; ``None`` where the mapping does not apply."""
+        if not matches(self.source, topic, shared=False):
+            return None
+        mapped = self._fill(_inside(self.source.split("/"), topic.split("/")))
+        good = topic_name_problem(mapped) is None and matches(self.target, mapped, shared=False)
+        return mapped if good else None
+
+    def topic_filter(self, asked: str) -> str | None:
+        """The mapped Topic Filter; ``None`` where it may match topics that the mapping does not apply to."""
+        levels = asked.split("/")
+        if levels[0][:1] == "$" and self.source.split("/")[0] in WILDCARDS:
+            return None
+        found = _inside(self.source.split("/"), levels)
+        if found is None or topic_filter_problem(asked, shared=False) is not None:
+            return None
+        mapped = self._fill(found)
+        if topic_filter_problem(mapped, shared=False) is not None:
+            return None
+        if mapped[:1] == "$" and self.target[:1] != "$":
+            return None
+        return mapped
+
+    def touches(self, asked: str) -> bool:
+        """Whether a Topic Filter and the left side may match the same topic."""
+        mine, theirs = self.source.split("/"), asked.split("/")
+        if (mine[0] in WILDCARDS and theirs[0][:1] == "$") or (theirs[0] in WILDCARDS and mine[0][:1] == "$"):
+            return False
+        for index in range(max(len(mine), len(theirs))):
+            one = mine[index] if index < len(mine) else None
+            other = theirs[index] if index < len(theirs) else None
+            if "#" in (one, other):
+                return True
+            if one is None or other is None or (one != other and "+" not in (one, other)):
+                return False
+        return True
+
+    def _fill(self, found: list[list[str]] | None) -> str:
+        assert found is not None
+        parts = iter(found)
+        levels: list[str] = []
+        for level in self.target.split("/"):
+            levels.extend(next(parts) if level in WILDCARDS else (level,))
+        return "/".join(levels)
+
+
+def _wildcards(topic_filter: str) -> list[str]:
+    return [level for level in topic_filter.split("/") if level in WILDCARDS]
+
+
+def _inside(source: list[str], levels: list[str]) -> list[list[str]] | None:
+    """The levels that each wildcard stands for; ``None`` where ``levels`` may match what ``source`` does not."""
+    found: list[list[str]] = []
+    for index, wanted in enumerate(source):
+        if wanted == "#":
+            return [*found, levels[index:]]
+        if index >= len(levels):
+            return None
+        level = levels[index]
+        if wanted == "+":
+            if level == "#":
+                return None
+            found.append([level])
+        elif wanted != level:
+            return None
+    return found if len(levels) == len(source) else None
+
+
+@dataclass(slots=True)
+class TopicMap:
+    """Several mappings; the first that applies is used."""
+
+    mappings: list[TopicMapping]
+    changes: Changes = field(default_factory=Changes)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def name(self, topic: str) -> str:
+        """The mapped Topic Name, the name itself where no mapping applies."""
+        known = self._names.get(topic)
+        if known is None:
+            known = self._names[topic] = self._name(topic)
+        return known
+
+    def _name(self, topic: str) -> str:
+        for mapping in self.mappings:
+            mapped = mapping.name(topic)
+            if mapped is not None:
+                mapping.used += 1
+                return mapped
+            if matches(mapping.source, topic, shared=False):
+                self.changes.note(f"{topic!r} left as it is: {mapping} would make no Topic Name of it")
+        return topic
+
+    def topic_filter(self, asked: str) -> str:
+        """The mapped Topic Filter, the filter itself where no mapping applies."""
+        result, wider = asked, None
+        for mapping in self.mappings:
+            mapped = mapping.topic_filter(asked)
+            if mapped is not None:
+                mapping.used += 1
+                result = mapped
+                break
+            if wider is None and mapping.touches(asked):
+                wider = mapping
+        if wider is not None:
+            # It may match topics of this mapping and others: wherever it points afterwards, something changes.
+            told = f"{asked!r} may receive more than was recorded, or less"
+            self.changes.count("Topic Filter", f"wider than {wider.source!r}: {told}")
+        return result
+
+
+def map_topics(scripts: Iterable[Script], mappings: Iterable[TopicMapping], changes: Changes) -> None:
+    """Map Topic Names, Will Topics, Response Topics and Topic Filters of copied scripts, in both directions.
+
+    ``Entry.topic`` is mapped too, so a topic that an alias stands for is; malformed packets are left as they are.
+    """
+    topics = TopicMap([TopicMapping(one.source, one.target) for one in mappings], changes)
+    asked = shared_too(topics.topic_filter)
+    for script in scripts:
+        for entry in script.entries:
+            packet = entry.packet
+            if isinstance(packet, Malformed):
+                changes.count("malformed packet", "left as recorded: topics in it are not mapped")
+                continue
+            made = with_topics(packet, topics.name, asked, lambda thing: changes.count(thing, "mapped"))
+            if made is not packet:
+                say(entry, made, script.version)
+            if entry.topic is not None:
+                mapped = topics.name(entry.topic)
+                if mapped != entry.topic and made is packet:
+                    changes.count("Topic Name", "mapped where an alias stands for it")
+                entry.topic = mapped
+    for mapping in topics.mappings:
+        if not mapping.used:
+            changes.note(f"the topic mapping {mapping} applied to nothing{_advice(mapping)}")
+
+
+def _advice(mapping: TopicMapping) -> str:
+    if _wildcards(mapping.source):
+        return ""
+    ends = mapping.source.rstrip("/"), mapping.target.rstrip("/")
+    return f"; for all topics below it write {ends[0]}/#={ends[1]}/#"

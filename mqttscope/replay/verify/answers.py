@@ -1,0 +1,351 @@
+"""The answers of one connection, and how it ended, recorded and live."""
+
+from __future__ import annotations
+
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pubcomp,
+    Publish,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsubscribe,
+)
+from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.verify.difference import Difference, Kind, described, reason_text
+from mqttscope.replay.verify.fields import failed, field_differences
+from mqttscope.replay.verify.run import ENDED, INCOMPLETE, NOT_PERFORMED, UNREADABLE, Pair, Run, connect_of
+
+
+def compare_answers(run: Run, pair: Pair) -> None:
+    """Compare everything that the broker sent on a connection but its deliveries."""
+    script, live = pair.script, pair.live
+    connect = connect_of(script)
+    if connect is None and live is None:
+        _leave_out(pair, INCOMPLETE)
+    elif connect is not None and (run.was_skipped(connect) or (live is not None and _held_back(run, connect, live))):
+        _leave_out(pair, NOT_PERFORMED)
+    elif live is None or (not _from_server(live) and live.ending.how in ("refused", "failed")):
+        told = live.ending.detail if live is not None else ""
+        message = f"There was no connection to the live broker{': ' if told else '.'}{told}"
+        pair.cause = pair.add(Difference(Kind.NOT_CONNECTED, script, connect, message=message))
+        for entry in _answers(script):
+            pair.follow(entry, pair.cause)
+    else:
+        _Answers(run, pair, live).compare()
+
+
+def _held_back(run: Run, connect: Entry, live: Script) -> bool:
+    return id(connect) not in run.performed and live.ending.how not in ("refused", "failed")
+
+
+def _from_server(script: Script) -> list[Entry]:
+    return [one for one in script.entries if not one.from_client]
+
+
+def _answers(script: Script) -> list[Entry]:
+    """What a broker sent but its deliveries and their PUBRELs."""
+    return [one for one in _from_server(script) if not isinstance(one.packet, Publish | Pubrel)]
+
+
+def _leave_out(pair: Pair, reason: str) -> None:
+    for entry in _answers(pair.script):
+        pair.tally.not_judged(entry, reason)
+
+
+class _Answers:
+    """The comparison of one connection."""
+
+    def __init__(self, run: Run, pair: Pair, live: Script) -> None:
+        self.run, self.pair = run, pair
+        self.script, self.live, self.tally = pair.script, live, pair.tally
+        places = [one.answers.place for one in _from_server(self.script) if one.answers and one.answers.from_client]
+        self.answered_up_to = max(places, default=-1)
+        """Place of the last client packet that the recorded broker answered: it is done with those before."""
+
+    def compare(self) -> None:
+        """Compare everything."""
+        # An early end explains what is missing, so it is found first.
+        self._ending()
+        recorded, live = _by_request(self.script), _by_request(self.live)
+        for key, answers in recorded.items():
+            self._exchange(answers, live.pop(key, []))
+        requests = {id(one): one for one in self.script.entries if one.from_client}
+        for key, answers in live.items():
+            request = requests.get(key)
+            if request is not None:
+                self._unexpected(request, answers)
+            elif request_of(answers[0], self.live) is None:
+                self._unrequested(answers)
+        self._authentication()
+        self._malformed()
+
+    def _exchange(self, recorded: list[Entry], live: list[Entry]) -> None:
+        """The answers to one client packet in their order; what comes behind the first difference follows from it."""
+        request = request_of(recorded[0], self.script)
+        if request is None:
+            for entry in recorded:
+                self.tally.not_judged(entry, INCOMPLETE)
+            return
+        cause: Difference | None = None
+        answers = iter(live)
+        for expected in recorded:
+            if cause is not None:
+                self.pair.follow(expected, cause)
+                continue
+            found = next(answers, None)
+            if found is None:
+                cause = self._missing(expected, request)
+            elif found.type != expected.type:
+                message = f"{described(request)} was answered with {found.type.upper()} instead of {_name(expected)}."
+                cause = self.pair.add(
+                    Difference(
+                        Kind.UNEXPECTED_ANSWER, self.script, expected, found, "type", expected.type, found.type, message
+                    )
+                )
+            else:
+                cause = self._both(expected, found, request)
+            if cause is None and found is None:
+                return
+        further = list(answers)
+        if further and cause is None and not self.pair.lost_from_server and not self._unfinished(recorded[-1]):
+            self._unexpected(request, further)
+
+    def _missing(self, expected: Entry, request: Entry) -> Difference | None:
+        """A recorded answer that did not come; returns the new difference that further ones follow from."""
+        if self.run.was_skipped(request):
+            self.tally.not_judged(expected, NOT_PERFORMED)
+        elif self.pair.cause is not None:
+            self.pair.follow(expected, self.pair.cause)
+            self.pair.cause.recorded = self.pair.cause.recorded or expected
+        elif id(self._asked(expected, request)) not in self.run.performed:
+            self.tally.not_judged(expected, NOT_PERFORMED)
+        else:
+            message = f"{described(request)} was not answered with {_name(expected)}."
+            return self.pair.add(Difference(Kind.MISSING_ANSWER, self.script, expected, message=message))
+        return None
+
+    def _asked(self, expected: Entry, request: Entry) -> Entry:
+        """The packet that an answer waits for: of PUBCOMP the PUBREL."""
+        if isinstance(expected.packet, Pubcomp):
+            for entry in self.script.entries:
+                if isinstance(entry.packet, Pubrel) and entry.from_client and entry.answers is request:
+                    return entry
+        return request
+
+    def _unfinished(self, last: Entry) -> bool:
+        """Whether the recording may have ended before the rest of an exchange came."""
+        return last.place >= self.answered_up_to
+
+    def _unexpected(self, request: Entry, answers: list[Entry]) -> None:
+        """Answers that only the live broker gave."""
+        passed_over = request.place < self.answered_up_to
+        complete = not self.pair.lost_from_server and not self.pair.joined
+        for found in answers:
+            if not passed_over or not complete:
+                self.tally.not_judged(found, ENDED if complete else INCOMPLETE)
+                continue
+            message = f"{described(request)} was answered with {_name(found)}, which the recorded broker did not do."
+            self.pair.add(Difference(Kind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
+            return  # the rest of the exchange follows
+
+    def _both(self, expected: Entry, found: Entry, request: Entry | None) -> Difference | None:
+        """Two packets of one type; returns the difference that makes the rest of the exchange another one."""
+        recorded, live = expected.packet, found.packet
+        if isinstance(recorded, Malformed) or isinstance(live, Malformed):
+            self.tally.not_judged(expected, UNREADABLE)
+            return None
+        self.tally.equal(expected)
+        cause: Difference | None = None
+        version = self.script.version
+        connects = _connect_of(self.script), _connect_of(self.live)
+        for one in field_differences(recorded, live, version, connects):
+            subject = _name(expected) if request is None else f"{_name(expected)} of {described(request)}"
+            message = f"The {subject} {one.told}."
+            made = Difference(one.kind, self.script, expected, found, one.field, one.expected, one.found, message)
+            self.pair.add(made)
+            if one.field == "reason_code" and failed(recorded, version) != failed(live, version):
+                cause = made
+                self._refused(made, recorded, request)
+            elif one.field == "session_present" and one.expected:
+                self.pair.session_lost = made
+            elif isinstance(recorded, Suback) and one.field.startswith("reason_codes[") and request is not None:
+                self.run.changed[id(request), int(one.field[13:-1])] = made
+        return cause
+
+    def _refused(self, made: Difference, recorded: ControlPacket, request: Entry | None) -> None:
+        if isinstance(recorded, Connack):
+            self.pair.cause = made
+        elif request is not None:
+            self.run.refused[id(request)] = made
+
+    def _unrequested(self, answers: list[Entry]) -> None:
+        """Live answers to nothing."""
+        for found in answers:
+            if self.pair.joined or self.script.lost:
+                self.tally.not_judged(found, INCOMPLETE)
+            else:
+                message = f"The live broker sent {_name(found)}, which answers nothing."
+                self.pair.add(Difference(Kind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
+
+    def _authentication(self) -> None:
+        """AUTH of the broker, by their order."""
+        recorded, live = _of(self.script, Auth), _of(self.live, Auth)
+        for expected, found in zip(recorded, live, strict=False):
+            self._both(expected, found, None)
+        for expected in recorded[len(live) :]:
+            if self.pair.cause is not None:
+                self.pair.follow(expected, self.pair.cause)
+            else:
+                message = "The live broker sent no AUTH where the recorded one did."
+                self.pair.add(Difference(Kind.MISSING_ANSWER, self.script, expected, message=message))
+        for found in live[len(recorded) :]:
+            if self.pair.cause is None and not self.pair.lost_from_server and not self.pair.joined:
+                message = "The live broker sent an AUTH where the recorded one did not."
+                self.pair.add(Difference(Kind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
+
+    def _malformed(self) -> None:
+        """Packets that cannot be read."""
+        known = [one.packet.reason for one in _from_server(self.script) if isinstance(one.packet, Malformed)]
+        for found in _from_server(self.live):
+            if isinstance(found.packet, Malformed):
+                if found.packet.reason in known:
+                    known.remove(found.packet.reason)
+                    continue
+                message = f"The live broker sent a malformed packet: {found.packet.reason.replace('_', ' ')}."
+                self.pair.add(Difference(Kind.MALFORMED, self.script, None, found, message=message))
+        for entry in _from_server(self.script):
+            if isinstance(entry.packet, Malformed):
+                self.tally.not_judged(entry, UNREADABLE)
+
+    def _ending(self) -> None:
+        """DISCONNECT of the broker, and who ended the connection."""
+        recorded, live = self.script.ending, self.live.ending
+        expected = next(iter(_of(self.script, Disconnect)), None)
+        found = next(iter(_of(self.live, Disconnect)), None)
+        over = self._over(self.script), self._over(self.live)
+        early = (live.by == "server" or live.how == "failed") and not over[1]
+        if expected is not None and found is not None:
+            self._both(expected, found, None)
+            if self._left_undone():
+                self.pair.cause = next((one for one in self.pair.differences if one.live is found), None)
+                self.pair.cause = self.pair.cause or self._closed(
+                    "The live broker ended the connection earlier.", found
+                )
+        elif found is not None:
+            told = f"with {self._disconnected(found)}, which the recorded one did not send"
+            self._closed(f"The live broker ended the connection {told}.", found)
+        elif self._refuses_only_one() or all(over):
+            return  # behind the last packet of MQTT it is chance who ends the transport
+        elif expected is not None and live.by != "server":
+            message = f"The live broker did not end the connection with {self._disconnected(expected)}."
+            self.pair.add(Difference(Kind.CLOSE, self.script, expected, message=message))
+        elif expected is not None:
+            told = f"without a DISCONNECT; the recorded one sent {self._disconnected(expected)}"
+            cause = self._closed(f"The live broker ended the connection {told}.", None)
+            cause.recorded = expected
+            self.tally.different(expected)
+        elif live.how == "failed" and early:
+            self._closed(f"The connection to the live broker broke{': ' if live.detail else '.'}{live.detail}", None)
+        elif early and (recorded.by == "client" or recorded.how == "open" or over[0]):
+            self._closed("The live broker ended the connection, which the recorded one did not do.", None)
+        elif early and self._left_undone():
+            self._closed("The live broker ended the connection earlier than the recorded one.", None)
+        elif recorded.by == "server" and not over[0] and live.by != "server":
+            message = "The live broker did not end the connection as the recorded one did."
+            self.pair.add(Difference(Kind.CLOSE, self.script, None, None, "ending.by", "server", live.by, message))
+
+    def _left_undone(self) -> bool:
+        """Whether the replay could not perform everything: the connection ended too early."""
+        return any(
+            isinstance(one.packet, Publish | Subscribe | Unsubscribe | Pingreq | Auth)
+            and one.from_client
+            and id(one) not in self.run.performed
+            and not self.run.was_skipped(one)
+            for one in self.script.entries
+        )
+
+    def _disconnected(self, entry: Entry) -> str:
+        packet = entry.packet
+        assert isinstance(packet, Disconnect)
+        return f"{reason_text(PacketType.DISCONNECT, packet.reason_code or 0, self.script.version)}"
+
+    def _closed(self, message: str, found: Entry | None) -> Difference:
+        by = self.script.ending.by
+        made = Difference(Kind.CLOSE, self.script, None, found, "ending.by", by, self.live.ending.by, message)
+        self.pair.cause = self.pair.add(made)
+        return made
+
+    def _refuses_only_one(self) -> bool:
+        """Whether a CONNACK, which is a difference already, makes the ends incomparable."""
+        expected, found = self.script.connack, self.live.connack
+        if expected is None or found is None:
+            return False
+        version = self.script.version
+        before, now = expected.packet, found.packet
+        if isinstance(before, Malformed) or isinstance(now, Malformed):
+            return True
+        return failed(before, version) != failed(now, version)
+
+    def _over(self, script: Script) -> bool:
+        """Whether MQTT came to its end, so that both sides may close the transport."""
+        if any(isinstance(one.packet, Disconnect) and one.from_client for one in script.entries):
+            return True
+        connack = script.connack
+        return (
+            connack is not None
+            and not isinstance(connack.packet, Malformed)
+            and failed(connack.packet, self.script.version)
+        )
+
+
+def request_of(entry: Entry, script: Script) -> Entry | None:
+    """The client packet that an answer belongs to; of a PUBCOMP whose PUBLISH was sent before, its PUBREL."""
+    answer = entry.packet
+    if entry.answers is None and isinstance(answer, Connack):
+        return connect_of(script)
+    if entry.answers is None and isinstance(answer, Pubcomp):
+        for one in script.entries:
+            asked = isinstance(one.packet, Pubrel) and one.packet.packet_identifier == answer.packet_identifier
+            if asked and one.from_client and one.place < entry.place:
+                return one
+    if entry.answers is None and entry.source is not None:
+        return entry.source.answers
+    return entry.answers
+
+
+def _by_request(script: Script) -> dict[int, list[Entry]]:
+    """The answers to each recorded client packet, one of each type: what was sent again is answered again."""
+    found: dict[int, list[Entry]] = {}
+    for entry in _answers(script):
+        if isinstance(entry.packet, Auth | Disconnect | Malformed):
+            continue
+        request = request_of(entry, script)
+        if request is None:
+            # Answers to nothing: of a recording that begins in the middle, or of a broker that is wrong.
+            key = id(entry.source or entry)
+        else:
+            key = id(request.source or request)
+        answers = found.setdefault(key, [])
+        if all(one.type != entry.type for one in answers):
+            answers.append(entry)
+    return found
+
+
+def _of(script: Script, kind: type[ControlPacket]) -> list[Entry]:
+    return [one for one in _from_server(script) if isinstance(one.packet, kind)]
+
+
+def _connect_of(script: Script) -> Connect | None:
+    entry = script.connect
+    return entry.packet if entry is not None and isinstance(entry.packet, Connect) else None
+
+
+def _name(entry: Entry) -> str:
+    return entry.type.upper()

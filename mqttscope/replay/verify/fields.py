@@ -1,0 +1,210 @@
+"""Two packets of a broker compared field by field, by what they mean.
+
+Packet Identifiers, DUP and Topic Aliases must differ and are ignored, Reason Strings are for people.  Of an Assigned
+Client Identifier, Response Information and Authentication Data only counts whether they are there: their values are
+made for one connection.  A property that is left out has the value that the specification gives it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Unsuback
+from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties, property_name
+from mqttscope.replay.verify.difference import Kind, reason_text, short
+
+FAILURE = 0x80
+"""Reason Codes from here on are failures."""
+
+Signature = tuple[int, bool, bool, tuple[tuple[int, Any], ...]]
+
+
+def _numbers(*names: str) -> frozenset[int]:
+    return frozenset(BY_NAME[name].identifier for name in names)
+
+
+EXPIRY = BY_NAME["message_expiry_interval"].identifier
+USER_PROPERTY = BY_NAME["user_property"].identifier
+SUBSCRIPTION_IDENTIFIER = BY_NAME["subscription_identifier"].identifier
+IGNORED = _numbers("topic_alias", "reason_string", "message_expiry_interval")
+"""The Message Expiry Interval is judged by the time that passed (`verify_deliveries`)."""
+PRESENCE = _numbers("assigned_client_identifier", "response_information", "authentication_data")
+DEFAULTS: dict[int, Any] = {
+    BY_NAME[name].identifier: value
+    for name, value in {
+        "payload_format_indicator": 0,
+        "receive_maximum": 65_535,
+        "topic_alias_maximum": 0,
+        "maximum_qos": 2,
+        "retain_available": 1,
+        "wildcard_subscription_available": 1,
+        "subscription_identifier_available": 1,
+        "shared_subscription_available": 1,
+    }.items()
+}
+"""What it means when a property is left out (5.0 3.2.2.3, 3.3.2.3)."""
+
+
+@dataclass(slots=True)
+class FieldDifference:
+    """One field that differs."""
+
+    kind: Kind
+    field: str
+    expected: Any
+    found: Any
+    told: str
+    """``has Reason Code 0x87 Not authorized instead of 0x00 Success``."""
+
+
+def failed(packet: ControlPacket, version: ProtocolVersion) -> bool:
+    """Whether the Reason Code of an answer is a failure."""
+    code: int = getattr(packet, "reason_code", None) or 0
+    return code > 0 if version < ProtocolVersion.V5 and isinstance(packet, Connack) else code >= FAILURE
+
+
+def field_differences(
+    recorded: ControlPacket,
+    live: ControlPacket,
+    version: ProtocolVersion,
+    connects: tuple[Connect | None, Connect | None] = (None, None),
+) -> list[FieldDifference]:
+    """What differs between two packets of one type; ``connects`` are those that two CONNACKs answer."""
+    found = list(_reasons(recorded, live, version))
+    if found and failed(recorded, version) != failed(live, version):
+        return found  # everything else follows from that
+    if isinstance(recorded, Connack) and isinstance(live, Connack):
+        found += _session_present(recorded, live)
+    elif isinstance(recorded, Publish) and isinstance(live, Publish):
+        found += _publish(recorded, live)
+    elif isinstance(recorded, Suback | Unsuback) and isinstance(live, Suback | Unsuback):
+        found += _codes(recorded, live, version)
+    found += _properties(_block(recorded), _block(live), _implied(connects[0]), _implied(connects[1]))
+    return found
+
+
+def _block(packet: ControlPacket) -> Properties:
+    return getattr(packet, "properties", None) or EMPTY
+
+
+def _implied(connect: Connect | None) -> dict[int, Any]:
+    """What a CONNACK means by leaving out what the CONNECT asked for (5.0 3.2.2.3.2, 3.2.2.3.14)."""
+    if connect is None:
+        return DEFAULTS
+    asked = connect.properties or EMPTY
+    return DEFAULTS | {
+        BY_NAME["session_expiry_interval"].identifier: asked.session_expiry_interval or 0,
+        BY_NAME["server_keep_alive"].identifier: connect.keep_alive,
+    }
+
+
+def _reasons(recorded: ControlPacket, live: ControlPacket, version: ProtocolVersion) -> Iterator[FieldDifference]:
+    if not hasattr(recorded, "reason_code"):
+        return
+    expected, found = recorded.reason_code or 0, getattr(live, "reason_code", None) or 0
+    if expected != found:
+        kind = recorded.packet_type
+        told = f"has Reason Code {reason_text(kind, found, version)} instead of {reason_text(kind, expected, version)}"
+        yield FieldDifference(Kind.REASON_CODE, "reason_code", expected, found, told)
+
+
+def _session_present(recorded: Connack, live: Connack) -> Iterator[FieldDifference]:
+    expected, found = recorded.session_present, live.session_present
+    if None not in (expected, found) and expected != found:  # 3.1 has no such flag
+        told = f"has Session Present {int(bool(found))} instead of {int(bool(expected))}"
+        yield FieldDifference(Kind.SESSION_PRESENT, "session_present", expected, found, told)
+
+
+def _publish(recorded: Publish, live: Publish) -> Iterator[FieldDifference]:
+    if recorded.qos != live.qos:
+        told = f"was delivered with QoS {live.qos} instead of {recorded.qos}"
+        yield FieldDifference(Kind.DELIVERY_QOS, "qos", recorded.qos, live.qos, told)
+    if recorded.retain != live.retain:
+        told = f"was delivered with RETAIN {int(live.retain)} instead of {int(recorded.retain)}"
+        yield FieldDifference(Kind.RETAIN, "retain", recorded.retain, live.retain, told)
+
+
+def _codes(recorded: Suback | Unsuback, live: Suback | Unsuback, version: ProtocolVersion) -> Iterator[FieldDifference]:
+    expected, found = recorded.reason_codes, live.reason_codes
+    if expected is None or found is None:  # UNSUBACK before 5.0 has none
+        return
+    if len(expected) != len(found):
+        told = f"has {len(found)} Reason Codes instead of {len(expected)}"
+        yield FieldDifference(Kind.REASON_CODE, "reason_codes", list(expected), list(found), told)
+        return
+    packet_type = recorded.packet_type
+    for index, (before, now) in enumerate(zip(expected, found, strict=True)):
+        if before != now:
+            grants = packet_type == PacketType.SUBACK and before < FAILURE and now < FAILURE
+            told = (
+                f"has {reason_text(packet_type, now, version)} instead of {reason_text(packet_type, before, version)}"
+                f" for Topic Filter {index + 1}"
+            )
+            kind = Kind.GRANTED_QOS if grants else Kind.REASON_CODE
+            yield FieldDifference(kind, f"reason_codes[{index}]", before, now, told)
+
+
+def _values(block: Properties) -> dict[int, Any]:
+    """The properties that are compared, in a form that equal ones share."""
+    found: dict[int, list[Any]] = {}
+    for number, value in block.items:
+        if number not in IGNORED:
+            found.setdefault(number, []).append(value)
+    values: dict[int, Any] = {}
+    for number, several in found.items():
+        if number == SUBSCRIPTION_IDENTIFIER:
+            values[number] = tuple(sorted(set(several)))
+        elif number == USER_PROPERTY or len(several) > 1:
+            values[number] = tuple(several)
+        else:
+            values[number] = several[0]
+    return values
+
+
+def _properties(
+    recorded: Properties, live: Properties, implied: dict[int, Any], implied_live: dict[int, Any]
+) -> Iterator[FieldDifference]:
+    if recorded.items == live.items and implied == implied_live:
+        return
+    before, now = _values(recorded), _values(live)
+    for number in dict.fromkeys((*before, *now)):
+        expected, found = before.get(number), now.get(number)
+        if number in PRESENCE:
+            same = (expected is None) == (found is None)
+        else:
+            meant = implied.get(number) if expected is None else expected
+            same = meant == (implied_live.get(number) if found is None else found)
+        if not same:
+            name = property_name(number)
+            yield FieldDifference(Kind.PROPERTY, f"properties.{name}", expected, found, _told(name, expected, found))
+
+
+def _told(name: str, expected: Any, found: Any) -> str:
+    words = "user properties" if name == "user_property" else name.replace("_", " ")
+    if found is None:
+        return f"lacks its {words}"
+    if expected is None:
+        return f"has {words}, which the recorded one has not"
+    if isinstance(found, int) and isinstance(expected, int):
+        return f"has {words} {found} instead of {expected}"
+    # Values of User Properties and binary data may be secrets; reports show them where they may.
+    if isinstance(found, str) and isinstance(expected, str):
+        return f"has {words} {short(found)} instead of {short(expected)}"
+    if isinstance(found, bytes) and isinstance(expected, bytes) and len(found) != len(expected):
+        return f"has {words} of {len(found)} bytes instead of {len(expected)}"
+    return f"has {'other' if words.endswith('s') else 'another'} {words}"
+
+
+def signature(packet: Publish) -> Signature:
+    """What two deliveries of one message have in common when they mean the same."""
+    block = packet.properties or EMPTY
+    values = _values(block)
+    for number, value in DEFAULTS.items():
+        if values.get(number) == value:
+            del values[number]
+    return packet.qos, packet.retain, block.first(EXPIRY) is not None, tuple(sorted(values.items(), key=itemgetter(0)))

@@ -1,0 +1,219 @@
+"""Differences between a recording and its replay for people: both packets side by side, and a summary.
+
+    missing-answer: PUBLISH to 'a/b' was not answered with PUBACK.
+      sensor (connection 2)
+      recorded: PUBACK, frame 118                  │ live: nothing
+    ! packet_identifier 7                          │
+
+Fields that differ have a ``!``; in terminals of fewer than `SIDE_BY_SIDE` columns the live packet stands below.
+"""
+
+from __future__ import annotations
+
+from mqttscope.replay.script import Entry
+from mqttscope.replay.verify.difference import Difference, Kind, Verification
+from mqttscope.report.base import Sink, View
+from mqttscope.report.escape import cells
+from mqttscope.report.findings.conceal import masked
+from mqttscope.report.page import Column, Page, number, plural
+from mqttscope.report.replay.packets import IDLE, fields_of, type_of
+from mqttscope.report.style import Painter, Wrapped, encoded
+from mqttscope.report.when import TimeColumn
+
+SIDE_BY_SIDE = 80
+"""Columns from which on both packets stand beside each other."""
+PIPED = 120
+"""Columns of output that has no limit."""
+MAX_FIELDS = 40
+"""Fields of a packet that are shown; further ones are counted."""
+MAX_VALUE = 2_000
+"""Characters of a value that are looked at."""
+_MARK = "! "
+_LEAD = 12
+"""Columns in front of the first character that differs, where a value is too long."""
+_PAYLOAD = ("payload",)
+
+Cell = tuple[str, str]
+"""Text and style."""
+
+
+class ReplayText:
+    """Writes differences as blocks, and at the end a summary."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.view = view
+        self.painter = Painter(view)
+        self.width = view.width if view.width > 0 else PIPED
+        self.time = TimeColumn(view)
+
+    def feed(self, difference: Difference) -> None:
+        """Write one difference."""
+        self.sink.write(encoded([*self.block(difference), ""]))
+
+    def close(self, found: Verification) -> None:
+        """Write the summary."""
+        self.sink.write(summary(found, self.view).lstrip(b"\n"))
+
+    def block(self, difference: Difference) -> list[str]:
+        """The lines of a difference."""
+        painter = self.painter
+        text = Wrapped(painter.line(self.width), most=8)
+        text.add(str(difference.kind), "error")
+        told = difference.message if self.view.show_secrets else masked(difference.message, self.view.secret_length)
+        text.add(f": {painter.safe(told)}")
+        out = text.texts()
+        line = painter.line(self.width)
+        line.add("  ")
+        line.add(painter.name(self._name(difference.name), self.width // 2), "client")
+        line.add(f" (connection {difference.number})", "dim")
+        if difference.field:
+            line.add(f", {painter.safe(difference.field)}", "dim")
+        if difference.follows:
+            line.add(f"; {plural(difference.follows, 'packet')} missing or new because of it", "note")
+        out.append(str(line))
+        if difference.recorded is None and difference.live is None:
+            return out
+        return out + (self._beside(difference) if self.width >= SIDE_BY_SIDE else self._below(difference))
+
+    def _name(self, name: str) -> str:
+        return name if self.view.show_secrets else masked(name, self.view.secret_length)
+
+    def _heading(self, side: str, entry: Entry | None, room: int) -> str:
+        """What stands above a packet, with the time where there is room for it."""
+        if entry is None:
+            return f"{side}: nothing"
+        frame = f", frame {entry.frame}" if entry.frame else ""
+        when = "" if self.view.time == "none" else f", {self.time.text(entry.timestamp_ns).strip()}"
+        told = f"{side}: {type_of(entry)}{frame}"
+        return told + when if cells(told + when) <= room else told
+
+    def _fields(self, difference: Difference) -> list[tuple[str, str | None, str | None]]:
+        """Paths with both values."""
+        sides = []
+        script, live_script = difference.script, difference.live_script or difference.script
+        for entry, whose in ((difference.recorded, script), (difference.live, live_script)):
+            found = {} if entry is None else fields_of(entry, whose, self.view)
+            for name in _PAYLOAD if self.view.payload == "none" else ():
+                found.pop(name, None)
+            sides.append({path: self.painter.safe(value[:MAX_VALUE]) for path, value in found.items()})
+        paths = sorted({**sides[0], **sides[1]}, key=_rank)
+        return [(path, sides[0].get(path), sides[1].get(path)) for path in paths]
+
+    def _styles(self, difference: Difference, path: str) -> Cell:
+        """Mark and style of a field."""
+        field = difference.field
+        if field and (path == field or path.startswith((f"{field}.", f"{field}["))):
+            return _MARK, "error"
+        if field == "type" or difference.kind is Kind.ORDER:
+            return "  ", ""
+        return "  ", "dim" if path in IDLE else ""
+
+    def _beside(self, difference: Difference) -> list[str]:
+        painter = self.painter
+        rule = "│" if painter.unicode else "|"
+        column = (self.width - 5) // 2
+        rows: list[tuple[str, Cell, Cell]] = [
+            (
+                "  ",
+                (self._heading("recorded", difference.recorded, column - 1), "type"),
+                (self._heading("live", difference.live, column - 1), "type"),
+            )
+        ]
+        fields = self._fields(difference)
+        for path, before, now in fields[:MAX_FIELDS]:
+            mark, style = self._styles(difference, path)
+            room = column - cells(painter.safe(path)) - 1
+            if mark == _MARK and before is not None and now is not None:
+                before, now = _around(before, now, room, painter.ellipsis)
+            rows.append((mark, (_told(path, before, painter), style), (_told(path, now, painter), style)))
+        out = []
+        for mark, (left, left_style), (right, right_style) in rows:
+            line = painter.line(column)
+            line.add(left, left_style)
+            whole = painter.line(self.width)
+            whole.add(mark, "error")
+            whole.put(str(line) + " " * (column - line.used), column)
+            whole.add(f" {rule} ", "rule")
+            whole.add(right, right_style)
+            out.append(str(whole).rstrip(" "))
+        return out + self._more(fields)
+
+    def _below(self, difference: Difference) -> list[str]:
+        painter, fields = self.painter, self._fields(difference)
+        out = []
+        for index, (side, entry) in enumerate((("recorded", difference.recorded), ("live", difference.live))):
+            line = painter.line(self.width)
+            line.add("  ")
+            line.add(self._heading(side, entry, self.width - 4), "type")
+            out.append(str(line).rstrip(" "))
+            for path, *values in fields[:MAX_FIELDS]:
+                value = values[index]
+                if value is None:
+                    continue
+                mark, style = self._styles(difference, path)
+                line = painter.line(self.width)
+                line.add(f"  {mark}", "error")
+                line.add(_told(path, value, painter), style)
+                out.append(str(line))
+        return out + self._more(fields)
+
+    def _more(self, fields: list[tuple[str, str | None, str | None]]) -> list[str]:
+        left = len(fields) - MAX_FIELDS
+        return [f"  {self.painter.ellipsis} {plural(left, 'more field')}"] if left > 0 else []
+
+
+def _rank(path: str) -> int:
+    """Short fields first, in the order of the packet; what does not count and payloads last."""
+    return 2 if path.startswith("payload") else 1 if path in IDLE else 0
+
+
+def _told(path: str, value: str | None, painter: Painter) -> str:
+    return "" if value is None else f"{painter.safe(path)} {value}"
+
+
+def _around(before: str, now: str, room: int, ellipsis: str) -> tuple[str, str]:
+    """Two values that are too long, from a little before the first character that differs."""
+    if max(cells(before), cells(now)) <= room:
+        return before, now
+    same = next((at for at, (one, other) in enumerate(zip(before, now, strict=False)) if one != other), None)
+    at = (min(len(before), len(now)) if same is None else same) - _LEAD
+    if at <= len(ellipsis):
+        return before, now
+    return ellipsis + before[at:], ellipsis + now[at:]
+
+
+def summary(found: Verification, view: View) -> bytes:
+    """Counts of each connection, and of all."""
+    page = Page(view)
+    tallies = found.tallies
+    if tallies:
+        page.title("Connections")
+        page.table(
+            Column(
+                "client",
+                [one.script.name if view.show_secrets else masked(one.script.name) for one in tallies],
+                style="green",
+            ),
+            [
+                Column("no.", [str(one.script.connection.number) for one in tallies]),
+                Column("compared", [number(one.compared) for one in tallies]),
+                Column("equal", [number(one.equals) for one in tallies]),
+                Column("different", [number(one.differing) for one in tallies]),
+                Column("follow", [number(one.following) for one in tallies]),
+                Column("not judged", [number(one.unjudged) for one in tallies]),
+            ],
+        )
+        page.line([""])
+    reasons: dict[str, int] = {}
+    for tally in tallies:
+        for reason, count in tally.reasons.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    for reason, count in reasons.items():
+        page.line([f"{plural(count, 'packet')} not judged: {reason}"], style="yellow")
+    kinds: dict[Kind, int] = {}
+    for difference in found.differences:
+        kinds[difference.kind] = kinds.get(difference.kind, 0) + 1
+    told = plural(len(found.differences), "difference") if kinds else "no differences"
+    page.line([told, *(f"{kind} {count:,}" for kind, count in kinds.items())], style="bold")
+    return page.encoded()

@@ -1,0 +1,117 @@
+"""Copies of scripts, and their links after entries were taken out."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.properties import Properties
+from mqttscope.replay.rewrite.links import copy_scripts, drop, renumber, restore_aliases, say
+from tests.replay.recordings import NAMES, Recorder, captured, check_links, links, recorded, snapshot, told
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_shares_packets_and_has_links_of_its_own(name: str) -> None:
+    scripts = captured(name)
+    before = snapshot(scripts)
+    copies = copy_scripts(scripts)
+
+    assert links(copies) == links(scripts)
+    check_links(copies)
+    for script, copy in zip(scripts, copies, strict=True):
+        for entry, other in zip(script.entries, copy.entries, strict=True):
+            assert other is not entry
+            assert other.packet is entry.packet
+            assert other.raw is entry.raw
+    assert snapshot(scripts) == before
+
+
+def test_a_dropped_publish_takes_its_answers_with_it() -> None:
+    scripts = copy_scripts(
+        recorded(
+            (">", Publish(qos=2, topic_name="a", packet_identifier=1)),
+            (">", Publish(topic_name="b")),
+            ("<", Pubrec(1)),
+            (">", Pubrel(1)),
+            ("<", Pubcomp(1)),
+        )
+    )
+    out = drop(scripts, [scripts[0].entries[2]])
+    renumber(scripts)
+
+    assert len(out) == 4
+    assert told(scripts[0]) == [">connect", "<connack", ">publish"]
+    check_links(scripts)
+    assert scripts[0].ended_place == 3
+
+
+def test_the_next_repetition_takes_the_place_of_a_dropped_publish() -> None:
+    first = Publish(qos=1, topic_name="a", packet_identifier=1)
+    scripts = copy_scripts(
+        recorded(
+            (">", first),
+            (">", Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+            (">", Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+            ("<", Puback(1)),
+        )
+    )
+    (script,) = scripts
+    drop(scripts, [script.entries[2]])
+    renumber(scripts)
+    heir, again, answer = script.entries[2:]
+
+    assert heir.packet == first
+    assert heir.raw == encode(first, script.version)
+    assert (heir.resends, again.resends, answer.answers) == (None, heir, heir)
+    check_links(scripts)
+
+
+def test_links_to_other_connections_are_kept_and_lost_with_them() -> None:
+    recorder = Recorder()
+    recorder.connection((">", Publish(qos=1, topic_name="a", packet_identifier=1)))
+    recorder.connection((">", Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)))
+    first, second = copy_scripts(recorder.scripts)
+
+    assert second.entries[2].resends is first.entries[2]
+    (alone,) = copy_scripts(recorder.scripts[1:])
+    assert alone.entries[2].resends is None
+
+
+def test_entries_that_were_put_in_get_places_of_their_own() -> None:
+    (script,) = copy_scripts(recorded((">", Publish(topic_name="a")), (">", Publish(topic_name="b"))))
+    (more,) = copy_scripts([script])
+    script.entries.insert(3, more.entries[2])
+    renumber([script])
+
+    assert [entry.place for entry in script.entries] == [0, 1, 2, 3, 4]
+    assert script.ended_place == 5
+
+
+def test_an_alias_gets_its_topic_back_when_what_set_it_is_gone() -> None:
+    def publish(topic: str, alias: int) -> Publish:
+        return Publish(topic_name=topic, properties=Properties(topic_alias=alias))
+
+    scripts = recorded(
+        (">", publish("a", 1)),
+        (">", publish("", 1)),
+        (">", publish("", 1)),
+        (">", publish("", 2)),
+        ("<", publish("", 1)),
+    )
+    (whole,) = copy_scripts(scripts)
+    assert restore_aliases(whole) == 0
+    (script,) = copies = copy_scripts(scripts)
+    drop(copies, [script.entries[2]])
+
+    assert restore_aliases(script) == 1
+    found = [entry.packet.topic_name for entry in script.entries if isinstance(entry.packet, Publish)]
+    assert found == ["a", "", "", ""]
+
+
+def test_bytes_follow_what_is_said() -> None:
+    (script,) = copy_scripts(recorded((">", Publish(topic_name="a"))))
+    entry = script.entries[2]
+    say(entry, Publish(topic_name="bc", payload=b"x"), script.version)
+
+    assert entry.raw == entry.packet.raw == bytes.fromhex("30 06 0002 6263 00 78")

@@ -1,0 +1,133 @@
+"""Another QoS, and what follows from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import (
+    Disconnect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+)
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.replay.rewrite.changes import Changes
+from mqttscope.replay.rewrite.links import copy_scripts
+from mqttscope.replay.rewrite.qos import change_qos
+from mqttscope.replay.script import Script
+from tests.replay.recordings import NAMES, Recorder, captured, check_links, packets, recorded, snapshot
+
+Said = tuple[str, ControlPacket]
+ZERO: list[Said] = [(">", Publish(topic_name="a"))]
+ONE: list[Said] = [(">", Publish(qos=1, topic_name="a", packet_identifier=1)), ("<", Puback(1))]
+TWO: list[Said] = [
+    (">", Publish(qos=2, topic_name="a", packet_identifier=1)),
+    ("<", Pubrec(1)),
+    (">", Pubrel(1)),
+    ("<", Pubcomp(1)),
+]
+
+
+def done(scripts: list[Script], qos: int) -> tuple[list[Script], list[str]]:
+    changes = Changes()
+    before = snapshot(scripts)
+    copies = copy_scripts(scripts)
+    change_qos(copies, qos, changes)
+    assert snapshot(scripts) == before
+    check_links(copies)
+    return copies, changes.sentences
+
+
+@pytest.mark.parametrize("before", [ZERO, ONE, TWO])
+@pytest.mark.parametrize(("qos", "wanted"), [(0, ZERO), (1, ONE), (2, TWO)])
+def test_the_handshake_follows(before: list[Said], qos: int, wanted: list[Said]) -> None:
+    (script,), _ = done(recorded(*before), qos)
+
+    assert packets(script)[2:] == [packet for _, packet in wanted]
+    assert [entry.from_client for entry in script.entries[2:]] == [arrow == ">" for arrow, _ in wanted]
+    assert [entry.answers for entry in script.entries[3:]] == [script.entries[2]] * (len(wanted) - 1)
+
+
+def test_repetitions_disappear_with_qos_0() -> None:
+    again = Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)
+    recorder = Recorder()
+    recorder.connection(ONE[0], (">", again))
+    recorder.connection((">", again), ("<", Puback(1)))
+    scripts, told = done(recorder.scripts, 0)
+
+    assert [packets(script)[2:] for script in scripts] == [[ZERO[0][1]], []]
+    assert told == [
+        "3 PUBLISH packets lowered to QoS 0",
+        "1 acknowledgement dropped",
+        "2 repetitions dropped: QoS 0 is sent once",
+    ]
+
+
+def test_the_end_of_a_handshake_on_another_connection_disappears_too() -> None:
+    recorder = Recorder()
+    recorder.connection(*TWO[:2])
+    recorder.connection(*TWO[2:])
+    scripts, _ = done(recorder.scripts, 1)
+
+    assert [packets(script)[2:] for script in scripts] == [[one for _, one in ONE], []]
+
+
+def test_identifiers_that_the_client_uses_are_not_taken() -> None:
+    subscribe = Subscribe(1, subscriptions=[Subscription("b")])
+    recorder = Recorder()
+    recorder.connection(*ZERO, (">", subscribe), ("<", Suback(1, reason_codes=[0])), *ZERO)
+    recorder.connection((">", Publish(qos=1, topic_name="c", packet_identifier=3)))
+    scripts, told = done(recorder.scripts, 1)
+    found = [one.packet_identifier for one in packets(scripts[0]) if isinstance(one, Publish | Puback)]
+
+    assert found == [2, 2, 4, 4]
+    assert "2 acknowledgements put in" in told
+
+
+def test_an_error_ends_the_exchange() -> None:
+    (script,), _ = done(recorded(ONE[0], ("<", Puback(1, 0x87))), 2)
+
+    assert packets(script)[3:] == [Pubrec(1, 0x87)]
+
+
+def test_nothing_is_expected_of_a_server_that_goes() -> None:
+    (script,), _ = done(recorded(*ZERO, ("<", Disconnect(0x87))), 1)
+
+    assert packets(script)[3:] == [Disconnect(0x87)]
+
+
+def test_deliveries_are_lowered_with_their_message_and_others_are_not() -> None:
+    delivered: list[Said] = [
+        ("<", Publish(qos=1, topic_name="a", packet_identifier=7)),
+        (">", Puback(7)),
+        ("<", Publish(qos=1, topic_name="other", packet_identifier=8)),
+        (">", Puback(8)),
+    ]
+    (script,), told = done(recorded(*ONE, *delivered), 0)
+
+    assert packets(script)[2:] == [ZERO[0][1], ZERO[0][1], *(packet for _, packet in delivered[2:])]
+    assert "1 delivery expected with a lower QoS" in told
+    _, told = done(recorded(*ONE, *delivered), 2)
+    assert told[-1] == "deliveries of messages with a raised QoS are still expected as recorded"
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("name", NAMES)
+def test_all_captures(name: str, qos: int) -> None:
+    scripts, _ = done(captured(name), qos)
+
+    for script in scripts:
+        for entry in script.entries:
+            if entry.from_client and isinstance(entry.packet, Publish):
+                assert entry.packet.qos == qos
+                assert (entry.packet.packet_identifier is not None) == (qos > 0)
+                assert entry.raw == entry.packet.raw
+            if entry.from_client and isinstance(entry.packet, Pubrel) and entry.answers is not None:
+                assert qos == 2
+        assert isinstance(script.version, ProtocolVersion)

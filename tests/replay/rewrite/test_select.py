@@ -1,0 +1,233 @@
+"""Parts of recordings."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt.packets import (
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.replay.rewrite.changes import RewriteError
+from mqttscope.replay.rewrite.select import Moment, select
+from tests.replay.recordings import (
+    NAMES,
+    SECOND,
+    Recorder,
+    captured,
+    check_links,
+    links,
+    packets,
+    recorded,
+    snapshot,
+    told,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("90s", Moment(90 * SECOND, relative=True)),
+        ("1m30s", Moment(90 * SECOND, relative=True)),
+        ("+90s", Moment(90 * SECOND, relative=True)),
+        ("1.5", Moment(1_500_000_000, relative=True)),
+        ("0", Moment(0, relative=True)),
+        ("1970-01-01T00:01:30Z", Moment(90 * SECOND)),
+        ("1970-01-01T01:01:30+01:00", Moment(90 * SECOND)),
+    ],
+)
+def test_moments(text: str, wanted: Moment) -> None:
+    assert Moment.parse(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "soon", "1970-01-01T00:01:30", "10x", "."])
+def test_moments_that_are_refused(text: str) -> None:
+    with pytest.raises(RewriteError):
+        Moment.parse(text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_asked_for_is_everything(name: str) -> None:
+    scripts = captured(name)
+    copies, changes = select(scripts)
+
+    assert not changes
+    assert links(copies) == links(scripts)
+    for script, copy in zip(scripts, copies, strict=True):
+        assert [entry.raw for entry in copy.entries] == [entry.raw for entry in script.entries]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_left_holds_together(name: str) -> None:
+    scripts = captured(name)
+    before = snapshot(scripts)
+    count = sum(len(script.entries) for script in scripts)
+    half = Moment.parse("0.7")
+    for copies, _ in (
+        select(scripts, start=half),
+        select(scripts, end=half),
+        select(scripts, start=Moment.parse("0.3"), end=Moment.parse("1.5")),
+        select(scripts, places=range(0, count, 5)),
+        select(scripts, places=range(count // 2), start=Moment.parse("0.1")),
+    ):
+        check_links(copies)
+        for script in copies:
+            assert script.entries
+    assert snapshot(scripts) == before
+
+
+def test_clients_by_globs() -> None:
+    recorder = Recorder()
+    for name in ("sensor-1", "sensor-2", "other"):
+        recorder.connection((">", Publish(topic_name="a")), client=name)
+    copies, changes = select(recorder.scripts, clients=["sensor-*", "nobody"])
+
+    assert [script.name for script in copies] == ["sensor-1", "sensor-2"]
+    check_links(copies)
+    assert changes.sentences == ["1 connection of other clients left out", "no client is called 'nobody'"]
+
+
+def seconds(number: int) -> Moment:
+    return Moment(number * SECOND)
+
+
+def test_a_connection_that_is_open_at_the_start_keeps_what_it_is() -> None:
+    scripts = recorded(  # CONNECT at 1 s, CONNACK at 2 s
+        (">", Subscribe(1, subscriptions=[Subscription("a"), Subscription("b")])),  # 3
+        ("<", Suback(1, reason_codes=[0, 0])),
+        (">", Subscribe(2, subscriptions=[Subscription("c")])),  # 5
+        ("<", Suback(2, reason_codes=[0])),
+        (">", Unsubscribe(3, topic_filters=["b"])),  # 7
+        ("<", Unsuback(3, reason_codes=[0])),
+        (">", Unsubscribe(4, topic_filters=["c"])),  # 9
+        ("<", Unsuback(4, reason_codes=[0])),
+        (">", Pingreq()),  # 11
+        (">", Publish(qos=1, topic_name="x", packet_identifier=5)),  # 12
+        ("<", Pingresp()),
+        ("<", Puback(5)),
+        (">", Publish(topic_name="y")),  # 15
+    )
+    (script,), changes = select(scripts, start=seconds(13))
+
+    assert told(script) == [
+        ">connect",
+        "<connack",
+        ">subscribe",
+        "<suback",
+        ">unsubscribe",
+        "<unsuback",
+        ">publish",
+    ]
+    assert [entry.timestamp_ns // SECOND for entry in script.entries] == [13] * 6 + [15]
+    assert script.opened_ns == 13 * SECOND
+    check_links([script])
+    assert changes.sentences == [
+        "6 packets from before the start kept and moved to it, of connections open then",
+        "4 client packets left out by the span of time",
+        "4 server packets no longer expected, left out by the span of time",
+    ]
+
+
+def test_answers_to_what_is_before_the_end_are_kept() -> None:
+    scripts = recorded(
+        (">", Publish(qos=1, topic_name="a", packet_identifier=1)),  # 3
+        (">", Publish(qos=1, topic_name="b", packet_identifier=2)),
+        ("<", Puback(1)),  # 5
+        ("<", Puback(2)),
+    )
+    (script,), changes = select(scripts, end=seconds(4))
+
+    assert told(script) == [">connect", "<connack", ">publish", "<puback"]
+    assert (script.ending.how, script.ending.by) == ("open", None)
+    assert "1 connection open at the end of the span of time" in changes.sentences
+
+
+def test_connections_outside_of_the_span_are_left_out() -> None:
+    recorder = Recorder()
+    for name in ("first", "second", "third"):  # 1 and 2, 3 and 4, 5 and 6 seconds
+        recorder.connection(client=name)
+    copies, _ = select(recorder.scripts, start=seconds(3), end=seconds(5))
+    assert [script.name for script in copies] == ["second"]
+    relative, _ = select(recorder.scripts, start=Moment.parse("2s"), end=Moment.parse("4s"))
+    assert [script.name for script in relative] == ["second"]
+
+
+def test_a_session_without_its_beginning_is_told() -> None:
+    scripts = captured("v311-session-present")
+    _, whole = select(scripts, clients=["*"])
+    again = next(script for script in scripts if script.connection.session_present)
+    kept, changes = select(scripts, start=Moment(again.opened_ns))
+
+    assert not whole
+    assert again.name in [script.name for script in kept]
+    assert "1 connection expected to find a session whose earlier connection is left out" in changes.sentences
+
+
+def test_an_alias_whose_setting_was_cut_away_gets_its_topic() -> None:
+    def publish(topic: str) -> tuple[str, Publish]:
+        return ">", Publish(topic_name=topic, properties=Properties(topic_alias=1))
+
+    (script,), changes = select(recorded(publish("a"), publish(""), publish("")), start=seconds(4))
+    found = [one.topic_name for one in packets(script) if isinstance(one, Publish)]
+
+    assert found == ["a", ""]
+    assert changes.sentences[-1] == "1 PUBLISH packet with its topic written out: what set the Topic Alias is left out"
+
+
+def test_a_repetition_after_the_start_is_the_first() -> None:
+    scripts = recorded(
+        (">", Publish(qos=1, topic_name="a", packet_identifier=1)),  # 3
+        (">", Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+        ("<", Puback(1)),
+    )
+    (script,), _ = select(scripts, start=seconds(4))
+
+    assert packets(script)[2:] == [Publish(qos=1, topic_name="a", packet_identifier=1), Puback(1)]
+    assert script.entries[3].answers is script.entries[2]
+
+
+def test_a_filter_keeps_what_the_protocol_needs() -> None:
+    recorder = Recorder()
+    recorder.connection(  # CONNECT has place 0
+        (">", Subscribe(1, subscriptions=[Subscription("a/#")])),  # 2
+        ("<", Suback(1, reason_codes=[0])),
+        (">", Subscribe(2, subscriptions=[Subscription("b")])),  # 4
+        ("<", Suback(2, reason_codes=[0])),
+        (">", Publish(qos=1, topic_name="a/1", packet_identifier=3)),  # 6
+        ("<", Puback(3)),
+        ("<", Publish(topic_name="a/1")),  # 8
+        (">", Publish(topic_name="b")),  # 9
+        ("<", Publish(topic_name="b")),
+        (">", Pingreq()),  # 11
+        ("<", Pingresp()),
+    )
+    recorder.connection((">", Publish(topic_name="b")), client="c2")
+    (script,), changes = select(recorder.scripts, places={6, 8})
+
+    assert told(script) == [
+        ">connect",
+        "<connack",
+        ">subscribe",
+        "<suback",
+        ">publish",
+        "<puback",
+        "<publish",
+        ">pingreq",
+        "<pingresp",
+    ]
+    check_links([script])
+    assert changes.sentences == [
+        "4 client packets left out by the filter",
+        "3 server packets no longer expected, left out by the filter",
+        "1 connection left out by the filter",
+    ]
+    (script,), _ = select(recorder.scripts, places={7})
+    assert told(script) == [">connect", "<connack", ">publish", "<puback", ">pingreq", "<pingresp"]

@@ -1,0 +1,217 @@
+"""Mappings of topics and filters, and the laws that they keep."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mqttscope.mqtt.packets import Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.topics import is_valid_topic_name, matches
+from mqttscope.replay.rewrite.changes import Changes, RewriteError
+from mqttscope.replay.rewrite.links import copy_scripts
+from mqttscope.replay.rewrite.topics import TopicMapping, map_topics
+from mqttscope.replay.script import Script
+from tests.replay.recordings import NAMES, captured, certain, packets, recorded, snapshot
+
+NAMES_MAPPED = [
+    ("site/+/temp=lab/+/temp", "site/1/temp", "lab/1/temp"),
+    ("site/+/temp=lab/+/temp", "site/1/2/temp", None),
+    ("site/+/temp=lab/+/temp", "site//temp", "lab//temp"),
+    ("site/#=lab/#", "site/1/temp", "lab/1/temp"),
+    ("site/#=lab/#", "site", "lab"),
+    ("site/#=lab/#", "site/", "lab/"),
+    ("site/#=lab/#", "sites/1", None),
+    ("site/#=#", "site/1", "1"),
+    ("site/#=#", "site", None),
+    ("site/#=#", "site/", None),
+    ("site/#=#", "site/$SYS/x", None),
+    ("#=lab/#", "a", "lab/a"),
+    ("#=lab/#", "/a", "lab//a"),
+    ("#=lab/#", "$SYS/a", None),
+    ("+/a=x/+", "$SYS/a", None),
+    ("$SYS/#=system/#", "$SYS/a", "system/a"),
+    ("a/+/b/+/#=+/x/+/#", "a/1/b/2/3/4", "1/x/2/3/4"),
+    ("a=b/c", "a", "b/c"),
+    ("a=b", "a/b", None),
+    (r"a\=1=b\=2", "a=1", "b=2"),
+    ("site/=lab/", "site/", "lab/"),
+]
+
+
+@pytest.mark.parametrize(("mapping", "topic", "wanted"), NAMES_MAPPED)
+def test_names(mapping: str, topic: str, wanted: str | None) -> None:
+    assert TopicMapping.parse(mapping).name(topic) == wanted
+
+
+FILTERS_MAPPED = [
+    ("site/+/temp=lab/+/temp", "site/+/temp", "lab/+/temp"),
+    ("site/+/temp=lab/+/temp", "site/1/temp", "lab/1/temp"),
+    ("site/+/temp=lab/+/temp", "site/#", None),
+    ("site/+/temp=lab/+/temp", "site/+/+", None),
+    ("site/+=lab/+", "site/#", None),
+    ("site/#=lab/#", "site/#", "lab/#"),
+    ("site/#=lab/#", "site", "lab"),
+    ("site/#=lab/#", "site/+/#", "lab/+/#"),
+    ("site/#=lab/#", "#", None),
+    ("site/#=lab/#", "+/x", None),
+    ("#=lab/#", "#", "lab/#"),
+    ("#=lab/#", "+/x", "lab/+/x"),
+    ("#=lab/#", "$SYS/#", None),
+    ("site/#=#", "site/#", "#"),
+    ("site/#=#", "site", None),
+    ("site/#=#", "site/$SYS/#", None),
+    ("a=b", "a", "b"),
+    ("a=b", "a/#", None),
+    ("a=b", "a/#/c", None),
+]
+
+
+@pytest.mark.parametrize(("mapping", "asked", "wanted"), FILTERS_MAPPED)
+def test_filters(mapping: str, asked: str, wanted: str | None) -> None:
+    assert TopicMapping.parse(mapping).topic_filter(asked) == wanted
+
+
+@pytest.mark.parametrize(
+    ("mapping", "asked", "wanted"),
+    [
+        ("site/+/temp=x/+", "site/#", True),
+        ("site/+/temp=x/+", "#", True),
+        ("site/+/temp=x/+", "+/1/+", True),
+        ("site/#=x/#", "site", True),
+        ("site/#=x/#", "+", True),
+        ("site/#=x/#", "lab/+", False),
+        ("site/a=x", "site", False),
+        ("#=x/#", "$SYS/#", False),
+        ("$SYS/a=x", "#", False),
+    ],
+)
+def test_filters_that_may_match_the_same(mapping: str, asked: str, wanted: bool) -> None:
+    assert TopicMapping.parse(mapping).touches(asked) == wanted
+
+
+@pytest.mark.parametrize(
+    ("mapping", "told"),
+    [
+        ("a", "write FROM=TO"),
+        ("a=b=c", r"\= for an equals sign"),
+        ("=a", "write FROM=TO"),
+        ("a/+=b", "the same wildcards in the same order"),
+        ("a/+/#=b/#", "the same wildcards"),
+        ("a/#/b=c/#/b", "hash not last|hash_not_last"),
+        ("a+=b+", "plus_not_alone"),
+        ("$share/g/a=b", "leave out \\$share"),
+    ],
+)
+def test_mappings_that_are_refused(mapping: str, told: str) -> None:
+    with pytest.raises(RewriteError, match=told.replace("\\=", "\\\\=")):
+        TopicMapping.parse(mapping)
+
+
+def mapped(scripts: list[Script], *mappings: str) -> tuple[list[Script], Changes]:
+    changes = Changes()
+    copies = copy_scripts(scripts)
+    map_topics(copies, [TopicMapping.parse(one) for one in mappings], changes)
+    return copies, changes
+
+
+def test_the_first_mapping_that_applies_is_used_in_both_directions() -> None:
+    scripts = recorded(
+        (">", Publish(topic_name="site/a", properties=Properties(topic_alias=1, response_topic="site/r"))),
+        (">", Publish(topic_name="", properties=Properties(topic_alias=1))),
+        ("<", Publish(topic_name="site/b")),
+        (">", Subscribe(1, subscriptions=[Subscription("site/b"), Subscription("$share/g/site/#"), Subscription("#")])),
+        (">", Unsubscribe(2, topic_filters=["other"])),
+    )
+    (script,), changes = mapped(scripts, "site/a=first", "site/#=lab/#", "nobody=none")
+    found = packets(script)[2:]
+
+    assert found == [
+        Publish(topic_name="first", properties=Properties(topic_alias=1, response_topic="lab/r")),
+        Publish(topic_name="", properties=Properties(topic_alias=1)),
+        Publish(topic_name="lab/b"),
+        Subscribe(1, subscriptions=[Subscription("lab/b"), Subscription("$share/g/lab/#"), Subscription("#")]),
+        Unsubscribe(2, topic_filters=["other"]),
+    ]
+    assert [entry.topic for entry in script.entries[2:5]] == ["first", "first", "lab/b"]
+    assert script.entries[3].raw is scripts[0].entries[3].raw
+    assert changes.sentences == [
+        "2 Topic Names mapped",
+        "1 Response Topic mapped",
+        "1 Topic Name mapped where an alias stands for it",
+        "2 Topic Filters mapped",
+        "1 Topic Filter wider than 'site/a': 'site/#' may receive more than was recorded, or less",
+        "1 Topic Filter wider than 'site/a': '#' may receive more than was recorded, or less",
+        "the topic mapping nobody=none applied to nothing; for all topics below it write nobody/#=none/#",
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_and_back_again(name: str) -> None:
+    """Everything below a new level and back is what it was, byte for byte."""
+    scripts = captured(name)
+    before = snapshot(scripts)
+    there, _ = mapped(scripts, "#=there/#")
+    back, _ = mapped(there, "there/#=#")
+
+    for old, new in zip(scripts, back, strict=True):
+        if not certain(old):
+            continue
+        for one, other in zip(old.entries, new.entries, strict=True):
+            assert (other.topic, other.packet) == (one.topic, one.packet)
+            if not getattr(one.packet, "missing", 0):
+                assert other.raw == one.raw
+    assert snapshot(scripts) == before
+
+
+level = st.sampled_from(["", "a", "b", "site", "1", "é"])
+topics = st.lists(level, min_size=1, max_size=5).map("/".join).filter(bool)
+wild = st.lists(st.one_of(level, st.just("+")), min_size=1, max_size=4)
+
+
+@st.composite
+def mappings(draw: st.DrawFn) -> TopicMapping:
+    source = draw(wild)
+    target = [one for one in source if one == "+"]
+    for extra in draw(st.lists(level, max_size=3)):
+        target.insert(draw(st.integers(0, len(target))), extra)
+    target = target or ["x"]
+    if draw(st.booleans()):
+        source, target = [*source, "#"], [*target, "#"]
+    if not any(source) or not any(target):
+        source, target = ["#"], ["new", "#"]
+    return TopicMapping("/".join(source), "/".join(target))
+
+
+@given(mappings(), topics)
+def test_what_matched_the_left_side_matches_the_right_side_afterwards(mapping: TopicMapping, topic: str) -> None:
+    found = mapping.name(topic)
+
+    if not matches(mapping.source, topic, shared=False):
+        assert found is None
+    elif found is not None:
+        assert is_valid_topic_name(found)
+        assert matches(mapping.target, found, shared=False)
+        assert TopicMapping(mapping.target, mapping.source).name(found) == topic
+
+
+@given(mappings(), topics, st.data())
+def test_a_filter_that_matched_a_topic_matches_the_mapped_one(
+    mapping: TopicMapping, topic: str, data: st.DataObject
+) -> None:
+    levels = topic.split("/")
+    asked = [data.draw(st.sampled_from([one, "+"])) for one in levels]
+    if data.draw(st.booleans()):
+        asked = [*asked[: data.draw(st.integers(0, len(asked)))], "#"]
+    assume(any(asked))
+    new_filter, new_topic = mapping.topic_filter("/".join(asked)), mapping.name(topic)
+
+    assert matches("/".join(asked), topic, shared=False)
+    if new_filter is not None and new_topic is not None:
+        assert matches(new_filter, new_topic, shared=False)
+    if new_filter is not None:
+        assert matches(mapping.source, topic, shared=False)
+    elif matches(mapping.source, topic, shared=False):
+        assert mapping.touches("/".join(asked))

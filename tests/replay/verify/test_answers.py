@@ -1,0 +1,257 @@
+"""Answers and ends of connections: what differs is found by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt import ProtocolVersion
+from mqttscope.replay.verify.difference import Kind
+from mqttscope.replay.verify.verify import compare, verify
+from tests.replay.talk import (
+    OPENED,
+    Different,
+    Equal,
+    asked,
+    check,
+    connack,
+    pairs,
+    record,
+    replay,
+    told,
+)
+
+DIFFERENT: Different = {
+    "the client is not refused": (
+        connack("code=0x87"),
+        connack(""),
+        [("reason-code", "reason_code", 0)],
+    ),
+    "another limit": (
+        connack("receive_maximum=20"),
+        connack("receive_maximum=10"),
+        [("property", "properties.receive_maximum", 0)],
+    ),
+    "a limit that was not there": (
+        connack(""),
+        connack("maximum_qos=1"),
+        [("property", "properties.maximum_qos", 0)],
+    ),
+    "no assigned client identifier": (
+        "dev > connect client=\ndev < connack assigned_client_identifier=a",
+        "dev > connect client=\ndev < connack",
+        [("property", "properties.assigned_client_identifier", 0)],
+    ),
+    "another server": (
+        connack("code=0x9d server_reference=a"),
+        connack("code=0x9d server_reference=b"),
+        [("property", "properties.server_reference", 0)],
+    ),
+    "another outcome of a message": (
+        asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
+        asked("dev > publish a x qos=1 id=1", "dev < puback 1 code=0x10"),
+        [("reason-code", "reason_code", 0)],
+    ),
+    "user properties of an answer in another order": (
+        asked("dev > publish a x qos=1 id=1", "dev < puback 1 user_property=a:1 user_property=b:2"),
+        asked("dev > publish a x qos=1 id=1", "dev < puback 1 user_property=b:2 user_property=a:1"),
+        [("property", "properties.user_property", 0)],
+    ),
+    "no acknowledgement": (
+        asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
+        asked("dev > publish a x qos=1 id=1"),
+        [("missing-answer", "", 0)],
+    ),
+    "no PUBREC and thus no PUBCOMP": (
+        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
+        asked("dev > publish a x qos=2 id=1"),
+        [("missing-answer", "", 1)],
+    ),
+    "no PUBCOMP": (
+        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
+        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1"),
+        [("missing-answer", "", 0)],
+    ),
+    "a refused QoS 2 message": (
+        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
+        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1 code=0x97"),
+        [("reason-code", "reason_code", 1)],
+    ),
+    "a QoS 2 message that was refused before": (
+        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1 code=0x97"),
+        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
+        [("reason-code", "reason_code", 0)],
+    ),
+    "another answer": (
+        asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
+        asked("dev > publish a x qos=1 id=1", "dev < pubrec 1"),
+        [("unexpected-answer", "type", 0)],
+    ),
+    "an answer that did not come before": (
+        asked("dev > publish a x qos=1 id=1", "dev > pingreq", "dev < pingresp"),
+        asked("dev > publish a x qos=1 id=1", "dev < puback 1", "dev > pingreq", "dev < pingresp"),
+        [("unexpected-answer", "", 0)],
+    ),
+    "an answer to nothing": (
+        asked(),
+        asked("dev < puback 9"),
+        [("unexpected-answer", "", 0)],
+    ),
+    "no PINGRESP": (
+        asked("dev > pingreq", "dev < pingresp"),
+        asked("dev > pingreq"),
+        [("missing-answer", "", 0)],
+    ),
+    "the second of two subscriptions": (
+        asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 1"),
+        asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 0"),
+        [("granted-qos", "reason_codes[1]", 0)],
+    ),
+    "too few codes": (
+        asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 1"),
+        asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0"),
+        [("reason-code", "reason_codes", 0)],
+    ),
+    "a subscription that did not exist": (
+        asked("dev > unsubscribe 1 a", "dev < unsuback 1 0"),
+        asked("dev > unsubscribe 1 a", "dev < unsuback 1 0x11"),
+        [("reason-code", "reason_codes[0]", 0)],
+    ),
+    "a DISCONNECT that was not sent": (
+        asked("dev > publish a x", "dev > pingreq", "dev < pingresp"),
+        "dev > connect\ndev < connack\ndev > publish a x\ndev < disconnect code=0x81\ndev < fin",
+        [("close", "ending.by", 1)],
+    ),
+    "another reason to disconnect": (
+        "dev > connect\ndev < connack\ndev < disconnect code=0x8b\ndev < fin",
+        "dev > connect\ndev < connack\ndev < disconnect code=0x8e\ndev < fin",
+        [("reason-code", "reason_code", 0)],
+    ),
+    "no DISCONNECT": (
+        "dev > connect\ndev < connack\ndev < disconnect code=0x8b\ndev < fin",
+        "dev > connect\ndev < connack\ndev < fin",
+        [("close", "ending.by", 0)],
+    ),
+    "no end at all": (
+        "dev > connect\ndev < connack\ndev > publish a x\ndev < fin",
+        "dev > connect\ndev < connack\ndev > publish a x\ndev > fin",
+        [("close", "ending.by", 0)],
+    ),
+    "a DISCONNECT is not sent": (
+        "dev > connect\ndev < connack\ndev < disconnect code=0x8b\ndev < fin",
+        "dev > connect\ndev < connack\ndev > fin",
+        [("close", "", 0)],
+    ),
+    "an earlier end": (
+        "dev > connect\ndev < connack\ndev > publish a x qos=1 id=1\ndev < puback 1\ndev < fin",
+        "dev > connect\ndev < connack\ndev < fin",
+        [("close", "ending.by", 1)],
+    ),
+    "a broken packet": (connack(""), connack("") + "\ndev < raw 36070003612f620001", [("malformed", "", 0)]),
+    "less authentication": (
+        "dev > connect\ndev < auth code=0x18\ndev > auth code=0x18\ndev < connack",
+        "dev > connect\ndev < connack",
+        [("missing-answer", "", 0)],
+    ),
+    "more authentication": (
+        "dev > connect\ndev < connack",
+        "dev > connect\ndev < auth code=0x18\ndev > auth code=0x18\ndev < connack",
+        [("unexpected-answer", "", 0)],
+    ),
+}
+
+EQUAL: Equal = {
+    "a reason that is left out": (
+        asked("dev > publish a x qos=1 id=1", "dev < puback 1 code=0"),
+        asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
+    ),
+    "what is left out has its default": (
+        connack("receive_maximum=65535 maximum_qos=2 retain_available=1 topic_alias_maximum=0"),
+        connack(""),
+    ),
+    "what the client asked for is said again": (
+        "dev > connect keep_alive=60 session_expiry_interval=9\ndev < connack",
+        "dev > connect keep_alive=60 session_expiry_interval=9\ndev < connack server_keep_alive=60",
+    ),
+    "texts for people, and names that brokers make up": (
+        connack("reason_string=a assigned_client_identifier=a response_information=a authentication_data=a"),
+        connack("reason_string=b assigned_client_identifier=b response_information=b authentication_data=b"),
+    ),
+    "the recording ended before the answer": (
+        "dev > connect\ndev < connack\ndev > publish a x qos=1 id=1\ndev > reset",
+        "dev > connect\ndev < connack\ndev > publish a x qos=1 id=1\ndev < puback 1\ndev > reset",
+    ),
+    "who closes after DISCONNECT": (asked(), asked().replace("dev > fin", "dev < fin")),
+    "who closes after a refusal": (connack("code=0x87") + "\ndev < fin", connack("code=0x87") + "\ndev > fin"),
+    "a PUBREL on the next connection": (
+        "dev > connect resume\ndev < connack present\ndev > pubrel 7\ndev < pubcomp 7",
+        "dev > connect resume\ndev < connack present\ndev > pubrel 7\ndev < pubcomp 7",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_what_differs_is_found(name: str) -> None:
+    check(*DIFFERENT[name])
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_what_means_the_same_is_no_difference(name: str) -> None:
+    check(*EQUAL[name], [])
+
+
+def test_a_connection_that_is_never_made_is_one_difference() -> None:
+    recorded = record(OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x")
+    found = verify(replay(recorded, OPENED.split("pub >")[0]))
+
+    assert told(found.differences) == [("not-connected", "", 3)]
+    assert [one.script.name for one in found.tallies] == ["sub", "pub"]
+    assert [(one.compared, one.equals, one.differing, one.following) for one in found.tallies] == [
+        (2, 2, 0, 1),
+        (1, 0, 1, 2),
+    ]
+
+
+@pytest.mark.parametrize("how", ["refused", "failed"])
+def test_a_connection_that_fails_at_once_is_one_difference(how: str) -> None:
+    found = pairs(connack(""), "dev > connect")
+    live = found[0][1]
+    assert live is not None
+    live.ending.how, live.ending.detail = how, "Connection refused"
+
+    (one,) = compare(found)
+    assert (one.kind, one.follows) == (Kind.NOT_CONNECTED, 1)
+    assert one.message == "There was no connection to the live broker: Connection refused"
+
+
+def test_a_connection_that_was_left_out_is_not_judged() -> None:
+    recorded = record(connack(""))
+    assert recorded[0].connect is not None
+    found = verify([(recorded[0], None)], skipped=[recorded[0].connect])
+
+    assert (found.differences, found.tallies[0].unjudged) == ([], 1)
+
+
+def test_a_recording_that_begins_in_the_middle_does_not_miss_its_connack() -> None:
+    recorded = "dev > pingreq\ndev < pingresp\ndev < publish a x\ndev < puback 3"
+    live = "dev > connect\ndev < connack\ndev > pingreq\ndev < pingresp"
+    found = verify(pairs(recorded, live))
+
+    assert (found.differences, found.tallies[0].equals) == ([], 1)
+    assert verify([(record(recorded)[0], None)]).differences == []
+
+
+def test_the_answer_to_a_connect_that_cannot_be_read_is_compared() -> None:
+    connect = "dev > raw 100b00044d5154540702003c00"
+
+    (one,) = compare(pairs(connect + "\ndev < connack code=0x84", connect + "\ndev < connack code=0x80"))
+    assert one.field == "reason_code"
+
+
+@pytest.mark.parametrize("version", [ProtocolVersion.V3_1_1, ProtocolVersion.V3_1])
+def test_older_versions_have_return_codes(version: ProtocolVersion) -> None:
+    recorded = "dev > connect\ndev < connack\ndev > unsubscribe 1 a\ndev < unsuback 1"
+
+    assert told(compare(pairs(recorded, recorded, version))) == []
+    (one,) = compare(pairs(recorded, connack("code=5"), version))
+    assert (one.field, one.found, one.follows) == ("reason_code", 5, 1)
+    assert "0x05 Connection Refused, not authorized" in one.message

@@ -1,0 +1,41 @@
+"""Kinds of differences and their explanations, and counts."""
+
+from __future__ import annotations
+
+import re
+
+from mqttscope.mqtt import PacketType, ProtocolVersion
+from mqttscope.replay.verify.difference import EXPLANATIONS, Kind, Tally, described, reason_text, short
+from tests.replay.talk import record
+
+
+def test_every_kind_is_explained_in_one_sentence() -> None:
+    assert set(EXPLANATIONS) == set(Kind)
+    for kind, told in EXPLANATIONS.items():
+        assert re.fullmatch(r"[A-Z][^.]*(?:0x00|\d\.\d)?[^.]*\.", told), kind
+
+
+def test_an_entry_counts_once_and_a_difference_wins() -> None:
+    (script,) = record("dev > connect\ndev < connack\ndev < publish a x\ndev < publish b\ndev < publish -")
+    first, second, third, fourth = script.entries[1:]
+    tally = Tally(script)
+    tally.equal(first)
+    tally.different(first)
+    tally.different(first)
+    tally.equal(second)
+    tally.follow(third)
+    tally.not_judged(fourth, "why")
+    tally.otherwise()
+
+    assert (tally.compared, tally.equals, tally.differing, tally.following, tally.unjudged) == (3, 1, 2, 1, 1)
+    assert tally.reasons == {"why": 1}
+
+
+def test_words() -> None:
+    (script,) = record("dev > connect\ndev < publish a/\x1b x\ndev < publish - x topic_alias=4")
+
+    assert [described(one) for one in script.entries] == [
+        "CONNECT", r"PUBLISH to 'a/\x1b'", "PUBLISH to an unknown topic",
+    ]  # fmt: skip
+    assert reason_text(PacketType.PUBACK, 0x10, ProtocolVersion.V5) == "0x10 No matching subscribers"
+    assert len(short("x" * 100)) == 62

@@ -1,0 +1,87 @@
+"""Fields of two packets: what counts, and what must differ."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt import Connack, Connect, Properties, ProtocolVersion, Puback, Publish, Suback
+from mqttscope.mqtt.properties import PROPERTIES
+from mqttscope.replay.verify.fields import field_differences, signature
+from tests.replay.talk import packet
+
+V5, V3_1 = ProtocolVersion.V5, ProtocolVersion.V3_1
+IGNORED = {
+    "topic_alias", "reason_string", "message_expiry_interval", "assigned_client_identifier", "response_information",
+    "authentication_data",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [row.name for row in PROPERTIES])
+def test_which_properties_count(name: str) -> None:
+    row = next(one for one in PROPERTIES if one.name == name)
+    kind = type(row.wire.read(b"\0\1a\0\1b", 0, 6)[0])
+    values: dict[type, tuple[object, object]] = {str: ("a", "b"), bytes: (b"a", b"b"), tuple: (("a", "1"), ("a", "2"))}
+    before, now = values.get(kind, (5, 6))
+    found = field_differences(
+        Connack(properties=Properties.of([(row.identifier, before)])),
+        Connack(properties=Properties.of([(row.identifier, now)])),
+        V5,
+    )
+
+    assert [one.field for one in found] == ([] if name in IGNORED else [f"properties.{name}"])
+
+
+def test_a_refusal_is_all_there_is_to_say() -> None:
+    found = field_differences(Connack(properties=Properties(receive_maximum=1)), Connack(reason_code=0x87), V5)
+
+    assert [one.field for one in found] == ["reason_code"]
+    assert found[0].told == "has Reason Code 0x87 Not authorized instead of 0x00 Success"
+
+
+def test_3_1_has_no_session_present() -> None:
+    assert field_differences(Connack(session_present=None), Connack(session_present=None), V3_1) == []
+    assert field_differences(Connack(session_present=None), Connack(session_present=True), V3_1) == []
+
+
+def test_values_that_may_be_secrets_are_not_told() -> None:
+    before = Puback(1, 0, Properties(user_property=[("token", "hush")]))
+    now = Puback(1, 0, Properties(user_property=[("token", "hash")]))
+    (found,) = field_differences(before, now, V5)
+
+    assert (found.expected, found.found) == ((("token", "hush"),), (("token", "hash"),))
+    assert found.told == "has other user properties"
+
+
+def test_what_a_connack_leaves_out_is_what_was_asked_for() -> None:
+    connect = Connect(protocol_level=5, keep_alive=60, properties=Properties(session_expiry_interval=5))
+    said = Connack(properties=Properties(server_keep_alive=60, session_expiry_interval=5))
+
+    assert field_differences(Connack(), said, V5, (connect, connect)) == []
+    assert len(field_differences(Connack(), said, V5)) == 2
+
+
+def test_subscription_identifiers_are_a_set() -> None:
+    one, other = Properties(subscription_identifier=[1, 2]), Properties(subscription_identifier=[2, 1, 1])
+
+    assert field_differences(Publish(properties=one), Publish(properties=other), V5) == []
+    assert signature(Publish(properties=one)) == signature(Publish(properties=other))
+
+
+def test_deliveries_that_mean_the_same_have_one_signature() -> None:
+    first = packet("", "publish", ["a", "x", "qos=1", "id=3", "topic_alias=4", "message_expiry_interval=5"])
+    second = packet(
+        "", "publish", ["a", "x", "qos=1", "id=4", "payload_format_indicator=0", "message_expiry_interval=1", "dup"]
+    )
+    assert isinstance(first, Publish)
+    assert isinstance(second, Publish)
+
+    assert signature(first) == signature(second)
+
+
+def test_each_position_of_a_suback_counts() -> None:
+    found = field_differences(Suback(1, None, [0, 1, 2]), Suback(2, None, [0, 2, 0x80]), V5)
+
+    assert [(one.kind, one.field) for one in found] == [
+        ("granted-qos", "reason_codes[1]"),
+        ("reason-code", "reason_codes[2]"),
+    ]

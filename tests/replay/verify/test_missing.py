@@ -1,0 +1,98 @@
+"""Deliveries that only one side has: differences, what follows from others, what cannot be judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.replay.verify.verify import compare, verify
+from tests.replay.talk import (
+    ALL,
+    OPENED,
+    Different,
+    Equal,
+    check,
+    delivered,
+    pairs,
+    record,
+    replay,
+    told,
+)
+
+DIFFERENT: Different = {
+    "the client is refused": (
+        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
+        OPENED.replace("pub < connack", "pub < connack code=0x87"),
+        [("reason-code", "reason_code", 2)],
+    ),
+    "the session is gone": (
+        "dev > connect resume\ndev < connack present\ndev < publish t/a x qos=1 id=1\ndev > puback 1",
+        "dev > connect resume\ndev < connack",
+        [("session-present", "session_present", 1)],
+    ),
+    "a refused subscription, and what is not delivered": (
+        delivered(*ALL),
+        delivered().replace("suback 1 2", "suback 1 0x87"),
+        [("reason-code", "reason_codes[0]", 3)],
+    ),
+    "a refused message, which is not delivered": (
+        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
+        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1 code=0x87",
+        [("reason-code", "reason_code", 1)],
+    ),
+}
+
+EQUAL: Equal = {
+    "the capture ended before the delivery": (
+        OPENED + "pub > publish t/a x",
+        OPENED + "pub > publish t/a x\nsub < publish t/a x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_what_differs_is_found(name: str) -> None:
+    check(*DIFFERENT[name])
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_what_means_the_same_is_no_difference(name: str) -> None:
+    check(*EQUAL[name], [])
+
+
+def test_what_was_left_out_is_not_missed() -> None:
+    recorded = record(OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x")
+    left_out = {one for script in recorded for one in script.entries if one.type == "publish" and one.from_client}
+    found = verify(replay(recorded, OPENED), skipped=left_out)
+
+    assert found.differences == []
+    assert [one.reasons for one in found.tallies] == [{"the replay did not perform what it belongs to": 1}] * 2
+
+
+def test_what_the_recording_lost_is_not_judged() -> None:
+    recorded = OPENED + "sub < lost 20\npub > publish t/a x\nsub > pingreq\nsub < pingresp"
+    live = OPENED + "pub > publish t/a x\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
+    found = verify(pairs(recorded, live))
+
+    assert found.differences == []
+    assert found.tallies[0].reasons == {"the recording is not complete": 1}
+
+
+def test_what_was_published_in_bytes_that_are_lost_is_not_missed() -> None:
+    found = verify(pairs(OPENED + "pub > lost 20\nsub < publish t/a x", OPENED))
+
+    assert (found.differences, found.tallies[0].reasons) == ([], {"the recording is not complete": 1})
+
+
+def test_an_early_end_explains_what_is_missing() -> None:
+    recorded = OPENED + "pub > publish t/a x\nsub < publish t/a x\npub > publish t/b y qos=1 id=1\npub < puback 1\n"
+    recorded += "sub < publish t/b y\npub > disconnect\npub > fin"
+    live = OPENED + "pub > publish t/a x\nsub < publish t/a x\npub < reset"
+
+    assert told(compare(pairs(recorded, live))) == [("close", "ending.by", 2)]
+
+
+def test_messages_that_only_the_live_broker_lets_through_follow() -> None:
+    recorded = OPENED.replace("suback 1 2", "suback 1 0x87") + "pub > publish t/a x\nsub > pingreq\nsub < pingresp"
+    live = OPENED + "pub > publish t/a x\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
+
+    assert told(compare(pairs(recorded, live))) == [("reason-code", "reason_codes[0]", 1)]

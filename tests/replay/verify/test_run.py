@@ -1,0 +1,42 @@
+"""What is known of a recording: publications, Wills, subscriptions, and whether it is complete."""
+
+from __future__ import annotations
+
+from mqttscope.replay.verify.run import Run
+from tests.replay.talk import pairs, record
+
+
+def test_publications_know_whether_they_were_performed() -> None:
+    run = Run(
+        pairs(
+            "dev > connect will=w:gone:1\ndev > publish a x\ndev > publish a y qos=1 id=1\n"
+            "dev > publish a y qos=1 id=1 dup",
+            "dev > connect will=w:gone:1\ndev > publish a x",
+        )
+    )
+    found = {key[:2]: [(one.qos, one.performed is not None) for one in rows] for key, rows in run.publications.items()}
+
+    assert found == {("w", b"gone"): [(1, True)], ("a", b"x"): [(0, True)], ("a", b"y"): [(1, False)]}
+
+
+def test_subscriptions_are_of_the_client_on_all_its_connections() -> None:
+    run = Run(pairs("dev > connect\ndev > subscribe 1 a/+:0 $share/g/a/b:1\ndev > fin\ndev > connect", ""))
+    again = run.pairs[1].script
+
+    assert [one.topic_filter for one in run.subscriptions(again, "a/b")] == ["a/+", "$share/g/a/b"]
+    assert [one.shared for one in run.subscriptions(again, "a/b")] == [False, True]
+    assert run.subscriptions(again, "a") == []
+
+
+def test_recordings_that_lack_something_are_incomplete() -> None:
+    def incomplete(text: str) -> bool:
+        return Run((one, None) for one in record(text)).incomplete
+
+    assert not incomplete("dev > connect\ndev < lost 3\nscan > fin")
+    assert incomplete("dev > connect\ndev > lost 3")
+    assert incomplete("dev > pingreq")
+
+
+def test_topics_that_are_ignored() -> None:
+    assert Run([]).ignores("$SYS/uptime")
+    assert not Run([], ignored_topics=()).ignores("$SYS/uptime")

@@ -1,0 +1,94 @@
+"""Differences as JSON Lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from mqttscope.replay.verify.verify import verify
+from mqttscope.report.base import View
+from mqttscope.report.replay.json import ReplayJson
+from tests.replay.talk import ALL, OPENED, asked, delivered, pairs
+from tests.replay.verify.test_answers import DIFFERENT as ANSWERS
+from tests.report.make import Lines
+
+
+def written(recorded: str, live: str, **options: object) -> list[dict[str, Any]]:
+    sink, found = Lines(), verify(pairs(recorded, live))
+    report = ReplayJson(sink, View(**options))  # type: ignore[arg-type]
+    for difference in found.differences:
+        report.feed(difference)
+    report.close(found)
+    return [orjson.loads(line) for line in sink.lines]
+
+
+def test_a_difference_has_both_packets_as_inspect_shows_them() -> None:
+    found = written(asked("dev > publish a x qos=1 id=1", "dev < puback 1"), "dev > connect\ndev < connack code=0x87")
+    first = found[0]
+
+    assert {key: value for key, value in first.items() if key not in ("recorded", "live")} == {
+        "schema": 1, "event": "difference", "kind": "reason-code", "connection": 0, "name": "dev", "version": "5.0",
+        "field": "reason_code", "expected": 0, "found": 0x87, "follows": 1,
+        "message": "The CONNACK of CONNECT has Reason Code 0x87 Not authorized instead of 0x00 Success.",
+    }  # fmt: skip
+    assert (first["recorded"]["event"], first["recorded"]["type"]) == ("packet", "connack")
+    assert first["live"]["connack"]["reason"] == "Not authorized"
+
+
+def test_counts_come_at_the_end() -> None:
+    *_, connection, other, total = written(delivered(*ALL), delivered(*ALL[1:]))
+
+    assert connection == {
+        "schema": 1, "event": "verified_connection", "connection": 0, "name": "sub", "compared": 6, "equal": 5,
+        "different": 1, "follow": 0, "not_judged": 0, "reasons": {},
+    }  # fmt: skip
+    assert other["name"] == "pub"
+    assert (total["event"], total["connections"], total["differences"]) == ("verification", 2, 1)
+    assert (total["compared"], total["kinds"]) == (7, {"missing-delivery": 1})
+
+
+def test_what_is_not_there_is_null() -> None:
+    found = written(delivered(*ALL), delivered(*ALL[1:]))[0]
+
+    assert (found["live"], found["field"], found["recorded"]["topic"]) == (None, None, "t/a")
+
+
+def test_the_live_packet_names_its_own_connection() -> None:
+    both = pairs(asked(), "dev > connect\ndev < connack code=0x87")
+    assert both[0][1] is not None
+    both[0][1].connection.server = "live:1883"
+    found = verify(both)
+    report = ReplayJson(Lines(), View())
+    shown = report.difference(found.differences[0])
+
+    assert (shown["recorded"]["server"], shown["live"]["server"]) == ("broker:1883", "live:1883")
+
+
+def test_a_malformed_packet_is_shown_as_such() -> None:
+    found = written(*ANSWERS["a broken packet"][:2])[0]
+
+    assert (found["kind"], found["live"]["event"]) == ("malformed", "malformed")
+
+
+def test_secrets_are_not_written() -> None:
+    recorded = asked("dev > publish a x qos=1 id=1", "dev < puback 1 user_property=password:hush-hush")
+    recorded = recorded.replace("dev > connect", "dev > connect password=hush-hush")
+    live = recorded.replace("1 user_property=password:hush-hush", "1")
+
+    assert "hush" not in str(written(recorded, live))
+    assert "hush" not in str(written(recorded, ""))
+    assert "hush" in str(written(recorded, live, show_secrets=True))
+
+
+def test_lines_are_harmless() -> None:
+    topic = "t/\u202e\x7f"
+    sink = Lines()
+    report = ReplayJson(sink, View())
+    recorded = OPENED + f"pub > publish {topic} x\nsub < publish {topic} x"
+    for difference in verify(pairs(recorded, OPENED + f"pub > publish {topic} x")).differences:
+        report.feed(difference)
+
+    assert len(sink.lines) == 1
+    assert "\u202e" not in sink.lines[0]
+    assert orjson.loads(sink.lines[0])["recorded"]["topic"] == topic

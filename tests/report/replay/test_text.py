@@ -1,0 +1,138 @@
+"""Differences for people: side by side, below each other, with marks, without secrets, in ASCII."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.replay.verify.verify import verify
+from mqttscope.report.base import View
+from mqttscope.report.escape import cells
+from mqttscope.report.replay.text import SIDE_BY_SIDE, ReplayText
+from tests.replay.talk import ALL, OPENED, asked, delivered, pairs
+from tests.replay.verify.test_answers import DIFFERENT as ANSWERS
+from tests.replay.verify.test_deliveries import DIFFERENT as DELIVERIES
+from tests.report.make import Lines
+
+REFUSED = "dev > connect\ndev < connack code=0x87"
+
+
+def shown(recorded: str, live: str, **options: object) -> list[str]:
+    sink, found = Lines(), verify(pairs(recorded, live))
+    report = ReplayText(sink, View(**options))  # type: ignore[arg-type]
+    for difference in found.differences:
+        report.feed(difference)
+    report.close(found)
+    return sink.lines
+
+
+def test_both_packets_stand_side_by_side() -> None:
+    found = shown(asked("dev > publish a x qos=1 id=1", "dev < puback 1"), REFUSED, width=80)
+
+    assert found == [
+        "reason-code: The CONNACK of CONNECT has Reason Code 0x87 Not authorized instead",
+        "    of 0x00 Success.",
+        "  dev (connection 0), reason_code; 1 packet missing or new because of it",
+        "  recorded: CONNACK, frame 2            │ live: CONNACK, frame 2",
+        "  session_present false                 │ session_present false",
+        "! reason_code 0x00 Success              │ reason_code 0x87 Not authorized",
+        "",
+        "Connections",
+        "client  no.  compared  different  follow",
+        "────────────────────────────────────────",
+        "dev       0         1          1       1",
+        "",
+        "1 difference · reason-code 1",
+    ]
+
+
+def test_in_narrow_terminals_the_live_packet_stands_below() -> None:
+    found = shown(asked(), REFUSED, width=60, time="none", unicode=False)
+
+    assert found[2:10] == [
+        "  dev (connection 0), reason_code",
+        "  recorded: CONNACK, frame 2",
+        "    session_present false",
+        "  ! reason_code 0x00 Success",
+        "  live: CONNACK, frame 2",
+        "    session_present false",
+        "  ! reason_code 0x87 Not authorized",
+        "",
+    ]
+
+
+def test_what_is_not_there_is_nothing() -> None:
+    found = shown(delivered(*ALL), delivered(*ALL[1:]), width=100)
+
+    assert found[2].rstrip().endswith("│ live: nothing")
+    assert found[3].split() == ["topic", "t/a", "│"]
+
+
+def test_long_values_begin_where_they_differ() -> None:
+    long = "x" * 300
+    recorded = delivered(f"publish t/a one content_type={long}1{long}")
+    (row,) = (line for line in shown(recorded, recorded.replace("x1x", "x2x"), width=100) if line.startswith("!"))
+
+    assert "…xxxxxxxxxxxx1x" in row
+    assert "…xxxxxxxxxxxx2x" in row
+
+
+def test_differences_without_packets_have_their_sentence_alone() -> None:
+    found = shown("dev > connect\ndev < connack\ndev < fin", "dev > connect\ndev < connack\ndev > fin")
+
+    assert found[:3] == [
+        "close: The live broker did not end the connection as the recorded one did.",
+        "  dev (connection 0), ending.by",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("width", [0, 20, 40, SIDE_BY_SIDE - 1, SIDE_BY_SIDE, 200])
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_nothing_is_wider_than_the_terminal(width: int, *, colour: bool, unicode: bool) -> None:
+    for recorded, live, _ in [*ANSWERS.values(), *DELIVERIES.values()]:
+        for line in shown(recorded, live, width=width, colour=colour, unicode=unicode):
+            assert ("\x1b" in line) <= colour
+            assert unicode or line.isascii()
+            if not colour:
+                assert cells(line) <= (width or 120)
+
+
+def test_colours_say_what_differs() -> None:
+    found = shown(asked(), REFUSED, colour=True, width=100)
+
+    assert any("\x1b[31mreason_code 0x87" in line for line in found)
+
+
+def test_nothing_captured_reaches_the_terminal_as_it_is() -> None:
+    topic = "t/\x1b[2J\u202e"
+    recorded = delivered(*ALL) + f"\npub > publish {topic} x\nsub < publish {topic} x\nsub > pingreq\nsub < pingresp"
+
+    assert not any("\x1b" in line or "\u202e" in line for line in shown(recorded, delivered(*ALL)))
+
+
+def test_secrets_are_not_printed() -> None:
+    recorded = asked("dev > publish a x qos=1 id=1", "dev < puback 1 user_property=password:hush-hush")
+    recorded = recorded.replace("dev > connect", "dev > connect password=hush-hush")
+
+    assert "hush" not in str(shown(recorded, recorded.replace("1 user_property=password:hush-hush", "1")))
+    found = pairs(recorded, "")
+    assert found[0][1] is None
+    assert "hush" not in str(shown(recorded, ""))
+
+
+def test_what_could_not_be_judged_is_said() -> None:
+    found = shown(OPENED + "sub < lost 9\npub > publish t/a x", OPENED + "pub > publish t/a x\nsub < publish t/a x")
+
+    assert found[-2:] == ["1 packet not judged: the recording is not complete", "no differences"]
+
+
+def test_payloads_may_be_left_out() -> None:
+    assert not any("payload" in one for one in shown(delivered(*ALL), delivered(*ALL[1:]), payload="none"))
+
+
+def test_of_many_fields_the_rest_is_counted() -> None:
+    words = " ".join(f"user_property=k{index}:v" for index in range(60))
+    found = shown(delivered(f"publish t/a one {words}"), delivered("publish t/a one"))
+
+    assert "  … 25 more fields" in found
