@@ -40,7 +40,8 @@ class Listener(Protocol):
         """The other side ended: ``fin``, ``reset`` or ``failed``, and the same in words.
 
         At most once; not for what `Link.abort` does.  After ``fin`` the link may still be written to, unless TLS or
-        WebSocket have ended with it; whoever has no more to say closes it.
+        WebSocket have ended with it; whoever has no more to say closes it.  Nothing is read behind it, so that a reset
+        which follows is noticed with the next bytes that are written.
         """
 
     def writable(self, on: bool) -> None:

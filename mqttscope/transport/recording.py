@@ -70,7 +70,7 @@ class Recording:
 
     ``capture``: name of the capture in events.  ``path``: file for the frames, created at once, so that
     :class:`OSError` tells that it cannot be written.  ``listener``: gets the events.  ``note``: gets sentences for
-    people.
+    people.  ``activity``: what goes on without a record when it cannot be written, in these sentences.
     """
 
     def __init__(
@@ -81,12 +81,14 @@ class Recording:
         dissector: Dissector | None = None,
         listener: Listener | None = None,
         note: Callable[[str], None] = lambda _: None,
+        activity: str = "forwarding",
     ) -> None:
         self.capture = capture
         self.path = path
         self.dissector = dissector or Dissector()
         self.listener = listener
         self.note = note
+        self.activity = activity
         self.frames = 0
         self.later: Callable[[Callable[[], None]], object] | None = None
         """Arranges a call for when bytes have been forwarded; without, events are made at once."""
@@ -189,10 +191,11 @@ class Recording:
 
     def _cannot_write(self, error: OSError) -> None:
         self.write_error, self._writer = error, None
-        self.note(f"cannot write {self.path}: {error.strerror or error}; forwarding goes on without a record")
+        self.note(f"cannot write {self.path}: {error.strerror or error}; {self.activity} goes on without a record")
 
     def _cannot_judge(self, error: Exception) -> None:
         self.judge_error, self.listener = error, None
         self._queue.clear()
         self._queued = 0
-        self.note(f"internal error: {type(error).__name__}: {error}; forwarding and recording go on without the linter")
+        what = f"internal error: {type(error).__name__}: {error}"
+        self.note(f"{what}; {self.activity} and recording go on without the linter")

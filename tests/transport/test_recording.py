@@ -142,9 +142,10 @@ class Full(io.RawIOBase):
         return len(self.data)
 
 
-def test_a_full_disk_ends_the_record_with_a_whole_frame(tmp_path: Path) -> None:
+@pytest.mark.parametrize("activity", ["forwarding", "replaying"])
+def test_a_full_disk_ends_the_record_with_a_whole_frame(tmp_path: Path, activity: str) -> None:
     notes: list[str] = []
-    recording = Recording("it", path=str(tmp_path / "it.pcapng"), note=notes.append)
+    recording = Recording("it", path=str(tmp_path / "it.pcapng"), note=notes.append, activity=activity)
     assert recording._file is not None
     room = Full(200)
     recording._file._file, old = room, recording._file._file  # type: ignore[assignment]
@@ -160,7 +161,7 @@ def test_a_full_disk_ends_the_record_with_a_whole_frame(tmp_path: Path) -> None:
     assert all(isinstance(one, Frame) for one in kept)
     assert recording.write_error is not None
     (note,) = notes
-    assert note.endswith("it.pcapng: No space left on device; forwarding goes on without a record")
+    assert note.endswith(f"it.pcapng: No space left on device; {activity} goes on without a record")
 
 
 def test_what_cannot_be_written_is_told_at_once() -> None:
