@@ -10,6 +10,7 @@ from tests.replay.talk import (
     OPENED,
     Different,
     Equal,
+    asked,
     check,
     delivered,
     pairs,
@@ -96,3 +97,25 @@ def test_messages_that_only_the_live_broker_lets_through_follow() -> None:
     live = OPENED + "pub > publish t/a x\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
 
     assert told(compare(pairs(recorded, live))) == [("reason-code", "reason_codes[0]", 1)]
+
+
+def test_what_was_left_out_since_the_connection_had_ended_follows_from_its_end() -> None:
+    recorded = record(asked("dev > publish a x qos=1 id=1", "dev < puback 1", "dev > pingreq", "dev < pingresp"))
+    unsent = [one for one in recorded[0].entries if one.from_client and one.type != "connect"]
+
+    found = compare(replay(recorded, "dev > connect\ndev < connack\ndev < fin"), skipped=unsent)
+    assert told(found) == [("close", "ending.by", 2)]
+
+    refused = replay(recorded, "dev < fin")
+    assert refused[0][1] is not None
+    refused[0][1].ending.how = "refused"
+    found = compare(refused, skipped=[one for one in recorded[0].entries if one.from_client])
+    assert told(found) == [("not-connected", "", 3)]
+
+
+def test_a_message_that_the_replay_had_to_send_with_a_lower_qos_is_not_judged() -> None:
+    recorded = OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x qos=1 id=1\nsub > puback 1"
+    found = verify(pairs(recorded, OPENED + "pub > publish t/a x\nsub < publish t/a x"))
+
+    assert found.differences == []
+    assert [one.unjudged for one in found.tallies] == [1, 1]
