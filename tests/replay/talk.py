@@ -131,7 +131,14 @@ def copied(scripts: Iterable[Script]) -> list[tuple[Script, Script | None]]:
 
 
 def _attribute(recorded: Script, live: Script) -> None:
-    """Name the recorded packets that those of the client perform, and the answers to them."""
+    """Name the recorded packets that those of the client perform, and the answers to them, as a replay does it."""
+    for entry in live.entries:
+        # A replay follows its own packets alone, and notes what it answers itself.
+        if isinstance(entry.packet, Publish) and not entry.from_client:
+            entry.resends = None
+        elif isinstance(entry.packet, Pubrel):
+            answered = [one for one in live.entries if isinstance(one.packet, Pubrec) and one.answers is entry.answers]
+            entry.answers = answered[0] if answered and entry.from_client else None
     waiting = [one for one in recorded.entries if one.from_client]
     for entry in live.entries:
         if entry.from_client:

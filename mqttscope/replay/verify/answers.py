@@ -29,9 +29,9 @@ def compare_answers(run: Run, pair: Pair) -> None:
     connect = connect_of(script)
     if connect is None and live is None:
         _leave_out(pair, INCOMPLETE)
-    elif connect is not None and (run.was_skipped(connect) or (live is not None and _held_back(run, connect, live))):
+    elif live is None and connect is not None and run.was_skipped(connect):
         _leave_out(pair, NOT_PERFORMED)
-    elif live is None or (not _from_server(live) and live.ending.how in ("refused", "failed")):
+    elif live is None or _never_answered(script, live):
         told = live.ending.detail if live is not None else ""
         message = f"There was no connection to the live broker{': ' if told else '.'}{told}"
         pair.cause = pair.add(Difference(Kind.NOT_CONNECTED, script, connect, message=message))
@@ -41,8 +41,11 @@ def compare_answers(run: Run, pair: Pair) -> None:
         _Answers(run, pair, live).compare()
 
 
-def _held_back(run: Run, connect: Entry, live: Script) -> bool:
-    return id(connect) not in run.performed and live.ending.how not in ("refused", "failed")
+def _never_answered(script: Script, live: Script) -> bool:
+    """Whether the live connection ended before anything came of it, other than the recorded one."""
+    if _from_server(live):
+        return False
+    return live.ending.how in ("refused", "failed") or (live.ending.by == "server" and bool(_from_server(script)))
 
 
 def _from_server(script: Script) -> list[Entry]:
@@ -102,6 +105,8 @@ class _Answers:
             found = next(answers, None)
             if found is None:
                 cause = self._missing(expected, request)
+            elif found.type != expected.type and self._otherwise(expected, request):
+                self.tally.not_judged(expected, NOT_PERFORMED)
             elif found.type != expected.type:
                 message = f"{described(request)} was answered with {found.type.upper()} instead of {_name(expected)}."
                 cause = self.pair.add(
@@ -119,17 +124,23 @@ class _Answers:
 
     def _missing(self, expected: Entry, request: Entry) -> Difference | None:
         """A recorded answer that did not come; returns the new difference that further ones follow from."""
-        if self.run.was_skipped(request):
-            self.tally.not_judged(expected, NOT_PERFORMED)
-        elif self.pair.cause is not None:
+        if self.pair.cause is not None:
             self.pair.follow(expected, self.pair.cause)
             self.pair.cause.recorded = self.pair.cause.recorded or expected
-        elif id(self._asked(expected, request)) not in self.run.performed:
+        elif self._otherwise(expected, request):
             self.tally.not_judged(expected, NOT_PERFORMED)
         else:
             message = f"{described(request)} was not answered with {_name(expected)}."
             return self.pair.add(Difference(Kind.MISSING_ANSWER, self.script, expected, message=message))
         return None
+
+    def _otherwise(self, expected: Entry, request: Entry) -> bool:
+        """Whether the replay did not send what is answered, or with another QoS."""
+        asked = self._asked(expected, request)
+        if self.run.was_skipped(asked) or id(asked) not in self.run.performed:
+            return True
+        qos = self.run.played_with_qos(request)
+        return isinstance(request.packet, Publish) and qos not in (None, request.packet.qos)
 
     def _asked(self, expected: Entry, request: Entry) -> Entry:
         """The packet that an answer waits for: of PUBCOMP the PUBREL."""
@@ -262,14 +273,11 @@ class _Answers:
             self.pair.add(Difference(Kind.CLOSE, self.script, None, None, "ending.by", "server", live.by, message))
 
     def _left_undone(self) -> bool:
-        """Whether the replay could not perform everything: the connection ended too early."""
-        return any(
-            isinstance(one.packet, Publish | Subscribe | Unsubscribe | Pingreq | Auth)
-            and one.from_client
-            and id(one) not in self.run.performed
-            and not self.run.was_skipped(one)
-            for one in self.script.entries
-        )
+        """Whether the connection ended before the last step of the client."""
+        for entry in reversed(self.script.entries):
+            if entry.from_client and isinstance(entry.packet, Publish | Subscribe | Unsubscribe | Pingreq | Auth):
+                return id(entry) not in self.run.performed
+        return False
 
     def _disconnected(self, entry: Entry) -> str:
         packet = entry.packet

@@ -17,7 +17,7 @@ from mqttscope.replay.verify.difference import Difference, Kind, described
 from mqttscope.replay.verify.fields import EXPIRY, Signature, field_differences, signature
 from mqttscope.replay.verify.missing import explain_extra, explain_missing
 from mqttscope.replay.verify.order import compare_order
-from mqttscope.replay.verify.run import UNREADABLE, Key, Pair, Publication, Run, client_of
+from mqttscope.replay.verify.run import NOT_PERFORMED, UNREADABLE, Key, Pair, Publication, Run, client_of
 
 MAX_CHOICES = 250_000
 """Pairs of deliveries of one message that are tried out to find the most similar ones."""
@@ -70,13 +70,13 @@ def key_of(entry: Entry) -> Key:
 
 def _collect(run: Run, pair: Pair) -> Left:
     left = Left(pair)
-    for entry in _deliveries(run, pair.script):
+    for entry in _deliveries(run, pair, pair.script):
         if entry.topic is None:
             pair.tally.not_judged(entry, UNREADABLE)
         else:
             left.recorded.append(entry)
     if pair.live is not None:
-        left.live = [one for one in _deliveries(run, pair.live) if one.topic is not None]
+        left.live = [one for one in _deliveries(run, pair, pair.live) if one.topic is not None]
     for entries in (left.recorded, left.live):
         counts: dict[str | None, int] = {}
         for entry in entries:
@@ -84,10 +84,9 @@ def _collect(run: Run, pair: Pair) -> Left:
     return left
 
 
-def _deliveries(run: Run, script: Script) -> Iterable[Entry]:
+def _deliveries(run: Run, pair: Pair, script: Script) -> Iterable[Entry]:
     for entry in script.entries:
-        # What is sent again on the same connection counts once.
-        delivers = not entry.from_client and isinstance(entry.packet, Publish) and entry.resends is None
+        delivers = not entry.from_client and isinstance(entry.packet, Publish) and id(entry) not in pair.again
         if delivers and (entry.topic is None or not run.ignores(entry.topic)):
             yield entry
 
@@ -160,6 +159,9 @@ def _compare(
         if cause is not None:
             pair.follow(recorded, cause)
             continue
+        if one.field == "qos" and _sent_otherwise(run, recorded):
+            pair.tally.not_judged(recorded, NOT_PERFORMED)
+            continue
         message = f"The {described(recorded)} {one.told}."
         made = Difference(one.kind, pair.script, recorded, live, one.field, one.expected, one.found, message)
         made.live_script = None if other is None else other.live
@@ -180,6 +182,12 @@ def _lower_qos(run: Run, pair: Pair, recorded: Entry, before: Publish, now: Publ
         ):
             return cause
     return None
+
+
+def _sent_otherwise(run: Run, recorded: Entry) -> bool:
+    """Whether the replay sent the message with another QoS itself."""
+    sources = run.publications.get(key_of(recorded), ())
+    return any(run.played_with_qos(one.entry) not in (None, one.qos) for one in sources)
 
 
 def _expiry(run: Run, pair: Pair, recorded: Entry, live: Entry) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.packets import Connect, Publish, Pubrel, Subscribe
+from mqttscope.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe
 from mqttscope.mqtt.topics import compile_filter, parse_shared
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import Difference, Tally
+from mqttscope.replay.verify.fields import FAILURE
 
 IGNORED_TOPICS = ("$SYS/#",)
 """What brokers tell of themselves."""
@@ -74,17 +75,38 @@ class Pair:
     """Place of the last recorded packet of the broker."""
     releases: dict[int, Entry] = field(default_factory=dict)
     """The PUBREL of each delivery with QoS 2, on both sides."""
+    again: set[int] = field(default_factory=set)
+    """Deliveries that the broker sent again on the same connection: each message counts once."""
     acknowledged: set[int] = field(default_factory=set)
     """Deliveries that the client answered, on both sides."""
 
     def __post_init__(self) -> None:
         for script in (self.script, self.live):
-            for entry in script.entries if script is not None else ():
-                if entry.answers is not None and entry.from_client:
-                    self.acknowledged.add(id(entry.answers))
-                elif entry.answers is not None and isinstance(entry.packet, Pubrel):
-                    self.releases.setdefault(id(entry.answers), entry)
+            if script is not None:
+                self._follow_deliveries(script)
         self.last_from_server = max((one.place for one in self.script.entries if not one.from_client), default=-1)
+
+    def _follow_deliveries(self, script: Script) -> None:
+        """Packet Identifiers tell what belongs to a delivery, whoever wrote the script."""
+        running: dict[int, Entry] = {}
+        for entry in script.entries:
+            packet = entry.packet
+            if isinstance(packet, Publish):
+                if entry.from_client or packet.packet_identifier is None:
+                    continue
+                first = running.get(packet.packet_identifier)
+                if packet.dup and first is not None and _same_message(first, entry):
+                    self.again.add(id(entry))
+                else:
+                    running[packet.packet_identifier] = entry
+            elif isinstance(packet, Puback | Pubrec | Pubcomp) and entry.from_client:
+                delivery = running.get(packet.packet_identifier)
+                if delivery is not None:
+                    self.acknowledged.add(id(delivery))
+                    if not isinstance(packet, Pubrec) or (packet.reason_code or 0) >= FAILURE:
+                        del running[packet.packet_identifier]
+            elif isinstance(packet, Pubrel) and not entry.from_client and packet.packet_identifier in running:
+                self.releases.setdefault(id(running[packet.packet_identifier]), entry)
 
     @property
     def joined(self) -> bool:
@@ -111,6 +133,11 @@ class Pair:
         """An entry is missing because of a difference, perhaps of another connection."""
         cause.follows += 1
         self.tally.follow(entry)
+
+
+def _same_message(first: Entry, again: Entry) -> bool:
+    before, now = first.packet, again.packet
+    return isinstance(before, Publish) and isinstance(now, Publish) and before.payload == now.payload
 
 
 def connect_of(script: Script) -> Entry | None:
@@ -194,6 +221,11 @@ class Run:
         if found is None:
             found = self._found[key] = [one for one in self.wanted.get(key[0], ()) if one.matches(topic)]
         return found
+
+    def played_with_qos(self, entry: Entry) -> int | None:
+        """The QoS with which the replay sent a recorded PUBLISH: a live broker may not allow the recorded one."""
+        performed = self.performed.get(id(entry))
+        return performed.packet.qos if performed is not None and isinstance(performed.packet, Publish) else None
 
     def was_skipped(self, entry: Entry) -> bool:
         """Whether the replay left a recorded packet out on purpose."""

@@ -255,3 +255,28 @@ def test_older_versions_have_return_codes(version: ProtocolVersion) -> None:
     (one,) = compare(pairs(recorded, connack("code=5"), version))
     assert (one.field, one.found, one.follows) == ("reason_code", 5, 1)
     assert "0x05 Connection Refused, not authorized" in one.message
+
+
+def test_an_answer_that_the_replay_did_not_ask_for_is_not_judged() -> None:
+    recorded = asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
+    found = verify(pairs(recorded, asked("dev > publish a x qos=2 id=1", "dev < pubrec 1")))
+
+    assert (found.differences, found.tallies[0].unjudged) == ([], 1)
+
+
+def test_a_message_sent_with_another_qos_has_another_answer() -> None:
+    recorded = asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
+    found = verify(pairs(recorded, asked("dev > publish a x qos=1 id=1", "dev < puback 1")))
+
+    assert (found.differences, found.tallies[0].unjudged) == ([], 2)
+
+
+def test_a_connection_that_breaks_says_why() -> None:
+    both = pairs(asked("dev > pingreq", "dev < pingresp"), "dev > connect\ndev < connack")
+    live = both[0][1]
+    assert live is not None
+    live.ending.how, live.ending.detail = "failed", "broken pipe"
+    (one,) = compare(both)
+
+    assert (one.kind, one.follows) == (Kind.CLOSE, 1)
+    assert one.message == "The connection to the live broker broke: broken pipe"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from mqttscope.mqtt import Publish
 from mqttscope.replay.verify.verify import compare, verify
 from tests.replay.talk import (
     ALL,
     OPENED,
     Different,
     Equal,
+    asked,
     check,
     delivered,
     pairs,
@@ -96,3 +98,65 @@ def test_messages_that_only_the_live_broker_lets_through_follow() -> None:
     live = OPENED + "pub > publish t/a x\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
 
     assert told(compare(pairs(recorded, live))) == [("reason-code", "reason_codes[0]", 1)]
+
+
+def test_what_was_left_out_since_the_connection_had_ended_follows_from_its_end() -> None:
+    recorded = record(asked("dev > publish a x qos=1 id=1", "dev < puback 1", "dev > pingreq", "dev < pingresp"))
+    unsent = [one for one in recorded[0].entries if one.from_client and one.type != "connect"]
+
+    found = compare(replay(recorded, "dev > connect\ndev < connack\ndev < fin"), skipped=unsent)
+    assert told(found) == [("close", "ending.by", 2)]
+
+    refused = replay(recorded, "dev < fin")
+    assert refused[0][1] is not None
+    refused[0][1].ending.how = "refused"
+    found = compare(refused, skipped=[one for one in recorded[0].entries if one.from_client])
+    assert told(found) == [("not-connected", "", 3)]
+
+
+def test_a_message_that_the_replay_had_to_send_with_a_lower_qos_is_not_judged() -> None:
+    recorded = OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x qos=1 id=1\nsub > puback 1"
+    found = verify(pairs(recorded, OPENED + "pub > publish t/a x\nsub < publish t/a x"))
+
+    assert found.differences == []
+    assert [one.unjudged for one in found.tallies] == [1, 1]
+
+
+def test_messages_that_were_stored_before_the_recording_are_missed_all_the_same() -> None:
+    (one,) = compare(pairs(OPENED + "sub < publish t/a x retain", OPENED))
+
+    assert one.kind == "missing-delivery"
+    assert one.message.endswith("; the recording does not show who published it, so it was stored before or is a Will.")
+
+
+def test_a_message_of_which_bytes_are_lost_is_not_judged() -> None:
+    recorded = record(OPENED + "sub < publish t/a xyz")
+    packet = recorded[0].entries[-1].packet
+    assert isinstance(packet, Publish)
+    packet.missing = 5
+    found = verify(replay(recorded, OPENED))
+
+    assert (found.differences, found.tallies[0].unjudged) == ([], 1)
+
+
+def test_what_was_not_subscribed_in_the_replay_is_not_missed() -> None:
+    recorded = OPENED + "pub > publish t/a x\nsub < publish t/a x"
+    live = "sub > connect\nsub < connack\npub > connect\npub < connack\npub > publish t/a x"
+    found = verify(pairs(recorded, live))
+
+    assert (found.differences, found.tallies[0].unjudged) == ([], 2)
+
+
+def test_a_message_that_only_the_live_broker_accepts_brings_its_delivery() -> None:
+    recorded = OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1 code=0x87\nsub > pingreq\nsub < pingresp"
+    live = OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
+
+    assert told(compare(pairs(recorded, live))) == [("reason-code", "reason_code", 1)]
+
+
+def test_everything_on_a_connection_that_only_the_live_broker_accepts_follows() -> None:
+    recorded = "sub > connect\nsub < connack code=0x87\npub > connect\npub < connack\npub > publish t/a x"
+
+    assert told(compare(pairs(recorded, OPENED + "pub > publish t/a x\nsub < publish t/a x"))) == [
+        ("reason-code", "reason_code", 1)
+    ]

@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.replay.verify.difference import Kind
@@ -62,6 +62,7 @@ def test_the_fewest_are_taken_for_moved(values: list[int], kept: int) -> None:
 messages = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3)), max_size=12)
 
 
+@settings(deadline=None)
 @given(messages, st.randoms(use_true_random=False))
 def test_no_permutation_across_topics_is_a_difference(sent: list[tuple[str, int]], random: Random) -> None:
     shuffled = _shuffled(sent, random)
@@ -69,6 +70,7 @@ def test_no_permutation_across_topics_is_a_difference(sent: list[tuple[str, int]
     assert told(compare(pairs(_conversation(sent, sent), _conversation(sent, shuffled)))) == []
 
 
+@settings(deadline=None)
 @given(messages, st.randoms(use_true_random=False))
 def test_whatever_is_missing_or_new_is_counted(sent: list[tuple[str, int]], random: Random) -> None:
     came = [one for one in _shuffled(sent, random) if random.random() < 0.7]

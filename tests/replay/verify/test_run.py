@@ -40,3 +40,24 @@ def test_recordings_that_lack_something_are_incomplete() -> None:
 def test_topics_that_are_ignored() -> None:
     assert Run([]).ignores("$SYS/uptime")
     assert not Run([], ignored_topics=()).ignores("$SYS/uptime")
+
+
+def test_deliveries_are_followed_by_their_identifiers() -> None:
+    (pair,) = Run((one, None) for one in record("""
+        dev > connect
+        dev < publish a x qos=2 id=1
+        dev < publish a x qos=2 id=1 dup
+        dev > pubrec 1
+        dev < pubrel 1
+        dev > pubcomp 1
+        dev < publish a x qos=2 id=1 dup
+        dev < publish a y qos=1 id=2
+        dev < publish a z qos=1 id=3
+        dev > puback 3
+    """)).pairs  # fmt: skip
+    _, first, again, _, release, _, new, open_one, done = pair.script.entries[:9]
+
+    assert pair.again == {id(again)}
+    assert pair.releases == {id(first): release}
+    assert pair.acknowledged == {id(first), id(done)}
+    assert not {id(new), id(open_one)} & pair.acknowledged
