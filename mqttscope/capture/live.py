@@ -93,8 +93,9 @@ def find_dumpcap() -> str:
 class LiveCapture:
     """One run of dumpcap.
 
-    ``waiting`` is called whenever everything that came was handed out, and every `TICK_SECONDS` while nothing comes;
-    what it raises ends the capture and is raised by :meth:`frames`.
+    ``waiting`` is called whenever everything that came was handed out, every `TICK_SECONDS` while nothing comes, and
+    when something comes on a descriptor that ``watched`` names; what it raises ends the capture and is raised by
+    :meth:`frames`.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class LiveCapture:
         self.name = ",".join(names)
         """What frames name as their capture."""
         self.waiting = waiting
+        self.watched: Callable[[], Sequence[int]] = tuple
         self.received = 0
         """Frames that the kernel handed over, as dumpcap says at its end."""
         self.dropped = 0
@@ -229,11 +231,12 @@ class LiveCapture:
                 self._failure = failure
                 return b""
             pipes = [output, errors] if self._complaining else [output]
-            for pipe in select.select(pipes, [], [], TICK_SECONDS)[0]:
-                if pipe == output:
-                    found = os.read(output, size)
-                    self._at_end = not found
-                    return found
+            came = select.select([*pipes, *self.watched()], [], [], TICK_SECONDS)[0]
+            if output in came:
+                found = os.read(output, size)
+                self._at_end = not found
+                return found
+            if errors in came:
                 data = os.read(errors, 1 << 12)
                 self._complaining = bool(data)
                 self._hear(data)
