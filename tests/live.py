@@ -90,8 +90,10 @@ def say(sender: socket.socket, receiver: socket.socket, data: bytes) -> None:
         left -= len(receiver.recv(left))
 
 
-def sniff(*arguments: Word, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a live capture of loopback, and wait until it captures."""
+def sniff(
+    *arguments: Word, env: Mapping[str, str] | None = None, first: bytes | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a live capture of loopback, and wait until it captures; ``first``: in the line that comes before."""
     running = subprocess.Popen(
         command("sniff", "-i", "lo", *arguments),
         stdout=subprocess.PIPE,
@@ -99,8 +101,10 @@ def sniff(*arguments: Word, env: Mapping[str, str] | None = None) -> subprocess.
         env=environment(env),
     )
     assert running.stderr is not None
-    first = running.stderr.readline()
-    assert first.startswith(b"mqttscope: capturing on lo"), first + running.communicate()[1]
+    if first is not None:
+        assert first in running.stderr.readline()
+    line = running.stderr.readline()
+    assert line.startswith(b"mqttscope: capturing on lo"), line + running.communicate()[1]
     return running
 
 

@@ -19,7 +19,7 @@ MAX_LINE = 4_096
 MAX_OTHERS = 1_000
 """Lines kept that name no client random (RSA)."""
 _READ = 1 << 20
-_CHECKED = 64
+_CHECKED = 256
 """Bytes before the place of reading which are compared, to see that it is still the same log."""
 
 _KEY_LINE = re.compile(

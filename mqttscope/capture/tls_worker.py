@@ -55,6 +55,7 @@ class Tshark(Generic[T]):
         self._sizes: deque[int] = deque()
         self._answered = 0
         self._unwritten: deque[bytes] = deque()
+        self._given: set[bytes] = set()
         self._rest = b""
         self._said = b""
         self._looked_at = self._moved_at = time.monotonic()
@@ -63,10 +64,7 @@ class Tshark(Generic[T]):
         self._path = "" if keep else path
         try:
             self._process = subprocess.Popen(
-                [
-                    path if word == "{keys}" else word.replace("{keys}", path)
-                    for word in (*command, *ARGUMENTS, *FIELDS)
-                ],
+                [word.replace("{keys}", path) for word in (*command, *ARGUMENTS, *FIELDS)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -89,19 +87,25 @@ class Tshark(Generic[T]):
 
     def keys(self, lines: bytes) -> None:
         """Add lines to the key log; before the frames that need them are fed."""
-        with suppress(OSError):
-            os.write(self._keys, lines)
+        for line in lines.splitlines(keepends=True):
+            if line.startswith(b"RSA"):
+                # They come with every connection.
+                if line in self._given:
+                    continue
+                self._given.add(line)
+            self.cost += len(line)
+            with suppress(OSError):
+                os.write(self._keys, line)
 
     def feed(self, frame: Frame, owner: T) -> None:
         """Give it a frame; ``owner`` comes back with the answer."""
-        if self.fault is not None:
-            return
         size = len(frame.data)
         self.cost += FRAME_COST + size
         self.unanswered += size
         self._sizes.append(size)
         self.waiting.append(owner)
-        self._writer.write(frame)
+        if self.fault is None:
+            self._writer.write(frame)
 
     def answers(self) -> Iterator[tuple[T, list[bytes]]]:
         """Pass on what it can take, and yield what it is done with: the owner and what each record held."""

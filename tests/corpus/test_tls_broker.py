@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import ssl
@@ -20,6 +21,7 @@ from mqttscope.events import ConnectionClosed, PacketEvent
 from mqttscope.mqtt import Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Subscription
 from mqttscope.mqtt.properties import Properties
 from tests.dissect.talk import V5, only, wire
+from tests.live import need_capture, sniff
 from tests.net.framing import frame, request
 from tests.proxy.rig import certificates, mosquitto, program, until
 
@@ -117,3 +119,43 @@ def test_the_same_packets_with_and_without_tls(version: ssl.TLSVersion, websocke
         assert [raw for way, raw in found if way == direction] == [raw for way, raw in expected if way == direction]
     assert [one.connection.decrypted for one in connections] == [True, True]
     assert [one.connection.websocket is not None for one in connections] == [websocket, websocket]
+
+
+@pytest.mark.parametrize("websocket", [False, True], ids=["tcp", "websocket"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+def test_live_with_a_key_log_that_grows(version: ssl.TLSVersion, websocket: bool, tmp_path: Path) -> None:
+    """The key log does not exist when the capture begins; the second connection resumes the session of the first."""
+    need_capture()
+    protocol = "protocol websockets\n" if websocket else ""
+    plain, log = tmp_path / "plain.pcapng", tmp_path / "keys.txt"
+    with certificates(tmp_path) as made:
+        with mosquitto(tmp_path, protocol) as broker, capturing(broker.port, plain):
+            for _ in range(2):
+                play(socket.create_connection(("127.0.0.1", broker.port)), websocket=websocket)
+        context = ssl.create_default_context(cafile=made.ca)
+        context.minimum_version = context.maximum_version = version
+        with mosquitto(tmp_path, f"{protocol}certfile {made.cert}\nkeyfile {made.key}") as broker:
+            running = sniff(
+                "--port", str(broker.port), "--keylog", log, "--format", "jsonl", first=b"does not exist yet"
+            )
+            try:
+                context.keylog_filename = str(log)
+                session = None
+                for _ in range(2):
+                    raw = socket.create_connection(("127.0.0.1", broker.port))
+                    inside = context.wrap_socket(raw, server_hostname="127.0.0.1", session=session)
+                    play(inside, websocket=websocket)
+                    session = inside.session
+            finally:
+                running.send_signal(signal.SIGINT)
+                out, err = running.communicate(timeout=30)
+
+    expected, _ = packets(plain, None)
+    events = [json.loads(line) for line in out.splitlines()]
+    found = [(one["direction"], bytes.fromhex(one["raw"])) for one in events if one["event"] == "packet"]
+    assert running.returncode == 0, err
+    assert len(expected) > 2 * 30
+    assert sorted(found) == sorted(expected)
+    for direction in ("client_to_server", "server_to_client"):
+        assert [raw for way, raw in found if way == direction] == [raw for way, raw in expected if way == direction]
+    assert [one["tls"]["decrypted"] for one in events if one["event"] == "connection_closed"] == [True, True]
