@@ -142,7 +142,7 @@ def test_keys_that_come_late(version: ssl.TLSVersion, tmp_path: Path) -> None:
 
     items: list[Passed] = []
     for item in live.join(source()):
-        items.append(item)
+        items += (item,)
 
     begun = next(number for number, one in enumerate(talk.tape.segments) if one.payload)
     assert before == [*talk.tape.segments[:begun], *plain.tape.segments]
@@ -243,9 +243,8 @@ def test_new_connections_go_to_a_new_tshark_and_the_old_one_ends(monkeypatch: py
             found.extend(live.arrived())
         assert len(live.watched()) == 2
 
-    joined = live.join(source())
-    for item in joined:
-        found.append(item)
+    for item in live.join(source()):
+        found += (item,)
 
     half = len(raw(events(found))) // 2
     assert raw(events(found))[:half] == raw(events(found))[half:] != []

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from mqttscope.dissect import Dissector, Options, dissect_segments, segments
 from mqttscope.events import ConnectionClosed, PacketEvent
 from mqttscope.mqtt import Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Subscription
 from mqttscope.mqtt.properties import Properties
+from tests.cli.running import inspected
 from tests.dissect.talk import V5, only, wire
 from tests.live import need_capture, sniff
 from tests.net.framing import frame, request
@@ -121,6 +123,11 @@ def test_the_same_packets_with_and_without_tls(version: ssl.TLSVersion, websocke
     assert [one.connection.websocket is not None for one in connections] == [websocket, websocket]
 
 
+def said(packet: dict[str, Any]) -> tuple[str, str]:
+    """The direction of a packet in JSON, and what it says, with all its fields."""
+    return packet["direction"], json.dumps([packet["type"], packet["length"], packet.get(packet["type"])])
+
+
 @pytest.mark.parametrize("websocket", [False, True], ids=["tcp", "websocket"])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
 def test_live_with_a_key_log_that_grows(version: ssl.TLSVersion, websocket: bool, tmp_path: Path) -> None:
@@ -150,12 +157,12 @@ def test_live_with_a_key_log_that_grows(version: ssl.TLSVersion, websocket: bool
                 running.send_signal(signal.SIGINT)
                 out, err = running.communicate(timeout=30)
 
-    expected, _ = packets(plain, None)
     events = [json.loads(line) for line in out.splitlines()]
-    found = [(one["direction"], bytes.fromhex(one["raw"])) for one in events if one["event"] == "packet"]
+    found = [said(one) for one in events if one["event"] == "packet"]
+    expected = [said(one) for one in inspected(plain).packets]
     assert running.returncode == 0, err
     assert len(expected) > 2 * 30
     assert sorted(found) == sorted(expected)
     for direction in ("client_to_server", "server_to_client"):
-        assert [raw for way, raw in found if way == direction] == [raw for way, raw in expected if way == direction]
+        assert [one for way, one in found if way == direction] == [one for way, one in expected if way == direction]
     assert [one["tls"]["decrypted"] for one in events if one["event"] == "connection_closed"] == [True, True]
