@@ -111,7 +111,7 @@ class LiveCapture:
         """What frames name as their capture."""
         self.waiting = waiting
         self.received = 0
-        """Frames that the kernel handed over, as dumpcap says at its end."""
+        """Frames that came, as the kernel says where it can be asked, and dumpcap at its end."""
         self.dropped = 0
         """Frames that were dropped, as far as it is known."""
         self.ready = False
@@ -209,7 +209,9 @@ class LiveCapture:
         process.stdout.close()
         process.stderr.close()
         found = _DROPPED.findall(self._said())
-        self.received += sum(int(received) for received, _ in found)
+        if found:
+            # dumpcap counts what it read by itself, whatever the kernel was asked before; drops it asks the kernel for.
+            self.received = sum(int(received) for received, _ in found)
         self._told_dropped = sum(int(dropped) for _, dropped in found)
 
     def read1(self, size: int) -> bytes:
