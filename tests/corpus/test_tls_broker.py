@@ -6,10 +6,7 @@ import json
 import signal
 import socket
 import ssl
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +20,9 @@ from mqttscope.mqtt import Connect, Disconnect, Pingreq, Publish, Pubrel, Subscr
 from mqttscope.mqtt.properties import Properties
 from tests.cli.running import inspected
 from tests.dissect.talk import V5, only, wire
-from tests.live import need_capture, sniff
+from tests.live import capturing, need_capture, sniff
 from tests.net.framing import frame, request
-from tests.proxy.rig import certificates, mosquitto, program, until
+from tests.proxy.rig import certificates, mosquitto
 
 pytestmark = [pytest.mark.broker, pytest.mark.tshark]
 SCRIPT = (
@@ -38,26 +35,6 @@ SCRIPT = (
 )
 """What the client says; between two of them it waits until the broker has nothing to say."""
 QUIET_S = 0.15
-
-
-@contextmanager
-def capturing(port: int, target: Path) -> Iterator[None]:
-    """Capture a port of the loopback interface; skipped where that is not allowed."""
-    log = target.with_suffix(".txt")
-    with log.open("wb") as errors:
-        dumpcap = subprocess.Popen(
-            [program("dumpcap"), "-q", "-i", "lo", "-f", f"tcp port {port}", "-w", str(target)], stderr=errors
-        )
-    try:
-        until(lambda: "File:" in log.read_text() or dumpcap.poll() is not None, "the start of dumpcap")
-        if dumpcap.poll() is not None:
-            pytest.skip(f"capturing is not allowed here: {log.read_text()[:80]}")
-        time.sleep(0.3)
-        yield
-        time.sleep(0.8)
-    finally:
-        dumpcap.send_signal(signal.SIGINT)
-        dumpcap.wait(10)
 
 
 def play(connection: socket.socket, *, websocket: bool) -> None:
