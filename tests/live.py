@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import signal
 import socket
 import subprocess
-from collections.abc import Mapping
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from mqttscope.capture import prompt
 from mqttscope.mqtt import Connack, Connect, Disconnect, ProtocolVersion, Publish, encode
 from tests.cli.running import Word, command, environment
+from tests.proxy.rig import program, until
 
 V3_1_1 = ProtocolVersion.V3_1_1
 QOS_3 = bytes.fromhex("3607000361 2f6200 01".replace(" ", ""))
@@ -46,6 +49,27 @@ def replace_dumpcap(folder: Path, patch: pytest.MonkeyPatch, script: str) -> Pat
     # A script sets up no ring; there is nothing to wait for.
     patch.setattr(prompt, "available", lambda: False)
     return path
+
+
+@contextmanager
+def capturing(port: int, target: Path) -> Iterator[None]:
+    """Record what is said on a port of loopback into a file; the test is skipped where nothing can be captured."""
+    need_capture()
+    log = target.with_suffix(".txt")
+    with log.open("wb") as errors:
+        dumpcap = subprocess.Popen(
+            [program("dumpcap"), "-q", "-i", "lo", "-f", f"tcp port {port}", "-w", str(target)], stderr=errors
+        )
+    try:
+        until(lambda: "File:" in log.read_text() or dumpcap.poll() is not None, "the start of dumpcap")
+        assert dumpcap.poll() is None, log.read_text()
+        # It names the file before it listens, and the kernel hands frames over several times a second.
+        time.sleep(0.3)
+        yield
+        time.sleep(0.8)
+    finally:
+        dumpcap.send_signal(signal.SIGINT)
+        dumpcap.wait(10)
 
 
 class Talk:
@@ -90,8 +114,10 @@ def say(sender: socket.socket, receiver: socket.socket, data: bytes) -> None:
         left -= len(receiver.recv(left))
 
 
-def sniff(*arguments: Word, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a live capture of loopback, and wait until it captures."""
+def sniff(
+    *arguments: Word, env: Mapping[str, str] | None = None, first: bytes | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a live capture of loopback, and wait until it captures; ``first``: in the line that comes before."""
     running = subprocess.Popen(
         command("sniff", "-i", "lo", *arguments),
         stdout=subprocess.PIPE,
@@ -99,8 +125,10 @@ def sniff(*arguments: Word, env: Mapping[str, str] | None = None) -> subprocess.
         env=environment(env),
     )
     assert running.stderr is not None
-    first = running.stderr.readline()
-    assert first.startswith(b"mqttscope: capturing on lo"), first + running.communicate()[1]
+    if first is not None:
+        assert first in running.stderr.readline()
+    line = running.stderr.readline()
+    assert line.startswith(b"mqttscope: capturing on lo"), line + running.communicate()[1]
     return running
 
 

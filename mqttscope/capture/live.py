@@ -93,8 +93,9 @@ def find_dumpcap() -> str:
 class LiveCapture:
     """One run of dumpcap.
 
-    ``waiting`` is called whenever everything that came was handed out, and every `TICK_SECONDS` while nothing comes;
-    what it raises ends the capture and is raised by :meth:`frames`.
+    ``waiting`` is called whenever everything that came was handed out, every `TICK_SECONDS` while nothing comes, and
+    when something comes on a descriptor that ``watched`` names; what it raises ends the capture and is raised by
+    :meth:`frames`.
     """
 
     def __init__(
@@ -110,8 +111,9 @@ class LiveCapture:
         self.name = ",".join(names)
         """What frames name as their capture."""
         self.waiting = waiting
+        self.watched: Callable[[], Sequence[int]] = tuple
         self.received = 0
-        """Frames that the kernel handed over, as dumpcap says at its end."""
+        """Frames that came, as the kernel says where it can be asked, and dumpcap at its end."""
         self.dropped = 0
         """Frames that were dropped, as far as it is known."""
         self.ready = False
@@ -174,8 +176,12 @@ class LiveCapture:
         yield from self._last_words(frames, fault)
 
     def stop(self, *, settle: bool = True) -> None:
-        """End the capture; frames that are on their way still come, unless they are not waited for."""
-        self._stop_at = time.monotonic() + (SETTLE_SECONDS if settle else 0)
+        """End the capture; frames that are on their way still come, unless they are not waited for.
+
+        Asking again makes it end no later.
+        """
+        stop_at = time.monotonic() + (SETTLE_SECONDS if settle else 0)
+        self._stop_at = min(self._stop_at, stop_at) if self.stopping else stop_at
         self.stopping = True
 
     def close(self) -> None:
@@ -209,7 +215,9 @@ class LiveCapture:
         process.stdout.close()
         process.stderr.close()
         found = _DROPPED.findall(self._said())
-        self.received += sum(int(received) for received, _ in found)
+        if found:
+            # dumpcap counts what it read by itself, whatever the kernel was asked before; drops it asks the kernel for.
+            self.received = sum(int(received) for received, _ in found)
         self._told_dropped = sum(int(dropped) for _, dropped in found)
 
     def read1(self, size: int) -> bytes:
@@ -229,11 +237,12 @@ class LiveCapture:
                 self._failure = failure
                 return b""
             pipes = [output, errors] if self._complaining else [output]
-            for pipe in select.select(pipes, [], [], TICK_SECONDS)[0]:
-                if pipe == output:
-                    found = os.read(output, size)
-                    self._at_end = not found
-                    return found
+            came = select.select([*pipes, *self.watched()], [], [], TICK_SECONDS)[0]
+            if output in came:
+                found = os.read(output, size)
+                self._at_end = not found
+                return found
+            if errors in came:
                 data = os.read(errors, 1 << 12)
                 self._complaining = bool(data)
                 self._hear(data)

@@ -12,7 +12,6 @@ segments of the second reading.
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import tempfile
@@ -24,8 +23,9 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import ByteSource
+from mqttscope.capture.keylog import BadKeysError, read_keys
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
-from mqttscope.capture.tools import MissingToolError, find_tool
+from mqttscope.capture.tshark import MissingToolError, decrypting, find_tshark
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame
 from mqttscope.net.headers import segment as segment_of
@@ -37,39 +37,7 @@ __all__ = ["TLS_KEY_LOG", "BadKeysError", "Decryption", "MissingToolError", "fin
 TLS_KEY_LOG = 0x544C534B
 """Secrets type of key log lines in a Decryption Secrets Block (pcapng, section 4.7)."""
 _HELLO = b"\x16\x03"
-_KEY_LINE = re.compile(
-    rb"^(?:CLIENT|SERVER|RSA|EXPORTER|EARLY)[A-Z0-9_]* +(?:Session-ID:|Master-Key:)?[0-9a-fA-F]{16}", re.M
-)
 _ORIGINAL_FRAME, _END_OF_TAGS = 30, 0
-_PREFERENCES = (
-    # Each record as it is: what belongs together is for our decoder to find out.
-    "tls.desegment_ssl_application_data:FALSE",
-    "tcp.reassemble_out_of_order:TRUE",
-)
-
-
-_CONTENT = ("http", "http2", "mqtt", "websocket")
-"""Protocols that tshark might find inside by ALPN or port."""
-
-
-class BadKeysError(Exception):
-    """A key log cannot be read."""
-
-
-def find_tshark() -> str:
-    """Path of tshark, as pyshark finds it; `MissingToolError` where there is none."""
-    return find_tool("tshark", "to decrypt TLS")
-
-
-def read_keys(path: str) -> bytes:
-    """A key log file (NSS format); `BadKeysError` says why it cannot be one."""
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise BadKeysError(f"key log {path}: {getattr(error, 'strerror', None) or error}") from None
-    if data.strip() and not _KEY_LINE.search(data):
-        raise BadKeysError(f"key log {path}: holds no lines like CLIENT_RANDOM ... or CLIENT_TRAFFIC_SECRET_0 ...")
-    return data if data.endswith(b"\n") else data + b"\n"
 
 
 @dataclass(slots=True)
@@ -195,15 +163,8 @@ class Decryption:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self, tshark: str, log: Path) -> None:
-        arguments = [tshark, "-n", "-Q", "-r", str(self._folder / "tls.pcapng"), "-o", f"tls.keylog_file:{log}"]
-        for preference in _PREFERENCES:
-            arguments += ["-o", preference]
-        for port in sorted(self._copy.servers):
-            arguments += ["-d", f"tcp.port=={port},tls", "-d", f"tls.port=={port},data"]
-        for name in sorted({*_CONTENT, *_guessed(tshark)}):
-            # A dissector that takes part of what is inside keeps it from being exported.
-            arguments += ["--disable-protocol", name]
-        arguments += ["-U", "OSI layer 7", "-w", "-"]
+        arguments = decrypting(tshark, str(self._folder / "tls.pcapng"), str(log), self._copy.servers)
+        arguments += ["-Q", "-U", "OSI layer 7", "-w", "-"]
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
 
@@ -254,16 +215,6 @@ class Decryption:
         said = self._errors.read_text("utf-8", "replace").splitlines() if self._errors.exists() else []
         last = f": {said[-1]}" if said else ""
         return f"failed while it decrypted TLS ({what}; {how}){last}; what it had not decrypted is missing"
-
-
-def _guessed(tshark: str) -> set[str]:
-    """Protocols that this tshark looks for inside TLS by the look of the bytes."""
-    try:
-        done = subprocess.run([tshark, "-G", "heuristic-decodes"], capture_output=True, check=False)
-    except OSError:
-        return set()
-    rows = (line.split(b"\t") for line in done.stdout.splitlines())
-    return {row[1].decode("ascii", "replace") for row in rows if len(row) > 1 and row[0] == b"tls"}
 
 
 def exported_pdu(data: bytes) -> tuple[int, bytes]:

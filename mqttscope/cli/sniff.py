@@ -55,6 +55,9 @@ Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing can b
 )
 @click.option("--dashboard", is_flag=True, help="Rates, clients, topics and findings instead of packets.")
 @selection
+@click.option(
+    "--keylog", metavar="FILE", help="Keys of TLS sessions, read as they are written. [default: $SSLKEYLOGFILE]"
+)
 @viewing
 @click.option("--duration", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop after this time.")
 @click.option("--count", type=click.IntRange(1), help="Stop after this many packets.")
@@ -87,6 +90,7 @@ def command(
     connection: tuple[int, ...],
     ports: tuple[tuple[int, str], ...],
     mqtt_version: ProtocolVersion | None,
+    keylog: str | None,
     payload: str,
     payload_limit: int,
     time_format: str,
@@ -110,6 +114,7 @@ def command(
     dumpcap captures (Debian package tshark). Without INTERFACE the first one of --list-interfaces is taken. With --port
     only the TCP of these ports is captured.
     """
+    from mqttscope.cli.live_keys import live_keys
     from mqttscope.cli.output import make_view
     from mqttscope.cli.sniffing import Sniffing, Stops, capturing, choose, listed, record
     from mqttscope.dissect import Dissector
@@ -143,6 +148,8 @@ def command(
         _refuse_held_back(settings.format, settings.output, csv=format_ == "csv" and not dashboard)
         options = settings.options
         findings = Findings(settings, view, jsonl=format_ == "jsonl", forms=lint_format is not None)
+    decryption = live_keys(keylog)
+    options.decrypting = decryption is not None
     capture = capturing(choose((*interfaces, *more)), bpf, [port for port, _ in ports], buffer)
     sniffing = Sniffing(
         capture,
@@ -155,6 +162,7 @@ def command(
         stops=stops,
         recorder=record(target, None if ring_size is None else max(1, int(ring_size * MEGABYTE)), ring_files),
         findings=findings,
+        decryption=decryption,
     )
     return sniffing.execute()
 

@@ -26,9 +26,12 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.net.housekeeping import IDLE_TIMEOUT_NS
+from mqttscope.net.plaintext import Plaintext
+from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
 
 if TYPE_CHECKING:
+    from mqttscope.cli.live_keys import LiveKeys
     from mqttscope.cli.sniffing_findings import Findings
 
 SILENCE_NS = 1_000_000_000
@@ -70,12 +73,14 @@ class Sniffing:
         stops: Stops,
         recorder: Recorder | None,
         findings: Findings | None,
+        decryption: LiveKeys | None = None,
     ) -> None:
         self.capture = capture
         self.dissector = dissector
         self.stops = stops
         self.recorder = recorder
         self.findings = findings
+        self.decryption = decryption
         self.frames = 0
         self.packets = 0
         """Packets shown."""
@@ -101,11 +106,16 @@ class Sniffing:
         self._deadline = float("inf")
         self._advance_at = 0.0
         capture.waiting = self._wait
+        if decryption is not None:
+            capture.watched = decryption.watched
 
     def execute(self) -> int:
         """Capture until something ends it; returns the exit code."""
         before = self._catch_signals()
+        source: Iterator[Segment | CaptureNotice | Plaintext]
         source = segments(self._recorded(self.capture.frames()), self.skipped, self.fragments)
+        if self.decryption is not None:
+            source = self.decryption.join(source)
         events = self.watch.events(dissect_segments(source, dissector=self.dissector))
         try:
             for event in events:
@@ -180,6 +190,8 @@ class Sniffing:
                 self._deadline = now + self.stops.seconds
             if self.dashboard is None:
                 warn(f"capturing on {self.capture.name}; Ctrl-C ends it")
+        if self.decryption is not None:
+            self._take_arrived(self.decryption)
         if self._over or (now >= self._deadline and not self.capture.stopping):
             self.capture.stop(settle=not self._over)
         if self.capture.silent and now >= self._advance_at:
@@ -195,6 +207,13 @@ class Sniffing:
         if self.findings is not None:
             self.findings.flush()
 
+    def _take_arrived(self, decryption: LiveKeys) -> None:
+        """Show what was decrypted while no frame came."""
+        for item in decryption.arrived():
+            for event in self.watch.events(self.dissector.take(item)):
+                if not self._over:
+                    self._take(event)
+
     def _close(self) -> None:
         try:
             if self.dashboard is not None:
@@ -204,6 +223,8 @@ class Sniffing:
                 self.findings.close(self.capture.name, truncated=bool(self.watch.errors))
             self.sink.flush()
         finally:
+            if self.decryption is not None:
+                self.decryption.close()
             self.capture.close()
             if self.recorder is not None:
                 self.recorder.close()
@@ -233,10 +254,15 @@ class Sniffing:
             warn(self.recorder.told())
         for told in (*self._limits(), *(() if self.findings is None else self.findings.told())):
             warn(told)
-        for one in filter(None, (*advice.named_otherwise(dissector), advice.snap_length(dissector, self.skipped))):
+        for one in filter(
+            None, (*advice.named_otherwise(dissector), advice.snap_length(dissector, self.skipped), self._keys_told())
+        ):
             warn(one)
         if self._matches is not None and dissector.packets and not self.packets:
             warn(f"nothing matches the filter in {counted(dissector.packets, 'packet')}")
+
+    def _keys_told(self) -> str | None:
+        return None if self.decryption is None else self.decryption.advice()
 
     def _limits(self) -> Iterator[str]:
         flows = self.dissector.flows
@@ -255,6 +281,8 @@ class Sniffing:
             )
         if self.fragments.evicted:
             yield f"limit: {counted(self.fragments.evicted, 'fragmented datagram')} forgotten to make room"
+        if self.decryption is not None:
+            yield from self.decryption.limits()
         if self.dashboard is not None and self.dashboard.traffic.forgotten:
             yield f"limit: {self.dashboard.traffic.forgotten:,} clients and topics were forgotten by the dashboard"
 

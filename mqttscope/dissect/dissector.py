@@ -13,6 +13,7 @@ from mqttscope.events import ConnectionClosed, Event, GapEvent
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import Flow
 from mqttscope.net.frame import CaptureNotice, CaptureSecrets
+from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import Segment
 
 
@@ -23,6 +24,16 @@ class Dissector(Transports):
         """Events of one more segment."""
         for event in self.flows.feed(segment):
             yield from self.handle(event)
+
+    def take(self, item: Segment | CaptureNotice | Plaintext) -> Iterator[Event]:
+        """Events of whatever comes next."""
+        if type(item) is Segment:
+            yield from self.feed(item)
+        elif type(item) is Plaintext:
+            yield from self.plaintext(item)
+        else:
+            self.take_note(item)  # type: ignore[arg-type]
+            yield item  # type: ignore[misc]
 
     def take_note(self, notice: CaptureNotice) -> None:
         """Take a notice of the capture that passes by: with keys in it TLS may be decrypted."""

@@ -37,11 +37,7 @@ def dissect_segments(
     take_in_order, feed, handle = running.flows.take_in_order, running.flows.feed, running.handle
     for segment in source:
         if type(segment) is not Segment:
-            if type(segment) is Plaintext:
-                yield from running.plaintext(segment)
-            else:
-                running.take_note(segment)  # type: ignore[arg-type]
-                yield segment  # type: ignore[misc]
+            yield from running.take(segment)
             continue
         entry = take_in_order(segment)
         if entry is None:

@@ -1,4 +1,4 @@
-"""Benchmarks: a generator of large captures with their truth, comparison with tshark, and time per stage.
+"""Benchmarks: large captures with their truth, comparison with tshark, time per stage, and live captures under load.
 
-``python -m tests.bench`` prints the table that ``docs/performance.md`` holds.
+``python -m tests.bench`` prints the tables that ``docs/performance.md`` holds.
 """

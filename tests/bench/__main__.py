@@ -1,4 +1,9 @@
-"""``python -m tests.bench [compare|stages|generate] [--frames N]... [--rounds N]``: both reports, or what is named."""
+"""``python -m tests.bench [compare|stages|generate|live|soak]``: comparison and stages, or what is named.
+
+compare, stages, generate: [--frames N]... [--rounds N]
+live: [--rate PER_SECOND] [--seconds N] [--lint]
+soak: [--connections N] [--rate PER_SECOND]
+"""
 
 from __future__ import annotations
 
@@ -12,11 +17,26 @@ STAGE_FRAMES = 250_000
 
 def main() -> int:
     """Run what was asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("compare", "stages", "generate"))
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=("compare", "stages", "generate", "live", "soak"))
     parser.add_argument("--frames", type=int, action="append", help="size of a capture; more than once for several")
     parser.add_argument("--rounds", type=int, help=f"default {compare.ROUNDS}")
+    parser.add_argument("--rate", type=int, help="messages (live) or connections (soak) per second")
+    parser.add_argument("--seconds", type=float, help="how long messages are sent")
+    parser.add_argument("--connections", type=int, help="how many there are in all")
+    parser.add_argument("--lint", action="store_true", help="with --lint of sniff")
     options = parser.parse_args()
+    if options.what == "live":
+        from tests.bench import live
+
+        rate, seconds = options.rate or live.RATE, options.seconds or live.SECONDS
+        return 0 if live.measure(compare.out, rate, seconds, lint=options.lint) else 1
+    if options.what == "soak":
+        from tests.bench import soak
+
+        return 0 if soak.measure(compare.out, options.connections or soak.CONNECTIONS, options.rate or soak.RATE) else 1
     if options.what == "generate":
         from tests.bench import generate
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import ssl
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +18,11 @@ from mqttscope.dissect import Dissector, Options, dissect_segments, segments
 from mqttscope.events import ConnectionClosed, PacketEvent
 from mqttscope.mqtt import Connect, Disconnect, Pingreq, Publish, Pubrel, Subscribe, Subscription
 from mqttscope.mqtt.properties import Properties
+from tests.cli.running import inspected
 from tests.dissect.talk import V5, only, wire
+from tests.live import capturing, need_capture, sniff
 from tests.net.framing import frame, request
-from tests.proxy.rig import certificates, mosquitto, program, until
+from tests.proxy.rig import certificates, mosquitto
 
 pytestmark = [pytest.mark.broker, pytest.mark.tshark]
 SCRIPT = (
@@ -34,26 +35,6 @@ SCRIPT = (
 )
 """What the client says; between two of them it waits until the broker has nothing to say."""
 QUIET_S = 0.15
-
-
-@contextmanager
-def capturing(port: int, target: Path) -> Iterator[None]:
-    """Capture a port of the loopback interface; skipped where that is not allowed."""
-    log = target.with_suffix(".txt")
-    with log.open("wb") as errors:
-        dumpcap = subprocess.Popen(
-            [program("dumpcap"), "-q", "-i", "lo", "-f", f"tcp port {port}", "-w", str(target)], stderr=errors
-        )
-    try:
-        until(lambda: "File:" in log.read_text() or dumpcap.poll() is not None, "the start of dumpcap")
-        if dumpcap.poll() is not None:
-            pytest.skip(f"capturing is not allowed here: {log.read_text()[:80]}")
-        time.sleep(0.3)
-        yield
-        time.sleep(0.8)
-    finally:
-        dumpcap.send_signal(signal.SIGINT)
-        dumpcap.wait(10)
 
 
 def play(connection: socket.socket, *, websocket: bool) -> None:
@@ -117,3 +98,48 @@ def test_the_same_packets_with_and_without_tls(version: ssl.TLSVersion, websocke
         assert [raw for way, raw in found if way == direction] == [raw for way, raw in expected if way == direction]
     assert [one.connection.decrypted for one in connections] == [True, True]
     assert [one.connection.websocket is not None for one in connections] == [websocket, websocket]
+
+
+def said(packet: dict[str, Any]) -> tuple[str, str]:
+    """The direction of a packet in JSON, and what it says, with all its fields."""
+    return packet["direction"], json.dumps([packet["type"], packet["length"], packet.get(packet["type"])])
+
+
+@pytest.mark.parametrize("websocket", [False, True], ids=["tcp", "websocket"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+def test_live_with_a_key_log_that_grows(version: ssl.TLSVersion, websocket: bool, tmp_path: Path) -> None:
+    """The key log does not exist when the capture begins; the second connection resumes the session of the first."""
+    need_capture()
+    protocol = "protocol websockets\n" if websocket else ""
+    plain, log = tmp_path / "plain.pcapng", tmp_path / "keys.txt"
+    with certificates(tmp_path) as made:
+        with mosquitto(tmp_path, protocol) as broker, capturing(broker.port, plain):
+            for _ in range(2):
+                play(socket.create_connection(("127.0.0.1", broker.port)), websocket=websocket)
+        context = ssl.create_default_context(cafile=made.ca)
+        context.minimum_version = context.maximum_version = version
+        with mosquitto(tmp_path, f"{protocol}certfile {made.cert}\nkeyfile {made.key}") as broker:
+            running = sniff(
+                "--port", str(broker.port), "--keylog", log, "--format", "jsonl", first=b"does not exist yet"
+            )
+            try:
+                context.keylog_filename = str(log)
+                session = None
+                for _ in range(2):
+                    raw = socket.create_connection(("127.0.0.1", broker.port))
+                    inside = context.wrap_socket(raw, server_hostname="127.0.0.1", session=session)
+                    play(inside, websocket=websocket)
+                    session = inside.session
+            finally:
+                running.send_signal(signal.SIGINT)
+                out, err = running.communicate(timeout=30)
+
+    events = [json.loads(line) for line in out.splitlines()]
+    found = [said(one) for one in events if one["event"] == "packet"]
+    expected = [said(one) for one in inspected(plain).packets]
+    assert running.returncode == 0, err
+    assert len(expected) > 2 * 30
+    assert sorted(found) == sorted(expected)
+    for direction in ("client_to_server", "server_to_client"):
+        assert [one for way, one in found if way == direction] == [one for way, one in expected if way == direction]
+    assert [one["tls"]["decrypted"] for one in events if one["event"] == "connection_closed"] == [True, True]

@@ -67,8 +67,8 @@ class Broker:
 
 
 @contextmanager
-def mosquitto(folder: Path, listener: str = "") -> Iterator[Broker]:
-    """A broker on loopback; ``listener`` are further lines about its listener."""
+def mosquitto(folder: Path, listener: str = "", *, verbose: bool = True) -> Iterator[Broker]:
+    """A broker on loopback; ``listener`` are further lines about its listener, ``verbose`` logs each packet."""
     port = free_port()
     config = folder / f"mosquitto-{port}.conf"
     config.write_text(
@@ -78,7 +78,8 @@ def mosquitto(folder: Path, listener: str = "") -> Iterator[Broker]:
         "utf-8",
     )
     with (folder / f"mosquitto-{port}.log").open("w") as log:
-        process = subprocess.Popen([program("mosquitto"), "-v", "-c", str(config)], stdout=log, stderr=log, text=True)
+        words = [program("mosquitto"), *(["-v"] if verbose else []), "-c", str(config)]
+        process = subprocess.Popen(words, stdout=log, stderr=log, text=True)
     try:
         until(lambda: process.poll() is not None or _listens(port), "the start of mosquitto")
         assert process.poll() is None, (folder / f"mosquitto-{port}.log").read_text()

@@ -1,0 +1,206 @@
+"""Key logs of TLS sessions (format of NSS): read at once, or followed while programs write to them.
+
+A log that is followed may not exist yet, may be replaced, cut off or removed, and its last line may be half written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+MAX_SESSIONS = 10_000
+"""Sessions whose lines are kept of a log that is followed, about 1 kB each; the first to come are the first to go."""
+MAX_BACKLOG = 16 << 20
+"""Bytes that are read of what a log held before: as much as the lines of so many sessions take."""
+MAX_LINE = 4_096
+MAX_OTHERS = 1_000
+"""Lines kept that name no client random (RSA)."""
+_READ = 1 << 20
+_CHECKED = 256
+"""Bytes before the place of reading which are compared, to see that it is still the same log."""
+
+_KEY_LINE = re.compile(
+    rb"^(?:CLIENT|SERVER|RSA|EXPORTER|EARLY)[A-Z0-9_]* +(?:Session-ID:|Master-Key:)?[0-9a-fA-F]{16}", re.M
+)
+_OF_SESSION = re.compile(rb"([A-Z][A-Z0-9_]*) +([0-9a-fA-F]{64}) +[0-9a-fA-F]+\s*")
+_OF_OTHERS = re.compile(rb"RSA +\S.*")
+_BOTH_SIDES = (b"CLIENT_TRAFFIC_SECRET_0 ", b"SERVER_TRAFFIC_SECRET_0 ")
+
+
+class BadKeysError(Exception):
+    """A key log cannot be read."""
+
+
+def read_keys(path: str) -> bytes:
+    """A key log file (NSS format); `BadKeysError` says why it cannot be one."""
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise _bad(path, error) from None
+    if data.strip() and not _KEY_LINE.search(data):
+        raise _no_lines(path)
+    return data if data.endswith(b"\n") else data + b"\n"
+
+
+class KeyLog:
+    """A key log that grows.
+
+    `BadKeysError` where ``path`` is what can never become one; it need not exist.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.exists = False
+        """Whether it was there when it was looked for last."""
+        self._sessions: dict[bytes, list[bytes]] = {}
+        self._others: dict[bytes, None] = {}
+        self._file = -1
+        self._offset = 0
+        self._state: tuple[int, int, int, int] | None = None
+        """Device, inode, size and time of change when it was read last."""
+        self._before = b""
+        """What lies before the place of reading."""
+        self._rest = b""
+        """The beginning of a line."""
+        self._skipping = False
+        """Whether the beginning of that line is missing, or it is too long."""
+        self._strange = False
+        """Whether there was a line that is neither keys nor a comment."""
+        try:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise BadKeysError(
+                    f"key log {path}: {'Is a directory' if os.path.isdir(path) else 'is no regular file'}"
+                )
+            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise _bad(path, error) from None
+        self.poll()
+        if self._strange and not self._sessions and not self._others:
+            self.close()
+            raise _no_lines(path)
+
+    def poll(self) -> bool:
+        """Read what was written since; returns whether there were keys."""
+        try:
+            found = os.stat(self.path)
+        except (OSError, ValueError):
+            found = None
+        self.exists = found is not None
+        state = None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        if state is not None and state == self._state:
+            return False
+        new = False
+        if self._file >= 0 and (state is None or self._state is None or state[:2] != self._state[:2]):
+            # Another file has its name.  What was written to this one at last counts as well.
+            new = self._read() | self._take(b"\n")
+            self.close()
+        self._state = state
+        if state is None:
+            return new
+        if self._file < 0:
+            try:
+                self._file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                self._state = None
+                return new
+            self._start(max(0, state[2] - MAX_BACKLOG))
+        elif state[2] < self._offset or self._checked() != self._before:
+            self._start(0)
+        return self._read() | new
+
+    def complete(self, random: bytes) -> bool:
+        """Whether all is there to decrypt both directions of the session with this client random."""
+        lines = self._sessions.get(random, ())
+        return any(line.startswith(b"CLIENT_RANDOM ") for line in lines) or all(
+            any(line.startswith(label) for line in lines) for label in _BOTH_SIDES
+        )
+
+    def lines(self, random: bytes) -> bytes:
+        """The lines of a session and those that name none; empty where there are none that could serve it."""
+        return b"".join((*self._sessions.get(random, ()), *self._others))
+
+    def settle(self) -> None:
+        """Nothing came for long: a last line without end is one."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._line(rest)
+
+    def close(self) -> None:
+        """Close the file; the next poll opens it again."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _start(self, offset: int) -> None:
+        self._offset, self._rest = offset, b""
+        self._skipping = offset > 0
+        self._before = self._checked()
+
+    def _checked(self) -> bytes:
+        size = min(_CHECKED, self._offset)
+        try:
+            return os.pread(self._file, size, self._offset - size)
+        except OSError:
+            return b""
+
+    def _read(self) -> bool:
+        new = False
+        while True:
+            try:
+                data = os.pread(self._file, _READ, self._offset)
+            except OSError:
+                data = b""
+            if not data:
+                return new
+            self._offset += len(data)
+            self._before = (self._before + data[-_CHECKED:])[-_CHECKED:]
+            new |= self._take(data)
+
+    def _take(self, data: bytes) -> bool:
+        new = False
+        for line in self._lines(data):
+            new |= self._line(line)
+        return new
+
+    def _lines(self, data: bytes) -> Iterator[bytes]:
+        *whole, rest = (self._rest + data).split(b"\n")
+        for line in whole:
+            if not self._skipping:
+                yield line
+            self._skipping = False
+        if len(rest) > MAX_LINE:
+            rest, self._skipping, self._strange = b"", True, True
+        self._rest = rest
+
+    def _line(self, line: bytes) -> bool:
+        found = _OF_SESSION.fullmatch(line)
+        if found is not None:
+            random = bytes.fromhex(found[2].decode())
+            lines = self._sessions.setdefault(random, [])
+            line = line.strip() + b"\n"
+            # Two programs may log the same session.
+            if line not in lines and len(lines) < 16:
+                lines.append(line)
+            while len(self._sessions) > MAX_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+            return True
+        if _OF_OTHERS.fullmatch(line):
+            self._others[line.strip() + b"\n"] = None
+            while len(self._others) > MAX_OTHERS:
+                del self._others[next(iter(self._others))]
+            return True
+        self._strange = self._strange or bool(line.strip() and not line.lstrip().startswith(b"#"))
+        return False
+
+
+def _bad(path: str, error: OSError | ValueError) -> BadKeysError:
+    return BadKeysError(f"key log {path}: {getattr(error, 'strerror', None) or error}")
+
+
+def _no_lines(path: str) -> BadKeysError:
+    return BadKeysError(f"key log {path}: holds no lines like CLIENT_RANDOM ... or CLIENT_TRAFFIC_SECRET_0 ...")

@@ -1,0 +1,351 @@
+"""TLS that is decrypted while it is captured, with a key log that grows.
+
+The segments of a connection are held back from its ClientHello on until the key log has its keys: tshark looks for them
+when the handshake passes, and not again.  Then they are fed to tshark, and each is passed on when tshark is done with
+it, with what it completed.  So what comes out of one connection is what comes out of a file; other connections are not
+held up.
+
+A tshark grows with what it has seen.  After so much, new connections go to another one; the older ends with its last
+connection, or gives those up that are left when it has grown too large.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+
+from mqttscope.capture.keylog import KeyLog
+from mqttscope.capture.tls_flow import Flow, Held, begins
+from mqttscope.capture.tls_frames import SERVER_PORT, frames
+from mqttscope.capture.tls_worker import Tshark
+from mqttscope.capture.tshark import decrypting, find_tshark
+from mqttscope.mqtt.wire import counted
+from mqttscope.net.frame import CaptureError, CaptureNotice
+from mqttscope.net.plaintext import Plaintext
+from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, reverse_key
+from mqttscope.net.sequence import MASK
+
+KEY_SECONDS = 2.0
+"""How long a connection waits for its keys: clients write them during the handshake."""
+LAST_KEY_SECONDS = 0.5
+"""The same at the end of the capture."""
+END_SECONDS = 10.0
+"""How long is waited at the end for what tshark has to read."""
+LINGER_SECONDS = 2.0
+"""How long a connection is kept that was closed: segments may come late."""
+IDLE_SECONDS = 7_200.0
+"""A connection in which nothing was said for so long is forgotten, as the dissector does."""
+LOOK_SECONDS = 1.0
+"""So often the key log is read while no connection waits, and connections are looked through."""
+MAX_WAITING_BYTES = 4 << 20
+"""Payload that a connection holds while it waits for keys."""
+MAX_HELD_BYTES = 64 << 20
+"""The same of all connections."""
+MAX_UNANSWERED_BYTES = 32 << 20
+"""Payload that one tshark is given before it has answered."""
+GENERATION_BYTES = 128 << 20
+"""A tshark that has grown by so much gets no new connections."""
+LARGEST_BYTES = 512 << 20
+"""One that has grown by so much gives its connections up."""
+MAX_TSHARKS = 3
+MAX_FAILURES = 3
+"""After so many of them have failed no other is started."""
+
+Passed = Segment | CaptureNotice | Plaintext
+
+
+class LiveDecryption:
+    """Decrypts the segments that pass.  ``keylog``: a key log that programs write to meanwhile.
+
+    `MissingToolError` where there is no tshark, `BadKeysError` where ``keylog`` can be no key log.
+    """
+
+    def __init__(self, keylog: str) -> None:
+        self.keylog = KeyLog(keylog)
+        self.records = 0
+        """Records that were decrypted so far."""
+        self.sessions = 0
+        """ClientHellos that were seen."""
+        self.failures = 0
+        """How often tshark failed."""
+        self.given_up: Counter[str] = Counter()
+        """Connections that were no longer decrypted, by the limit that was hit."""
+        self._command = decrypting(find_tshark(), "-", "{keys}", (SERVER_PORT,))
+        self._flows: dict[bytes, Flow] = {}
+        self._waiting: dict[Flow, None] = {}
+        self._closed: dict[Flow, float] = {}
+        self._workers: list[Tshark[Held]] = []
+        self._current: Tshark[Held] | None = None
+        self._ready: deque[Passed] = deque()
+        self._held_bytes = 0
+        self._look_at = 0.0
+        self._new_keys = False
+
+    def join(self, segments: Iterable[Segment | CaptureNotice]) -> Iterator[Passed]:
+        """The segments and what was inside them, each connection in order.
+
+        What is under way while no segment comes is for `arrived` to give.
+        """
+        flows, ready = self._flows, self._ready
+        try:
+            for item in segments:
+                if type(item) is not Segment:
+                    yield item
+                    continue
+                flow = flows.get(item.key)
+                if flow is None:
+                    if not begins(item) or self.failures >= MAX_FAILURES:
+                        yield item
+                        continue
+                    flow = flows[item.key] = flows[reverse_key(item.key)] = Flow(item.key)
+                self._take(flow, item)
+                while ready:
+                    yield ready.popleft()
+            yield from self._last()
+        finally:
+            self.close()
+
+    def arrived(self) -> Iterator[Passed]:
+        """What can be passed on by now; never waits."""
+        self._poll(KEY_SECONDS)
+        while self._ready:
+            yield self._ready.popleft()
+
+    def watched(self) -> list[int]:
+        """Descriptors on which something comes when `arrived` has something to do."""
+        return [one for worker in self._workers for one in worker.watched()]
+
+    def limits(self) -> list[str]:
+        """The limits that were hit, a line each."""
+        return [
+            f"limit: {counted(count, 'TLS connection')} no longer decrypted: {why}"
+            for why, count in self.given_up.items()
+        ]
+
+    def close(self) -> None:
+        """End all tsharks and forget the keys that they had."""
+        for worker in self._workers:
+            worker.close()
+        self._workers, self._current = [], None
+        self.keylog.close()
+
+    def _last(self) -> Iterator[Passed]:
+        """At the end of the capture: what tshark has to read still, and what waits for keys, but not for long."""
+        deadline = time.monotonic() + END_SECONDS
+        while any(flow.held for flow in self._flows.values()) and time.monotonic() < deadline:
+            self._poll(LAST_KEY_SECONDS)
+            if not self._ready:
+                select.select(self.watched(), [], [], 0.01)
+            while self._ready:
+                yield self._ready.popleft()
+        for flow in list(self._flows.values()):
+            if flow.held:
+                self.given_up["tshark was too slow at the end"] += 1
+            for one in flow.held:
+                one.left, one.waiting = 0, False
+            self._release(flow)
+        while self._ready:
+            yield self._ready.popleft()
+
+    def _take(self, flow: Flow, segment: Segment) -> None:
+        """One more segment of a connection that is known."""
+        flow.last = time.monotonic()
+        from_client = segment.key == flow.key
+        if segment.flags & (SYN | ACK) == SYN and (segment.sequence + 1) & MASK != flow.first:
+            # The ports are used again: what follows belongs to another connection, but comes behind this one.
+            self._leave(flow)
+        held = Held(segment, flow, waiting=True)
+        flow.held.append(held)
+        if flow.worker is None and not flow.waiting and begins(segment) and self.failures < MAX_FAILURES:
+            self._begin(flow, segment)
+            from_client = True
+        if flow.waiting:
+            flow.waiting_bytes += len(segment.payload)
+            self._held_bytes += len(segment.payload)
+            if from_client:
+                flow.gather(segment)
+            self._decide(flow, last=flow.waiting_bytes > MAX_WAITING_BYTES)
+            while self._held_bytes > MAX_HELD_BYTES:
+                self._decide(next(iter(self._waiting)), last=True)
+        else:
+            self._feed(flow, held)
+        if segment.flags & (FIN | RST):
+            flow.ended |= 3 if segment.flags & RST else 1 if from_client else 2
+            if flow.ended == 3:
+                self._closed.setdefault(flow, flow.last)
+        self._release(flow)
+
+    def _begin(self, flow: Flow, segment: Segment) -> None:
+        """A ClientHello: from here on there may be something to decrypt."""
+        self._flows[segment.key] = self._flows[reverse_key(segment.key)] = flow
+        flow.begin(segment, self.sessions)
+        self._closed.pop(flow, None)
+        self._waiting[flow] = None
+        self.sessions += 1
+        self._new_keys |= self.keylog.poll()
+
+    def _decide(self, flow: Flow, *, last: bool) -> None:
+        """Feed what waits if its keys are there; the ``last`` time without all of them, or not at all."""
+        random = flow.random
+        if not last and not (random and self.keylog.complete(random)):
+            return
+        if last:
+            self.keylog.settle()
+        self._wait_no_more(flow)
+        lines = self.keylog.lines(random)
+        worker = self._worker() if random and lines else None
+        flow.worker = worker
+        if worker is not None:
+            worker.users += 1
+            worker.keys(lines)
+        for held in list(flow.held):
+            if held.waiting:
+                self._feed(flow, held)
+        self._release(flow)
+
+    def _feed(self, flow: Flow, held: Held) -> None:
+        """Give tshark a segment that waits, if it is still to be decrypted."""
+        worker = flow.worker
+        if worker is not None and worker.unanswered > MAX_UNANSWERED_BYTES:
+            self._hear(worker)
+            if worker.unanswered > MAX_UNANSWERED_BYTES:
+                self._give_up(flow, "tshark could not keep up")
+        worker = flow.worker
+        held.waiting = False
+        if worker is None:
+            return
+        for frame in frames(held.segment, flow.number, from_client=held.segment.key == flow.key):
+            held.left += 1
+            worker.feed(frame, held)
+        if worker.cost > LARGEST_BYTES:
+            self._retire(worker, f"tshark had grown by {LARGEST_BYTES >> 20} MiB")
+
+    def _release(self, flow: Flow) -> None:
+        """Pass on what is at the head of a connection and done; what ends the connection comes behind its plaintext."""
+        held, ready = flow.held, self._ready
+        while held and not held[0].left and not held[0].waiting:
+            one = held.popleft()
+            segment = one.segment
+            ends = segment.flags & (FIN | RST)
+            if not ends:
+                ready.append(segment)
+            for data in one.records:
+                ready.append(Plaintext(segment.key, data, segment.frame, segment.timestamp_ns, segment.capture))
+            self.records += len(one.records)
+            if ends:
+                ready.append(segment)
+        if not held and flow.worker is None and not flow.waiting:
+            self._forget(flow)
+
+    def _worker(self) -> Tshark[Held] | None:
+        """The tshark for new connections."""
+        if self._current is not None and self._current.cost > GENERATION_BYTES:
+            self._current = None
+        if self._current is None:
+            used = [one for one in self._workers if one.users]
+            if len(used) >= MAX_TSHARKS:
+                # It ends when it is done with what it was given.
+                self._retire(used[0], f"more than {MAX_TSHARKS} of tshark would have been needed")
+            try:
+                self._current = Tshark(self._command)
+            except OSError as error:
+                self._fail(f"cannot be started: {error.strerror or error}")
+                return None
+            self._workers.append(self._current)
+        return self._current
+
+    def _poll(self, patience: float) -> None:
+        now = time.monotonic()
+        look = now >= self._look_at
+        if self._waiting or look:
+            self._new_keys |= self.keylog.poll()
+        if self._new_keys:
+            self._new_keys = False
+            for flow in list(self._waiting):
+                self._decide(flow, last=False)
+        while self._waiting and now - (first := next(iter(self._waiting))).since > patience:
+            self._decide(first, last=True)
+        for worker in list(self._workers):
+            self._hear(worker)
+            if worker.fault is not None:
+                self._bury(worker)
+            elif not worker.users and not worker.waiting and worker is not self._current:
+                worker.close()
+                self._workers.remove(worker)
+        if look:
+            self._look_at = now + LOOK_SECONDS
+            self._sweep(now)
+
+    def _hear(self, worker: Tshark[Held]) -> None:
+        """Take the answers of a tshark, and pass on what was waiting for them."""
+        touched: dict[Flow, None] = {}
+        for held, records in worker.answers():
+            held.left -= 1
+            held.records += records
+            touched[held.flow] = None
+        for flow in touched:
+            self._release(flow)
+
+    def _sweep(self, now: float) -> None:
+        """Forget connections that are over or idle."""
+        while self._closed and now - self._closed[first := next(iter(self._closed))] > LINGER_SECONDS:
+            self._leave(first)
+        for flow in list(self._flows.values()):
+            if now - flow.last > IDLE_SECONDS:
+                self._leave(flow)
+
+    def _bury(self, worker: Tshark[Held]) -> None:
+        """A tshark has failed: its connections go on without being decrypted."""
+        self._fail(worker.fault or "failed")
+        lost = {held.flow for held in worker.waiting}
+        for held in worker.waiting:
+            held.left = 0
+        worker.waiting.clear()
+        lost.update(flow for flow in self._flows.values() if flow.worker is worker)
+        for flow in lost:
+            if flow.worker is worker:
+                self._leave(flow)
+            self._release(flow)
+        worker.close()
+        self._workers.remove(worker)
+        self._current = None if self._current is worker else self._current
+
+    def _fail(self, why: str) -> None:
+        self.failures += 1
+        self._ready.append(CaptureError("tshark", why))
+
+    def _retire(self, worker: Tshark[Held], why: str) -> None:
+        """Decrypt no more with a tshark than what it was given."""
+        self._current = None if self._current is worker else self._current
+        for flow in set(self._flows.values()):
+            if flow.worker is worker:
+                self._give_up(flow, why)
+
+    def _give_up(self, flow: Flow, why: str) -> None:
+        if flow.ended != 3:
+            self.given_up[why] += 1
+        self._leave(flow)
+
+    def _leave(self, flow: Flow) -> None:
+        """What follows in a connection is not decrypted, unless it begins again; what is under way still comes."""
+        if flow.waiting:
+            self._wait_no_more(flow)
+            for held in flow.held:
+                held.waiting = False
+        if flow.worker is not None:
+            flow.worker.users -= 1
+            flow.worker = None
+        self._closed.pop(flow, None)
+        self._release(flow)
+
+    def _wait_no_more(self, flow: Flow) -> None:
+        del self._waiting[flow]
+        self._held_bytes -= flow.waiting_bytes
+        flow.waiting, flow.waiting_bytes = False, 0
+
+    def _forget(self, flow: Flow) -> None:
+        for key in (flow.key, reverse_key(flow.key)):
+            if self._flows.get(key) is flow:
+                del self._flows[key]

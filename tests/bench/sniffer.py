@@ -1,0 +1,145 @@
+"""``mqttscope sniff`` under observation: what it shows, how late, and what memory and processor time it takes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.compare import ours
+
+START_SECONDS = 20.0
+END_SECONDS = 60.0
+MEGABYTE = 1 << 20
+
+_PACKET = re.compile(rb'\{"schema":1,"event":"packet".*?"frame":(\d+).*?"timestamp_ns":(\d+).*?"type":"(\w+)"')
+_RULE = re.compile(rb'"rule":"(\w+)"')
+_DROPPED = re.compile(rb'"event":"capture_drops".*?"dropped":(\d+)')
+
+
+@dataclass(slots=True)
+class Sample:
+    """What was to be seen of the processes at a moment."""
+
+    megabytes: float
+    """Resident memory of sniff."""
+    dumpcap_megabytes: float
+    cpu_seconds: float
+    dumpcap_cpu_seconds: float
+
+
+class Sniffer:
+    """A running ``sniff --format jsonl`` of a port of loopback, whose lines are read and counted as they come."""
+
+    def __init__(self, port: int, *arguments: str) -> None:
+        self.packets: Counter[str] = Counter()
+        """By type."""
+        self.findings: Counter[str] = Counter()
+        """By rule."""
+        self.late = array("q")
+        """Nanoseconds from the time of the frame until the line was read, of each packet."""
+        self.frame = 0
+        """Of the latest packet shown."""
+        self.dropped = 0
+        self.told: list[str] = []
+        """Standard error."""
+        self._ready = threading.Event()
+        self.running = subprocess.Popen(
+            ours("sniff", "-i", "lo", "--port", str(port), "--format", "jsonl", "--no-config", *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._read, self._hear)]
+        for one in self._threads:
+            one.start()
+        if not self._ready.wait(START_SECONDS) or self.running.poll() is not None:
+            self.end()
+            raise SystemExit("sniff did not start: " + " ".join(self.told))
+        self.dumpcap = _children(self.running.pid)[0]
+
+    def sample(self) -> Sample:
+        """Memory and processor time until now."""
+        of_dumpcap = self.dumpcap
+        return Sample(_resident(self.running.pid), _resident(of_dumpcap), _cpu(self.running.pid), _cpu(of_dumpcap))
+
+    def end(self) -> int:
+        """End it as Ctrl-C does, and read the rest; its exit code."""
+        with suppress(ProcessLookupError):
+            self.running.send_signal(signal.SIGINT)
+        try:
+            self.running.wait(END_SECONDS)
+        finally:
+            self.running.kill()
+        for one in self._threads:
+            one.join(END_SECONDS)
+        for pipe in (self.running.stdout, self.running.stderr):
+            if pipe is not None:
+                pipe.close()
+        return self.running.returncode
+
+    def _read(self) -> None:
+        assert self.running.stdout is not None
+        descriptor, held = self.running.stdout.fileno(), b""
+        while data := os.read(descriptor, 1 << 18):
+            now = time.time_ns()
+            *lines, held = (held + data).split(b"\n")
+            for line in lines:
+                self._count(line, now)
+
+    def _count(self, line: bytes, now: int) -> None:
+        if packet := _PACKET.match(line):
+            self.frame = int(packet[1])
+            self.late.append(now - int(packet[2]))
+            self.packets[packet[3].decode()] += 1
+        elif drops := _DROPPED.search(line):
+            self.dropped += int(drops[1])
+        elif rule := _RULE.search(line):
+            self.findings[rule[1].decode()] += 1
+
+    def _hear(self) -> None:
+        assert self.running.stderr is not None
+        for line in self.running.stderr:
+            self.told.append(line.decode("utf-8", "replace").strip())
+            if "capturing on" in self.told[-1]:
+                self._ready.set()
+        self._ready.set()
+
+
+@contextmanager
+def sniffing(port: int, *arguments: str) -> Iterator[Sniffer]:
+    """A sniffer that ends with the body, if it did not before."""
+    made = Sniffer(port, *arguments)
+    try:
+        yield made
+    finally:
+        if made.running.poll() is None:
+            made.end()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _resident(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+    except (OSError, IndexError):
+        return 0.0
+
+
+def _cpu(pid: int) -> float:
+    """User and system time; the name of the program before them is in brackets and may hold blanks."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

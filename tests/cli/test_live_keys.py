@@ -1,0 +1,109 @@
+"""``sniff --keylog``: which keys are taken, and what is said where they are none."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.cli.live_keys import live_keys
+from mqttscope.net.frame import Frame
+from tests.capture.test_tls import converse
+from tests.cli.running import Done, inspected, invoke, without
+from tests.dissect.secure import Secure, write
+from tests.dissect.talk import Talk, Tape
+from tests.live import replace_dumpcap
+
+pytestmark = pytest.mark.tshark
+SCRIPT = "echo File: - >&2; cat {path}; trap 'exit 0' INT; while :; do sleep 0.05; done"
+
+
+def sniffed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, env: dict[str, str] | None = None
+) -> Done:
+    """What sniff makes of a recorded TLS connection; its keys are in ``keys.txt``."""
+    # Of today, or the connection would be idle for long.
+    secure, talk = Secure(), Talk(Tape(start_ns=time.time_ns()), port=8_883).handshake()
+    converse(secure.connection(talk))
+    talk.close()
+    (tmp_path / "keys.txt").write_bytes(secure.keylog.read_bytes())
+    (tmp_path / "bin").mkdir()
+    replace_dumpcap(tmp_path / "bin", monkeypatch, SCRIPT.format(path=write(talk.tape, tmp_path / "tls.pcapng")))
+    return invoke("sniff", "eth9", "--format", "jsonl", *arguments, env=env)
+
+
+@pytest.mark.parametrize("variable", [False, True])
+def test_packets_inside_tls(variable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of inspect; what is written is what was captured."""
+    keys, target = str(tmp_path / "keys.txt"), tmp_path / "w.pcapng"
+    given = () if variable else ("--keylog", keys)
+
+    (tmp_path / "keys.txt").touch()
+    env = {"SSLKEYLOGFILE": keys} if variable else None
+    done = sniffed(tmp_path, monkeypatch, *given, "--duration", "1", "--write", str(target), env=env)
+
+    expected = inspected(tmp_path / "tls.pcapng", "--keylog", keys)
+    assert done.code == 0, done.err
+    shown, same = ([without(one, "capture") for one in some.packets] for some in (done, expected))
+    assert shown == same != []
+    assert [one["tls"]["decrypted"] for one in done.of("connection_closed")] == [True]
+    written, captured = (open_capture([str(path)]) for path in (target, tmp_path / "tls.pcapng"))
+    assert [one.data for one in written if isinstance(one, Frame)] == [
+        one.data for one in captured if isinstance(one, Frame)
+    ]
+    assert "no TLS" not in done.err
+
+
+def test_packets_stop_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = sniffed(tmp_path, monkeypatch, "--keylog", str(tmp_path / "keys.txt"), "--count", "3")
+
+    assert (done.code, len(done.packets)) == (0, 3)
+
+
+def test_keys_that_open_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = tmp_path / "none.txt"
+
+    done = sniffed(tmp_path, monkeypatch, "--keylog", str(none), "--duration", "0.5")
+
+    assert (done.code, done.packets) == (0, [])
+    assert done.err.count("does not exist yet; waiting for it") == 1
+    assert f"no TLS record could be decrypted with the keys in {none}" in done.err
+
+
+def test_a_tshark_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin2").mkdir()
+    (tmp_path / "bin2" / "tshark").write_text("#!/bin/sh\necho no memory >&2; exit 2\n")
+    (tmp_path / "bin2" / "tshark").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin2'}:{os.environ['PATH']}")
+
+    done = sniffed(tmp_path, monkeypatch, "--keylog", str(tmp_path / "keys.txt"), "--duration", "0.5")
+
+    assert done.code == 3
+    assert "tshark: failed while it decrypted TLS (ended early; exit code 2): no memory" in done.err
+    assert done.of("connection_closed")
+
+
+def test_what_can_be_no_key_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = invoke("sniff", "eth9", "--keylog", str(tmp_path))
+
+    assert (done.code, done.err.strip()) == (3, f"Error: key log {tmp_path}: Is a directory")
+    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path))
+    assert live_keys(None) is None
+
+
+def test_without_tshark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.touch()
+
+    done = invoke("sniff", "eth9", "--keylog", str(keys), env={"PATH": str(tmp_path)})
+
+    assert done.code == 3
+    assert "tshark is needed to decrypt TLS and was not found; install it" in done.err
+    # What is set for other programs as well is no reason to stop.
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
+    assert live_keys(None) is None
+    assert "($SSLKEYLOGFILE)" in capsys.readouterr().err
