@@ -5,6 +5,10 @@ capture.  A step that changes what is delivered to whom (opening, CONNECT, SUBSC
 of a connection) waits for all milestones before it; any other step only for those milestones before it that tell of
 such a change (CONNACK, SUBACK, UNSUBACK, an end).  With ``causal`` every step waits for all.
 
+What the recorded server did because time had passed (sessions and messages that expired, wills that were delayed) takes
+as long in the replay: a *timer* starts with the step that it counts from, and is a milestone before the first step that
+changes what is delivered after it had elapsed.
+
 QoS 0 messages are never answered.  Where another connection changes what is delivered after one, a *fence* is put
 behind it: a PINGREQ, whose answer says that the server has handled what came before.
 """
@@ -12,7 +16,7 @@ behind it: a PINGREQ, whose answer says that the server has handled what came be
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -24,6 +28,10 @@ _CHANGES = (packets.Connect, packets.Subscribe, packets.Unsubscribe, packets.Dis
 _TOLD = (packets.Connack, packets.Suback, packets.Unsuback)
 _NO_MILESTONE = (packets.Disconnect, Malformed)
 _ENDED, _OPENED, _PACKET = range(3)
+MAX_TIMER_NS = 60_000_000_000
+"""Longer ones are not waited for."""
+MAX_SLACK_NS = 2_000_000_000
+"""How much longer than a timer a server is given for it, at most."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,7 +49,15 @@ class End:
     index: int
 
 
-Step = Entry | Opening | End
+@dataclass(slots=True, frozen=True)
+class Timer:
+    """So much time has passed since a step."""
+
+    number: int
+    wait_ns: int
+
+
+Step = Entry | Opening | End | Timer
 
 
 @dataclass(slots=True)
@@ -61,6 +77,10 @@ class Order:
     """Number of each milestone among all, and among those that tell of changes."""
     fences: list[set[Entry]] = field(default_factory=list)
     """By script: messages behind which a fence is put, and which stand for it among the milestones."""
+    timers: dict[Step, list[Timer]] = field(default_factory=dict)
+    """By the step that they count from."""
+    too_long: int = 0
+    """Timers of more than `MAX_TIMER_NS`, which are not waited for."""
     all: int = 0
     changes: int = 0
 
@@ -78,6 +98,7 @@ class Order:
 def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool = True) -> Order:
     """Work out the order of scripts, which may be of several captures."""
     order = Order()
+    scripts = list(scripts)
     happenings: list[tuple[int, int, int, Entry | None]] = []
     for index, script in enumerate(scripts):
         order.fences.append(set())
@@ -87,6 +108,8 @@ def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool 
     happenings.sort(key=lambda one: one[:3])
     unproven: dict[int, Entry] = {}
     """By script: the last QoS 0 message that nothing has proven to be handled."""
+    running: list[tuple[int, int, int, Step]] = []
+    """A heap of timers: when they elapse, number, how long they are, what they count from."""
     for _, what, index, entry in happenings:
         if entry is None:
             step: Step = Opening(index) if what == _OPENED else End(index)
@@ -98,19 +121,55 @@ def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool 
                 if not isinstance(entry.packet, _NO_MILESTONE) and entry.resends is None:
                     order.milestone(step, change=isinstance(entry.packet, _TOLD))
                 continue
+        script = scripts[index]
         change = entry is None or isinstance(entry.packet, _CHANGES)
+        now = entry.timestamp_ns if entry else script.opened_ns if what == _OPENED else script.ending.timestamp_ns
+        if change:
+            _elapse(order, running, now)
         if change and fenced:
             for other in [one for one in unproven if one != index]:
                 message = unproven.pop(other)
                 order.fences[other].add(message)
                 order.milestone(message, change=False)
         order.need(step, change=change or causal)
+        for length in _timers_of(entry, script) if what != _OPENED else ():
+            heapq.heappush(running, (now + length, len(order.needs), length, step))
         if what == _ENDED:
             unproven.pop(index, None)
             order.milestone(step, change=True)
         elif entry is not None and isinstance(entry.packet, packets.Publish) and not entry.packet.qos:
             unproven[index] = entry
     return order
+
+
+def _elapse(order: Order, running: list[tuple[int, int, int, Step]], now: int) -> None:
+    """Timers that had elapsed become milestones."""
+    while running and running[0][0] <= now:
+        elapsed, _, length, start = heapq.heappop(running)
+        if length > MAX_TIMER_NS:
+            order.too_long += 1
+            continue
+        # Servers look at their clocks now and then; the recorded one had done so by the time of this step.
+        timer = Timer(order.all, length + min(now - elapsed, MAX_SLACK_NS))
+        order.milestone(timer, change=False)
+        order.timers.setdefault(start, []).append(timer)
+
+
+def _timers_of(entry: Entry | None, script: Script) -> Iterator[int]:
+    """How long what a step begins takes by itself, in nanoseconds: a PUBLISH, or with ``None`` the end of a script."""
+    packet = None if entry is None else entry.packet
+    seconds: list[int | None] = []
+    if isinstance(packet, packets.Publish) and packet.properties is not None:
+        seconds.append(packet.properties.message_expiry_interval)
+    elif entry is None:
+        connection, connect = script.connection, script.connect
+        seconds.append(connection.session_expiry_interval)
+        will = connect.packet.will if connect is not None and isinstance(connect.packet, packets.Connect) else None
+        if will is not None and will.properties is not None:
+            seconds.append(will.properties.will_delay_interval)
+    for one in seconds:
+        if one:
+            yield one * 1_000_000_000
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import PacketStream
-from mqttscope.replay.order import End, Gates, Step
+from mqttscope.replay.order import End, Gates, Step, Timer
 from mqttscope.replay.player.actions import Close, Kind, Note, Send, Until, Wait
 from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import Ending, Entry
@@ -49,7 +49,28 @@ class Stage:
     """Grows with everything that happens."""
     sent: int = 0
     received: int = 0
+    pending: int = 0
+    """Timers that run: while there are any, silence is no reason to give up."""
     _next_ns: int = 0
+    _started: set[Step] = field(default_factory=set)
+
+    def start_timers(self, step: Step) -> None:
+        """A step was taken, from which timers may count."""
+        for timer in self.gates.order.timers.get(step, ()):
+            self.pending += 1
+            asyncio.get_running_loop().call_later(timer.wait_ns / 1e9, self._elapsed, timer)
+        self._started.add(step)
+
+    def drop_timers(self, step: Step) -> None:
+        """A step will not be taken."""
+        if step not in self._started:
+            for timer in self.gates.order.timers.get(step, ()):
+                self.gates.reach(timer)
+
+    def _elapsed(self, timer: Timer) -> None:
+        self.pending -= 1
+        self.progress += 1
+        self.gates.reach(timer)
 
     def may_publish(self) -> float:
         """How many seconds the next message has to wait for the rate; 0 takes its turn."""
@@ -154,10 +175,10 @@ class Performer:
     def _turn(self, sent: list[bytes]) -> bool:
         """Collect what is to be sent; returns whether there is more at once."""
         player, stage = self.player, self.stage
+        timers = stage.gates.order.timers
         now = stage.clock.now_ns()
         for _ in range(MAX_TURN):
-            for send in player.react(now):
-                sent.append(send.data)
+            sent += [send.data for send in player.react(now)]
             if self._paused or self._closing:
                 return False
             if not player.urgent and not self._is_turn():
@@ -165,8 +186,11 @@ class Performer:
             action = player.perform(now)
             if isinstance(action, Send):
                 sent.append(action.data)
-                if action.entry.source is not None:
-                    self._performed_ns = action.entry.source.timestamp_ns
+                source = action.entry.source
+                if source is not None:
+                    self._performed_ns = source.timestamp_ns
+                    if source in timers:
+                        stage.start_timers(source)
             elif isinstance(action, Wait):
                 self._wait(action.until)
                 break
@@ -218,6 +242,7 @@ class Performer:
             seconds = self.stage.patience_s
             if until is Until.CLOSE:
                 seconds += self._recorded_silence_s()
+            self.stage.pending += 1
             self._patience = asyncio.get_running_loop().call_later(seconds, self._lose_patience)
 
     def _recorded_silence_s(self) -> float:
@@ -228,7 +253,7 @@ class Performer:
         return silence if 0 < keep_alive <= silence else 0.0
 
     def _lose_patience(self) -> None:
-        self._patience = None
+        self._forget_patience()
         action = self.player.give_up()
         if isinstance(action, Close):
             self.player.note(Note(Kind.ENDED, "ended by us, since the server did not"))
@@ -238,6 +263,7 @@ class Performer:
 
     def _forget_patience(self) -> None:
         if self._patience is not None:
+            self.stage.pending -= 1
             self._patience.cancel()
             self._patience = None
 
@@ -264,14 +290,20 @@ class Performer:
     def _over(self, ending: Ending) -> None:
         if self.finished.is_set():
             return
-        for timer in (self._timer, self._patience, self._keep_alive):
+        for timer in (self._timer, self._keep_alive):
             if timer is not None:
                 timer.cancel()
+        self._forget_patience()
         self.finished.set()
         self.player.ended(ending)
         if self.link is not None:
             self.link.close()
         self._tell()
+        if self.link is not None:
+            self.stage.start_timers(End(self.index))
+        self.stage.drop_timers(End(self.index))
+        for skipped in self.player.skipped:
+            self.stage.drop_timers(skipped)
         self.stage.gates.reach(End(self.index))
         self.stage.progress += 1
 
@@ -301,8 +333,8 @@ class Performer:
             return
         entry: Entry | None = player.peek()
         until_ns = entry.timestamp_ns if entry is not None else player.script.ending.timestamp_ns
-        if until_ns - self._performed_ns > player.keep_alive_ns:
-            # The recorded client had been silent for longer than it may.
+        if until_ns - self._performed_ns > 1.5 * player.keep_alive_ns:
+            # The recorded client was silent for longer than servers bear (5.0 3.1.2.10).
             return
         link.write(player.ping(self.stage.clock.now_ns()).data)
         self.stage.sent += 1

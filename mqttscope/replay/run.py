@@ -216,7 +216,7 @@ class Replay:
             if self.watch is not None:
                 self.watch(self)
             now = time.monotonic()
-            if self.stage.progress != seen or not self.stage.gates.waiting:
+            if self.stage.progress != seen or self.stage.pending or not self.stage.gates.waiting:
                 seen, since = self.stage.progress, now
             elif now - since >= self.patience_s:
                 self.stalled += 1

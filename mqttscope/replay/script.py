@@ -147,7 +147,9 @@ class ScriptReader:
     def finish(self) -> list[Script]:
         """All scripts; those whose end was not seen are open until the last packet."""
         for current in self._open.values():
-            current.script.ended_place = self.places
+            script = current.script
+            script.ended_place = self.places
+            script.ending.timestamp_ns = script.entries[-1].timestamp_ns if script.entries else script.opened_ns
         return self.scripts
 
     def _of(self, connection: Connection, timestamp_ns: int) -> _Open:

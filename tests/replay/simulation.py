@@ -30,7 +30,7 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.mqtt.topics import matches, parse_shared
-from mqttscope.replay.order import End, Gates, Opening, make_order
+from mqttscope.replay.order import End, Gates, Opening, Step, make_order
 from mqttscope.replay.player.actions import Close, Send, Until, Wait
 from mqttscope.replay.player.live import Manner
 from mqttscope.replay.player.memory import Sessions
@@ -96,8 +96,8 @@ class Broker:
         elif isinstance(packet, Unsubscribe):
             for name in packet.topic_filters:
                 client.subscriptions.pop(name, None)
-            codes = [0] * len(packet.topic_filters) if client.version == 5 else None
-            self._say(client, Unsuback(packet_identifier=packet.packet_identifier, reason_codes=codes))
+            done = [0] * len(packet.topic_filters) if client.version == 5 else None
+            self._say(client, Unsuback(packet_identifier=packet.packet_identifier, reason_codes=done))
         elif isinstance(packet, Pingreq):
             self._say(client, Pingresp())
         elif isinstance(packet, Disconnect):
@@ -121,7 +121,7 @@ class Broker:
         if packet.properties is not None and packet.properties.topic_alias is not None:
             topic = topic or client.aliases[packet.properties.topic_alias]
             client.aliases[packet.properties.topic_alias] = topic
-        if packet.qos:
+        if packet.packet_identifier is not None:
             answer = Puback if packet.qos == 1 else Pubrec
             self._say(client, answer(packet_identifier=packet.packet_identifier))
         if packet.retain:
@@ -198,7 +198,7 @@ class Simulation:
         while client.to_client:
             self.now += STEP_NS
             packet = decode(client.to_client.pop(0), client.version)
-            player.receive(packet, self.now)  # type: ignore[arg-type]
+            player.receive(packet, self.now)
             progress = True
         if client.closed:
             self._end(index, player, gates, ended, Ending("fin", "server"))
@@ -213,6 +213,8 @@ class Simulation:
             progress |= not isinstance(action, Wait)
             if isinstance(action, Send):
                 self.broker.take(client, action.data)
+                if action.entry.source is not None:
+                    self._elapse(gates, action.entry.source)
             elif isinstance(action, Close):
                 client.closed = True
                 self._end(index, player, gates, ended, Ending(action.how, "client"))
@@ -228,6 +230,14 @@ class Simulation:
             gates.reach(reached)
         player.done.clear()
         gates.reach(End(index))
+        self._elapse(gates, End(index))
+        for skipped in player.skipped:
+            self._elapse(gates, skipped)
+
+    def _elapse(self, gates: Gates, step: Step) -> None:
+        """Time passes at once."""
+        for timer in gates.order.timers.get(step, ()):
+            gates.reach(timer)
 
     def _stall(self, gates: Gates, clients: dict[int, Client], ended: set[int]) -> None:
         """Nothing moves: what is waited for does not come."""

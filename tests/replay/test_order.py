@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mqttscope.mqtt import Disconnect, Puback, Suback, Subscribe, Subscription
-from mqttscope.replay.order import End, Gates, Opening, Order, make_order
-from mqttscope.replay.script import Script
+from mqttscope.mqtt import Disconnect, Properties, Puback, Suback, Subscribe, Subscription
+from mqttscope.replay.order import End, Gates, Opening, Order, Step, Timer, make_order
+from mqttscope.replay.script import Entry, Script
 from tests.replay.recorded import connack, connect, publish, recordings
 
 
@@ -28,13 +28,13 @@ def conversation() -> list[Script]:
     )
 
 
-def before(order: Order, gates: Gates, step: object) -> set[int]:
+def before(order: Order, gates: Gates, step: Step) -> set[int]:
     """Places of the milestones that a step waits for."""
-    need = order.needs[step]  # type: ignore[index]
+    need = order.needs[step]
     return {
-        what.place  # type: ignore[union-attr]
+        what.place
         for what, (number, change) in order.milestones.items()
-        if not isinstance(what, Opening | End) and (number < need.all or (change is not None and change < need.changes))
+        if isinstance(what, Entry) and (number < need.all or (change is not None and change < need.changes))
     }
 
 
@@ -131,3 +131,34 @@ def test_the_end_of_a_connection_is_a_milestone() -> None:
     assert not gates.open_for(Opening(1))
     gates.reach(End(0))
     assert gates.open_for(Opening(1))
+
+
+def test_what_expired_in_the_recording_is_given_the_time_to_expire() -> None:
+    lasting = Properties(session_expiry_interval=1)
+    scripts = recordings(
+        (0, ">", connect("a", properties=lasting)),
+        (0, "<", connack()),
+        (1, ">", connect("b")),
+        (1, "<", connack()),
+        (1, ">", publish("t", qos=1, packet_identifier=1, properties=Properties(message_expiry_interval=1))),
+        (1, "<", Puback(1)),
+        (2, ">", connect("a", clean_start=False)),
+        (2, "<", connack()),
+    )
+    late = 1_500_000_000
+    scripts[2].opened_ns += late
+    for entry in scripts[2].entries:
+        entry.timestamp_ns += late
+    order = make_order(scripts)
+    message = scripts[1].entries[2]
+
+    assert set(order.timers) == {End(0), message}
+    gates = Gates(order)
+    for one in [one for one in order.milestones if not isinstance(one, Timer)]:
+        gates.reach(one)
+    assert not gates.open_for(Opening(2))
+    for timers in order.timers.values():
+        assert all(1_000_000_000 < timer.wait_ns <= 3_000_000_000 for timer in timers)
+        for timer in timers:
+            gates.reach(timer)
+    assert gates.open_for(Opening(2))
