@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ class Timeline:
         self._starts, self._cuts = [times[0]], [0]
         if self.max_gap_ns is None:
             return
-        for before, after in zip(times, times[1:], strict=False):
+        for before, after in pairwise(times):
             if after - before > self.max_gap_ns:
                 self.cut_ns += after - before - self.max_gap_ns
                 self._starts.append(after)

@@ -1,8 +1,8 @@
 """Recorded packets made to fit the live server: its limits, its Topic Aliases, its packet identifiers.
 
-Nothing is changed that need not be: a packet that fits is sent with the bytes it was recorded with.  A client that broke
-a limit of the recorded server breaks that of the live one: only what kept the recorded limits is made to keep the live
-ones.
+Nothing is changed that need not be: a packet that fits is sent with the bytes it was recorded with.  A client that
+broke a limit of the recorded server breaks that of the live one: only what kept the recorded limits is made to keep the
+live ones.
 """
 
 from __future__ import annotations
