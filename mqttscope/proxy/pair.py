@@ -113,7 +113,8 @@ class End(asyncio.Protocol):
 
     def _says_nothing(self) -> bool:
         """Whether it speaks TLS and has said nothing inside."""
-        return not self._plain and not self.pair.wire.sent(self.from_client)
+        delivery = self.delivery
+        return delivery is not None and not delivery.plain and not self.pair.wire.sent(self.from_client)
 
     def read(self, on: bool) -> None:
         """Read from it, or let it wait."""
