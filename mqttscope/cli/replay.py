@@ -84,8 +84,6 @@ def connecting(command: Any) -> Any:
 Examples:
   mqttscope replay site.pcapng --broker mqtt://127.0.0.1:1883 --pace causal --verify
   mqttscope replay site.pcapng --broker mqtts://test.example --dry-run --map-topic 'plant/#=lab/#'
-
-Exit code 1 for differences and findings that count, 3 when a connection could not be made or broke.
 """
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=click.Path(allow_dash=True))
