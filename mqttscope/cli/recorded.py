@@ -61,7 +61,7 @@ def read(given: dict[str, Any]) -> Recorded:
     except RewriteError as error:
         raise click.UsageError(str(error)) from None
     reading = Reading(given["captures"], given["keylog"])
-    dissector = Dissector(make_options(given["ports"], given["mqtt_version"], decrypting=reading.decrypting))
+    dissector = Dissector(make_options(given["ports"], None, decrypting=reading.decrypting))
     watch = Watch(progress=True)
     reader = ScriptReader()
     places: set[int] | None = None if wanted is None else set()

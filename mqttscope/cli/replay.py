@@ -52,7 +52,7 @@ def connecting(command: Any) -> Any:
     for decorate in reversed(
         (
             click.option(
-                "--ca", metavar="FILE", help="CA certificates that vouch for the broker. [default: the system's]"
+                "--ca", metavar="FILE", help="CAs that vouch for the broker. [default: the system's]"
             ),
             click.option("--cert", metavar="FILE", help="Client certificate to show to the broker (PEM)."),
             click.option("--key", metavar="FILE", help="Its key, where it is in another file."),
@@ -84,9 +84,6 @@ def connecting(command: Any) -> Any:
 Examples:
   mqttscope replay site.pcapng --broker mqtt://127.0.0.1:1883 --pace causal --verify
   mqttscope replay site.pcapng --broker mqtts://test.example --dry-run --map-topic 'plant/#=lab/#'
-
-Secrets come from a file or the environment. Exit code 1 when --verify finds a difference or --lint a finding that
-counts, 3 when a connection could not be made or broke.
 """
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=click.Path(allow_dash=True))
@@ -160,16 +157,10 @@ counts, 3 when a connection could not be made or broke.
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before something that is not this host is sent to.")
 @click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
-@click.option(
-    "--mqtt-version", type=Version(), default="auto", metavar="auto|3.1|3.1.1|5.0", help="Version where unknown."
-)
 @click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
 @colour_option
 def command(**given: Any) -> int:
-    """Play the client side of recorded connections against a broker.
-
-    Acknowledgements answer what the live broker sends, and its limits are obeyed.
-    """
+    """Play the client side of recorded connections against a broker, within its limits."""
     from mqttscope.cli.replaying import run
 
     return run(given)

@@ -91,7 +91,7 @@ class Session:
         self.sink: Any = None
         self.lint: Run | None = None
         self.recording: Recording | None = None
-        self.replay: Replay | None = None
+        self._begun_ns: int | None = None
 
     @property
     def pace_name(self) -> str:
@@ -126,6 +126,7 @@ class Session:
             for _ in range(self.given["loop"]):
                 replay = self._replay()
                 asyncio.run(self._run(replay))
+                self._begun_ns = self._begun_ns or replay.started_ns
                 self._take(outcome, replay)
                 if outcome.stopped:
                     break
@@ -143,7 +144,7 @@ class Session:
         return EXIT_FINDINGS if differs or (self.lint is not None and self.lint.failing) else EXIT_CLEAN
 
     def _replay(self) -> Replay:
-        self.replay = Replay(
+        return Replay(
             self.recorded.scripts,
             self.goal,
             self.pace,
@@ -152,7 +153,6 @@ class Session:
             recording=self.recording,
             watch=_progress() if sys.stderr is not None and sys.stderr.isatty() else None,
         )
-        return self.replay
 
     async def _run(self, replay: Replay) -> None:
         loop = asyncio.get_running_loop()
@@ -191,6 +191,7 @@ class Session:
         outcome.seconds += replay.seconds
         outcome.recorded_seconds += replay.recorded_ns / 1e9
         outcome.missed += replay.stage.gates.missed
+        outcome.too_long = max(outcome.too_long, replay.stage.gates.order.too_long)
         outcome.stopped = outcome.stopped or replay.stopped
         if self.given["verify"]:
             found = verify(zip(recorded, live, strict=True), skipped=skipped)
@@ -203,8 +204,8 @@ class Session:
     def _report(self, outcome: Outcome, sink: Any) -> None:
         """Differences first: the end of a long output is what is seen."""
         found = outcome.verification
-        recorded = run_latencies(outcome.recorded)
         live = run_latencies(one for one in outcome.live if one is not None)
+        recorded = run_latencies(outcome.recorded) if live else {}
         if self.given["format_"] == "jsonl":
             if found is not None:
                 differences = ReplayJson(sink, self.view)
@@ -215,7 +216,8 @@ class Session:
             sink.write(orjson.dumps(summary_document(outcome)) + b"\n")
         else:
             if found is not None:
-                text = ReplayText(sink, self.view)
+                begun = min((script.opened_ns for script in outcome.recorded), default=None)
+                text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns)
                 for difference in found.differences:
                     text.feed(difference)
                 text.close(found)

@@ -111,8 +111,7 @@ def command(
 ) -> int:
     """Show the MQTT packets of interfaces as they come.
 
-    dumpcap captures (Debian package tshark). Without INTERFACE the first one of --list-interfaces is taken. With --port
-    only the TCP of these ports is captured.
+    dumpcap captures (Debian package tshark); without INTERFACE from the first of --list-interfaces.
     """
     from mqttscope.cli.live_keys import live_keys
     from mqttscope.cli.output import make_view

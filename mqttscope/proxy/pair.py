@@ -101,14 +101,20 @@ class End(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone: in good order, or by a reset, which the partner gets as well."""
         if exc is not None and not self.lost:
-            if isinstance(exc, ssl.SSLError) and not self.from_client:
-                # In TLS 1.3 a broker refuses a client's certificate, or that there is none, behind the handshake.
+            if not self.from_client and (isinstance(exc, ssl.SSLError) or self._says_nothing()):
+                # In TLS 1.3 a broker refuses a client's certificate, or that there is none, behind the handshake.  When
+                # it has not read everything by then, a reset may overtake its alert.
                 self.pair.refused = exc
             self.pair.abort(self.from_client)
         self.lost = True
         self.finish()
         self.partner.close()
         self.pair.end_lost()
+
+    def _says_nothing(self) -> bool:
+        """Whether it speaks TLS and has said nothing inside."""
+        delivery = self.delivery
+        return delivery is not None and not delivery.plain and not self.pair.wire.sent(self.from_client)
 
     def read(self, on: bool) -> None:
         """Read from it, or let it wait."""
@@ -140,7 +146,7 @@ class Pair:
         self.client = End(self, from_client=True)
         self.server = End(self, from_client=False)
         self.client.partner, self.server.partner = self.server, self.client
-        self.refused: ssl.SSLError | None = None
+        self.refused: Exception | None = None
         """Why the broker has ended TLS."""
         self.gone = asyncio.Event()
         """Set once both ends are gone."""

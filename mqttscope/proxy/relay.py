@@ -195,7 +195,10 @@ class Relay:
         if pair.refused is None:
             return
         why = reason(pair.refused)
-        advice = "; --cert shows it a client certificate" if "certificate required" in why else ""
+        if isinstance(pair.refused, ConnectionError):
+            advice = " before it said anything; if it wants one, --cert shows it a client certificate"
+        else:
+            advice = "; --cert shows it a client certificate" if "certificate required" in why else ""
         self._say(f"{client}: {self.route.upstream} ended TLS: {why}{advice}")
         if not pair.wire.sent(False):
             self.reached -= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -102,6 +103,11 @@ class Page:
             else:
                 lines.append(cut(part, self.width, self.ellipsis))
         for one in lines:
+            self._print(Text(one, style=style))
+
+    def paragraph(self, text: str, style: str = "", *, indent: int = 0) -> None:
+        """Words, on as many lines as they take; the lines behind the first one are indented."""
+        for one in textwrap.wrap(text, max(20, self.width), subsequent_indent=" " * indent) or [""]:
             self._print(Text(one, style=style))
 
     def title(self, text: str) -> None:

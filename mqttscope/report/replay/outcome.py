@@ -34,6 +34,8 @@ class Outcome:
     recorded_seconds: float = 0.0
     missed: int = 0
     """What was recorded and waited for in vain."""
+    too_long: int = 0
+    """Expiries of the recording that took too long to be waited for."""
     stopped: bool = False
     """Ended before its end, by the user."""
     verification: Verification | None = None

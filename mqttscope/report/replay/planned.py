@@ -31,11 +31,11 @@ def write_plan(
     )
     page.line([f"{count:,} {name.upper()}" for name, count in plan.packets.most_common()])
     for warning in plan.warnings:
-        page.line([page.safe(warning)], style="yellow")
+        page.paragraph(page.safe(warning), "yellow", indent=2)
     if changes:
         page.title("Changed before it is played")
         for sentence in changes:
-            page.line([f"  {page.safe(sentence)}"])
+            page.paragraph(f"  {page.safe(sentence)}", indent=4)
     page.title("Connections")
     first = min((script.opened_ns for script in scripts), default=0)
     rows = scripts[:MAX_ROWS]

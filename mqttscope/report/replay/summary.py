@@ -35,21 +35,24 @@ def write_summary(page: Page, outcome: Outcome) -> None:
     if outcome.stopped:
         page.line(["stopped before its end"], style="yellow")
     for why, count in outcome.failures.most_common():
-        page.line([f"{_times(count)}{page.safe(why)}"], style="red")
+        page.paragraph(f"{_times(count)}{page.safe(why)}", "red", indent=2)
     for why, count in outcome.left_out.most_common():
-        page.line([f"{counted(count, 'connection')} not played: {page.safe(why)}"], style="yellow")
+        page.paragraph(f"{counted(count, 'connection')} not played: {page.safe(why)}", "yellow", indent=2)
+    if outcome.too_long:
+        passed = f"{outcome.too_long:,} expir{'y' if outcome.too_long == 1 else 'ies'}"
+        page.paragraph(f"{passed} of more than a minute in the recording not waited for", "yellow", indent=2)
     if outcome.missed:
-        page.line([f"waited in vain {_times(outcome.missed)}for what the recording has"], style="yellow")
+        page.paragraph(f"waited in vain {_times(outcome.missed)}for what the recording has", "yellow")
     if outcome.changes:
         page.title("Changed before it was played")
         for sentence in outcome.changes:
-            page.line([f"  {page.safe(sentence)}"])
+            page.paragraph(f"  {page.safe(sentence)}", indent=4)
     for kind, title in _TITLES.items():
         rows = outcome.noted(kind)
         if rows:
             page.title(title)
             for text, count in rows:
-                page.line([f"  {count:>7,}  {page.safe(text)}"])
+                page.paragraph(f"{count:>7,}  {page.safe(text)}", indent=9)
 
 
 def summary_document(outcome: Outcome) -> dict[str, Any]:
@@ -67,6 +70,7 @@ def summary_document(outcome: Outcome) -> dict[str, Any]:
         "recorded_seconds": round(outcome.recorded_seconds, 6),
         "stopped": outcome.stopped,
         "missed": outcome.missed,
+        "expiries_not_waited_for": outcome.too_long,
         "failures": [{"reason": why, "connections": count} for why, count in outcome.failures.most_common()],
         "left_out": [{"reason": why, "connections": count} for why, count in outcome.left_out.most_common()],
         "changes": outcome.changes,

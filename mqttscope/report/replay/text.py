@@ -40,12 +40,16 @@ Cell = tuple[str, str]
 class ReplayText:
     """Writes differences as blocks, and at the end a summary."""
 
-    def __init__(self, sink: Sink, view: View) -> None:
+    def __init__(self, sink: Sink, view: View, *, recorded_ns: int | None = None, live_ns: int | None = None) -> None:
+        """Relative times count from ``recorded_ns`` and ``live_ns``, else from the first packet that is shown."""
         self.sink = sink
         self.view = view
         self.painter = Painter(view)
         self.width = view.width if view.width > 0 else PIPED
-        self.time = TimeColumn(view)
+        self.times = {"recorded": TimeColumn(view), "live": TimeColumn(view)}
+        for side, beginning in (("recorded", recorded_ns), ("live", live_ns)):
+            if beginning is not None:
+                self.times[side].text(beginning)
 
     def feed(self, difference: Difference) -> None:
         """Write one difference."""
@@ -84,7 +88,7 @@ class ReplayText:
         if entry is None:
             return f"{side}: nothing"
         frame = f", frame {entry.frame}" if entry.frame else ""
-        when = "" if self.view.time == "none" else f", {self.time.text(entry.timestamp_ns).strip()}"
+        when = "" if self.view.time == "none" else f", {self.times[side].text(entry.timestamp_ns).strip()}"
         told = f"{side}: {type_of(entry)}{frame}"
         return told + when if cells(told + when) <= room else told
 
