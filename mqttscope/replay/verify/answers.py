@@ -131,7 +131,11 @@ class _Answers:
             self.tally.not_judged(expected, NOT_PERFORMED)
         else:
             message = f"{described(request)} was not answered with {_name(expected)}."
-            return self.pair.add(Difference(Kind.MISSING_ANSWER, self.script, expected, message=message))
+            made = self.pair.add(Difference(Kind.MISSING_ANSWER, self.script, expected, message=message))
+            if isinstance(request.packet, Publish):
+                # What nobody gets was not taken; what is delivered nevertheless was.
+                self.run.refused[id(request)] = made
+            return made
         return None
 
     def _otherwise(self, expected: Entry, request: Entry) -> bool:

@@ -49,12 +49,21 @@ def _source_cause(run: Run, sources: list[Publication]) -> Difference | None:
     causes = []
     for one in sources:
         cause = run.refused.get(id(one.entry))
-        if cause is None and one.performed is None:
-            cause = next((pair.cause for pair in run.pairs if pair.script is one.script), None)
+        if cause is None:
+            cause = next((pair.cause for pair in run.pairs if pair.script is one.script and _lost(pair, one)), None)
         if cause is None:
             return None
         causes.append(cause)
     return causes[0] if causes else None
+
+
+def _lost(pair: Pair, publication: Publication) -> bool:
+    """Whether the broker may not have got a message, since it said nothing more to those who sent it."""
+    sent = publication.performed
+    if sent is None or pair.live is None:
+        return True
+    answers = (one.answers for one in pair.live.entries if not one.from_client)
+    return all(one is None or one.place < sent.place for one in answers)
 
 
 def _why_not_judged(run: Run, pair: Pair, entry: Entry, sources: list[Publication]) -> str:
@@ -89,7 +98,7 @@ def explain_extra(run: Run, pair: Pair, entry: Entry) -> None:
     sources = run.publications.get((entry.topic or "", entry.packet.payload, entry.packet.missing), [])
     for publication in sources:
         cause = run.refused.get(id(publication.entry))
-        if cause is not None and cause.found < FAILURE:
+        if cause is not None and cause.found is not None and cause.found < FAILURE:
             cause.follows += 1
             return
     if any(one.entry.place > pair.last_from_server for one in sources):

@@ -41,6 +41,26 @@ DIFFERENT: Different = {
         OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1 code=0x87",
         [("reason-code", "reason_code", 1)],
     ),
+    "a message that is not acknowledged, and not delivered": (
+        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
+        OPENED + "pub > publish t/a x qos=1 id=1",
+        [("missing-answer", "", 1)],
+    ),
+    "a message that is not acknowledged, but delivered": (
+        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
+        OPENED + "pub > publish t/a x qos=1 id=1\nsub < publish t/a x\nsub < publish t/a x",
+        [("extra-delivery", "", 0), ("missing-answer", "", 0)],
+    ),
+    "messages that were sent when the broker closed": (
+        OPENED + "pub > publish t/a x\nsub < publish t/a x\npub > pingreq\npub < pingresp\npub > fin",
+        OPENED + "pub > publish t/a x\npub < fin",
+        [("close", "ending.by", 2)],
+    ),
+    "messages that it had got before": (
+        OPENED + "pub > publish t/a x\nsub < publish t/a x\n" + 2 * "pub > pingreq\npub < pingresp\n" + "pub > fin",
+        OPENED + "pub > publish t/a x\npub > pingreq\npub < pingresp\npub < fin",
+        [("missing-delivery", "", 0), ("close", "ending.by", 1)],
+    ),
 }
 
 EQUAL: Equal = {

@@ -1,0 +1,171 @@
+"""What a broker does otherwise is found by a replay and called by its name, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS
+from mqttscope.mqtt import (
+    Connack,
+    ControlPacket,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Unsuback,
+)
+from mqttscope.replay.player.adapt import without
+from tests.corpus import brokers
+from tests.replay.interloper import CLOSE, Change, Said, altered, between, exchanged, once, untouched
+
+pytestmark = pytest.mark.broker
+USER_PROPERTY, CONTENT_TYPE = 0x26, 0x03
+
+
+def a(kind: type[ControlPacket], client: str = "", **fields: Any) -> Callable[[str, ControlPacket], bool]:
+    """Packets of a type, to a client, with these fields."""
+
+    def matches(name: str, packet: ControlPacket) -> bool:
+        return (
+            isinstance(packet, kind)
+            and (not client or name == client)
+            and all(getattr(packet, one) == value for one, value in fields.items())
+        )
+
+    return matches
+
+
+def changed(**fields: Any) -> Callable[[ControlPacket], Said]:
+    return lambda packet: (altered(packet, **fields),)
+
+
+def nothing(packet: ControlPacket) -> Said:
+    return ()
+
+
+def twice(packet: ControlPacket) -> Said:
+    return packet, packet
+
+
+def closing(packet: ControlPacket) -> Said:
+    return packet, CLOSE
+
+
+def stripped(identifier: int) -> Callable[[Publish], Said]:
+    def made(packet: Publish) -> Said:
+        assert packet.properties is not None
+        return (altered(packet, properties=without(packet.properties, identifier)),)
+
+    return made
+
+
+def behind(data: bytes) -> Callable[[ControlPacket], Said]:
+    return lambda packet: (packet, data)
+
+
+@dataclass(slots=True)
+class Planted:
+    """A change, and what is said of it."""
+
+    capture: str
+    change: Callable[[], Change]
+    kinds: set[str]
+    count: int = 1
+
+
+def planted(capture: str, matches: Any, made: Any, *kinds: str, count: int = 1) -> Planted:
+    return Planted(capture, lambda: once(matches, made), set(kinds), count)
+
+
+CASES = {
+    "delivery dropped, QoS 0": planted("v5-qos", a(Publish, "logger", qos=0), nothing, "missing-delivery"),
+    "delivery dropped, QoS 1": planted("v311-qos", a(Publish, "logger", qos=1), nothing, "missing-delivery"),
+    "delivery dropped, QoS 2": planted("v31-qos", a(Publish, "logger", qos=2), nothing, "missing-delivery"),
+    "retained message dropped": planted("v311-retained", a(Publish, "panel-2"), nothing, "missing-delivery"),
+    "will dropped": planted("v311-will", a(Publish, "watcher"), nothing, "missing-delivery"),
+    "PUBACK dropped": planted("v5-qos", a(Puback, "sensor-1"), nothing, "missing-answer"),
+    "PUBREC dropped": planted("v311-qos", a(Pubrec, "sensor-1"), nothing, "missing-answer"),
+    "PUBREL dropped": planted("v311-qos", a(Pubrel, "logger"), nothing, "missing-answer"),
+    "PUBCOMP dropped": planted("v5-qos", a(Pubcomp, "sensor-1"), nothing, "missing-answer"),
+    "SUBACK dropped": planted("v311-qos", a(Suback), nothing, "missing-answer"),
+    "UNSUBACK dropped": planted("v31-qos", a(Unsuback), nothing, "missing-answer"),
+    "PINGRESP dropped": planted("many-in-one-segment", a(Pingresp), nothing, "missing-answer"),
+    "CONNACK dropped": planted("v5-qos", a(Connack, "sensor-1"), nothing, "missing-answer"),
+    "PUBACK twice": planted("v5-qos", a(Puback, "sensor-1"), twice, "unexpected-answer"),
+    "order": Planted("v5-flow-control", lambda: exchanged(a(Publish, "narrow")), {"order"}),
+    "PUBACK succeeds otherwise": planted("v5-qos", a(Puback), changed(reason_code=0x10), "reason-code"),
+    "PUBACK refuses": planted("v5-qos", a(Puback), changed(reason_code=0x97), "reason-code"),
+    "PUBREC refuses": planted("v5-qos", a(Pubrec, "sensor-1"), changed(reason_code=0x97), "reason-code"),
+    "SUBACK grants less": planted("v5-qos", a(Suback), changed(reason_codes=[1]), "granted-qos"),
+    "SUBACK refuses": planted("v311-qos", a(Suback), changed(reason_codes=[0x80]), "reason-code"),
+    "UNSUBACK": planted("v5-qos", a(Unsuback), changed(reason_codes=[0x11]), "reason-code"),
+    "CONNACK refuses, 5.0": planted("v5-qos", a(Connack, "sensor-1"), changed(reason_code=0x88), "reason-code"),
+    "CONNACK refuses, 3.1.1": planted("v311-qos", a(Connack, "sensor-1"), changed(reason_code=3), "reason-code"),
+    "CONNACK without a limit": planted("v5-limits", a(Connack), stripped(0x24), "property"),
+    "user property": planted(
+        "v5-publish-properties", a(Publish, "logger"), stripped(USER_PROPERTY), "property"
+    ),
+    "content type": planted(
+        "v5-publish-properties", a(Publish, "logger", qos=2), stripped(CONTENT_TYPE), "property"
+    ),
+    "delivery with lower QoS": planted(
+        "v311-qos", a(Publish, "logger", qos=1), changed(qos=0, packet_identifier=None), "delivery-qos"
+    ),
+    "RETAIN cleared": planted("v311-retained", a(Publish, "panel-1", retain=True), changed(retain=False), "retain"),
+    "RETAIN set": planted("v5-qos", a(Publish, "logger", qos=1), changed(retain=True), "retain"),
+    "payload": planted("v5-qos", a(Publish, "logger", qos=0), changed(payload=b"20.9"), "payload"),
+    "payload, QoS 2": planted("v311-qos", a(Publish, "logger", qos=2), changed(payload=b"!"), "payload"),
+    "topic": planted(
+        "v5-qos", a(Publish, "logger", qos=0), changed(topic_name="plant/x/temperature"),
+        "missing-delivery", "extra-delivery", count=2,
+    ),
+    "delivery twice": planted("v5-qos", a(Publish, "logger", qos=0), twice, "extra-delivery"),
+    "session lost": planted(
+        "v311-session-present", a(Connack, "meter", session_present=True), changed(session_present=False),
+        "session-present",
+    ),
+    "session found": planted(
+        "v311-session-present", a(Connack, "office"), changed(session_present=True), "session-present"
+    ),
+    "closed early": planted("v311-qos", a(Suback, "logger"), closing, "close"),
+    "closed behind CONNACK": planted("v311-qos", a(Connack, "sensor-1"), closing, "close"),
+    "closed before CONNACK": planted("v311-qos", a(Connack, "sensor-1"), lambda _: (CLOSE,), "not-connected"),
+    "malformed": planted("v5-qos", a(Unsuback, "logger"), behind(b"\x90\x00"), "malformed"),
+    "DISCONNECT": planted("v5-qos", a(Connack, "sensor-1"), lambda one: (one, b"\xe0\x01\x8b", CLOSE), "close"),
+}  # fmt: skip
+
+
+def replayed(capture: str, change: Change, folder: Path, *options: str, delay_s: float = 0.0) -> brokers.Replayed:
+    with (
+        brokers.recorded_with(capture) as url,
+        between(int(url.rpartition(":")[2]), change, delay_s=delay_s) as port,
+    ):
+        return brokers.replay(capture, f"mqtt://127.0.0.1:{port}", folder, *options)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_difference_is_named(case: str, tmp_path: Path) -> None:
+    one = CASES[case]
+    found = replayed(one.capture, one.change(), tmp_path, "--pace", "asap", "--wait", "1")
+
+    assert set(found.kinds) == one.kinds, found.told
+    assert found.kinds.total() == one.count, found.told
+    assert found.done.code == EXIT_FINDINGS
+    assert brokers.client_errors(found.findings) <= brokers.recorded_errors(one.capture)
+
+
+@pytest.mark.parametrize("pace", ["asap", "causal"])
+@pytest.mark.parametrize("capture", ["v31-qos", "v311-retained", "v5-publish-properties"])
+def test_what_only_comes_later_is_no_difference(capture: str, pace: str, tmp_path: Path) -> None:
+    found = replayed(capture, untouched, tmp_path, "--pace", pace, delay_s=0.05)
+
+    assert found.told == []
+    assert found.done.code == EXIT_CLEAN
