@@ -51,9 +51,7 @@ def connecting(command: Any) -> Any:
     """Options that say how to reach a broker, and as whom."""
     for decorate in reversed(
         (
-            click.option(
-                "--ca", metavar="FILE", help="CAs that vouch for the broker. [default: the system's]"
-            ),
+            click.option("--ca", metavar="FILE", help="CAs that vouch for the broker. [default: the system's]"),
             click.option("--cert", metavar="FILE", help="Client certificate to show to the broker (PEM)."),
             click.option("--key", metavar="FILE", help="Its key, where it is in another file."),
             click.option(
