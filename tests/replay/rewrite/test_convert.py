@@ -78,7 +78,7 @@ def test_from_3_1_1_to_5_0(arrow: str, packet: ControlPacket, wanted: ControlPac
 
     assert entry.packet == wanted
     if arrow == "<":
-        assert entry.packet.properties is UNSAID
+        assert entry.packet.properties is UNSAID  # type: ignore[attr-defined]
     assert script.version == V5
     if not isinstance(wanted, Unsuback):
         assert not isinstance(decode(entry.raw, V5), Malformed)
