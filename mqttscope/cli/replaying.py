@@ -136,12 +136,16 @@ class Session:
             if self.lint is not None:
                 self.lint.close()
         self._report(outcome, self._output())
-        if self.recording is not None and self.recording.write_error is not None:
+        recording, lint = self.recording, self.lint
+        if recording is not None and (recording.write_error is not None or recording.judge_error is not None):
+            return EXIT_FAILED
+        if lint is not None and lint.linter.internal_errors:
             return EXIT_FAILED
         if outcome.failures or outcome.stopped or self.recorded.truncated:
             return EXIT_FAILED
         differs = outcome.verification is not None and bool(outcome.verification.differences)
-        return EXIT_FINDINGS if differs or (self.lint is not None and self.lint.failing) else EXIT_CLEAN
+        found = lint is not None and lint.failing and not lint.settings.exit_zero
+        return EXIT_FINDINGS if differs or found else EXIT_CLEAN
 
     def _replay(self) -> Replay:
         return Replay(

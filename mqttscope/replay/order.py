@@ -27,6 +27,8 @@ from mqttscope.replay.script import Entry, Script
 _CHANGES = (packets.Connect, packets.Subscribe, packets.Unsubscribe, packets.Disconnect)
 _TOLD = (packets.Connack, packets.Suback, packets.Unsuback)
 _NO_MILESTONE = (packets.Disconnect, Malformed)
+_ANSWERS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp, packets.Suback, packets.Unsuback)
+_OWN_TOPICS = "$SYS/"
 _ENDED, _OPENED, _PACKET = range(3)
 MAX_TIMER_NS = 60_000_000_000
 """Longer ones are not waited for."""
@@ -118,7 +120,7 @@ def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool 
             if not entry.from_client:
                 if not isinstance(entry.packet, packets.Publish):
                     unproven.pop(index, None)
-                if not isinstance(entry.packet, _NO_MILESTONE) and entry.resends is None:
+                if _comes_again(entry):
                     order.milestone(step, change=isinstance(entry.packet, _TOLD))
                 continue
         script = scripts[index]
@@ -140,6 +142,18 @@ def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool 
         elif entry is not None and isinstance(entry.packet, packets.Publish) and not entry.packet.qos:
             unproven[index] = entry
     return order
+
+
+def _comes_again(entry: Entry) -> bool:
+    """Whether a live server can be expected to send what the recorded one sent."""
+    packet = entry.packet
+    if isinstance(packet, _NO_MILESTONE) or entry.resends is not None:
+        return False
+    if isinstance(packet, _ANSWERS) and entry.answers is None:
+        # What it answers is not in the recording, or was nothing that is answered: neither is it sent.
+        return False
+    # What a broker tells of itself differs from one run to the next.
+    return entry.topic is None or not entry.topic.startswith(_OWN_TOPICS)
 
 
 def _elapse(order: Order, running: list[tuple[int, int, int, Step]], now: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqttscope.mqtt import Disconnect, Properties, Puback, Suback, Subscribe, Subscription
+from mqttscope.mqtt import Disconnect, Properties, Puback, Pubcomp, Pubrel, Suback, Subscribe, Subscription
 from mqttscope.replay.order import End, Gates, Opening, Order, Step, Timer, make_order
 from mqttscope.replay.script import Entry, Script
 from tests.replay.recorded import connack, connect, publish, recordings
@@ -162,3 +162,20 @@ def test_what_expired_in_the_recording_is_given_the_time_to_expire() -> None:
         for timer in timers:
             gates.reach(timer)
     assert gates.open_for(Opening(2))
+
+
+def test_nobody_waits_for_what_cannot_come_again() -> None:
+    """An answer to nothing, and what a broker tells of itself."""
+    scripts = recordings(
+        (0, ">", connect("a")),
+        (0, "<", connack()),
+        (0, ">", Pubrel(99)),
+        (0, "<", Pubcomp(99, reason_code=0x92)),
+        (0, "<", publish("$SYS/broker/uptime", payload=b"7 seconds")),
+        (0, "<", publish("a")),
+        (0, ">", Disconnect()),
+    )
+    order = make_order(scripts)
+
+    assert [what.type for what in order.milestones if isinstance(what, Entry)] == ["connack", "publish"]
+    assert scripts[0].entries[5] in order.milestones

@@ -74,6 +74,8 @@ class Live:
     """Recorded packets of the server, and fences, that have their counterpart or never will; the caller empties it."""
     over: bool = False
     """Nothing more will be sent."""
+    left: bool = False
+    """The client has sent DISCONNECT."""
     session: Session = field(default_factory=Session)
     answered: dict[Entry, list[Entry]] = field(default_factory=dict)
     """Recorded answers by what they answer."""
@@ -82,6 +84,8 @@ class Live:
     auths: int = 0
     """AUTH packets of the live server."""
     connack: Entry | None = None
+    inherited: list[int] = field(default_factory=list)
+    """Packet identifiers of what the session had not finished when this connection began."""
     owed: deque[ControlPacket] = field(default_factory=deque)
     """What the session has to send again before anything else."""
     fenced: dict[Entry, Entry] = field(default_factory=dict)
@@ -223,6 +227,8 @@ class Live:
                 self._pings.append(entry)
             elif isinstance(packet, packets.Pubcomp):
                 self.session.receiving.pop(packet.packet_identifier, None)
+            elif isinstance(packet, packets.Disconnect):
+                self.left = True
         return Send(raw, entry)
 
     def _record(self, entry: Entry) -> None:
@@ -267,12 +273,13 @@ class Live:
         if bool(packet.session_present) != bool(before) and self.version > 3:
             has = "the server has a session" if packet.session_present else "the server has no session"
             self.note(Note(Kind.SESSION, f"{has}, other than in the recording"))
+        # What was sent ahead of the CONNACK belongs to this connection, whatever the server remembers.
         if self.version > 3 and not packet.session_present:
-            if self.session.unfinished:
+            if self.inherited:
                 self.note(Note(Kind.SESSION, "unacknowledged messages were forgotten with the session"))
-            self.session.clear()
+            self.session.forget(self.inherited)
         elif not self.manner.faithful:
-            self.owed.extend(reactions.owed(self.session))
+            self.owed.extend(reactions.owed(self.session, self.inherited))
 
     def _delivered(self, entry: Entry, packet: packets.Publish, now_ns: int) -> None:
         """A message for the client: acknowledge it as the recorded client did."""
@@ -309,8 +316,10 @@ class Live:
         if owed is not None:
             owed.released = True
         source = None if owed is None else owed.entry.source
-        answer = reactions.recorded(packets.Pubrec, self.answered.get(source, ())) if source is not None else None
-        if answer is None or (answer.packet.reason_code or 0) >= 0x80:  # type: ignore[union-attr]
+        answers = self.answered.get(source, ()) if source is not None else ()
+        answer = reactions.recorded(packets.Pubrec, answers)
+        refused = answer is None or (answer.packet.reason_code or 0) >= 0x80  # type: ignore[union-attr]
+        if refused and reactions.recorded(packets.Pubrel, answers) is None:
             # The recorded client had nothing to release.
             source = None
         if not self.manner.faithful:
@@ -329,6 +338,9 @@ class Live:
             self.note(Note(Kind.SKIPPED, f"{wanted.__name__.upper()}, which the recorded client did not send either"))
 
     def _queue(self, packet: ControlPacket, source: Entry | None, due_ns: int) -> None:
+        if self.left:
+            # Nothing follows a client's DISCONNECT (5.0 MQTT-3.14.4-1), whatever the server still sends.
+            return
         if self._pending:
             # Acknowledgements go out in the order of what they acknowledge (5.0 MQTT-4.6.0-2 to MQTT-4.6.0-4).
             due_ns = max(due_ns, self._pending[-1].due_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mqttscope.replay.script import Entry
@@ -25,6 +26,12 @@ class Session:
     """By live packet identifier, in the order in which they were sent."""
     receiving: dict[int, Entry | None] = field(default_factory=dict)
     """QoS 2 messages of the server that it has not released, by live packet identifier, with the recorded delivery."""
+
+    def forget(self, identifiers: Iterable[int]) -> None:
+        """The server has no session: of the client's messages these are forgotten, and all of its own."""
+        for identifier in identifiers:
+            self.unfinished.pop(identifier, None)
+        self.receiving.clear()
 
     def clear(self) -> None:
         """The session has ended, or the server has none."""

@@ -36,8 +36,6 @@ class Player(Live):
     _fence: Entry | None = None
     """A live PUBLISH behind which a fence is due."""
     _own: set[Entry] = field(default_factory=set)
-    _left: bool = False
-    """Whether the client has said its last word."""
 
     def __post_init__(self) -> None:
         super(Player, self).__post_init__()
@@ -72,7 +70,6 @@ class Player(Live):
         entry = self.steps[0]
         if self.manner.faithful or isinstance(entry.packet, Malformed):
             self.steps.popleft()
-            self._left = self._left or isinstance(entry.packet, packets.Disconnect)
             return self.sent(entry.packet, entry.raw, entry, now_ns, entry.topic)
         waits = self._waits(entry)
         if waits is not None:
@@ -141,6 +138,7 @@ class Player(Live):
             self.session = self.sessions.of(fitted.packet.client_identifier)
             if fitted.packet.clean_start:
                 self.session.clear()
+            self.inherited = list(self.session.unfinished)
             return self._send(fitted, entry, now_ns)
         if isinstance(packet, packets.Subscribe):
             fitted = adapt.subscribe(entry, self.connection, self.script.connection)
@@ -150,7 +148,6 @@ class Player(Live):
             return self._skip(entry, fitted.refused.text)
         if isinstance(packet, _REQUESTS):
             self._identify(fitted, packet.packet_identifier)
-        self._left = self._left or isinstance(packet, packets.Disconnect)
         return self._send(fitted, entry, now_ns)
 
     def _publish(self, entry: Entry, packet: packets.Publish, now_ns: int) -> Send | Skip:
@@ -203,11 +200,10 @@ class Player(Live):
     def _end(self, now_ns: int) -> Action:
         """What comes behind the last step."""
         ending, connection = self.script.ending, self.connection
-        if self._left:
+        if self.left:
             self.over = True
             return Close("fin")
         if ending.how == "open" and connection.phase == "connected" and not self.manner.faithful:
-            self._left = True
             self.note(Note(Kind.ADDED, "DISCONNECT, since the recording ends before the connection does"))
             packet = packets.Disconnect()
             return self.sent(packet, encode(packet, self.version), None, now_ns)

@@ -53,9 +53,10 @@ def delay_ns(acknowledgement: Entry, answers: Iterable[Entry]) -> int:
     return 0 if asked is None else max(0, acknowledgement.timestamp_ns - asked.timestamp_ns)
 
 
-def owed(session: Session) -> Iterator[ControlPacket]:
+def owed(session: Session, identifiers: Iterable[int]) -> Iterator[ControlPacket]:
     """What a client sends again when its session goes on (5.0 4.4): PUBLISH with DUP, or PUBREL, in order."""
-    for identifier, one in session.unfinished.items():
+    for identifier in identifiers:
+        one = session.unfinished[identifier]
         if one.released:
             yield packets.Pubrel(packet_identifier=identifier)
             continue

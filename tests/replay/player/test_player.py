@@ -24,47 +24,12 @@ from mqttscope.mqtt import (
     Subscribe,
     Subscription,
 )
-from mqttscope.mqtt.codec import encode
-from mqttscope.replay.player.actions import Action, Close, Kind, Send, Skip, Until, Wait
+from mqttscope.replay.player.actions import Close, Kind, Send, Skip, Until, Wait
 from mqttscope.replay.player.live import Manner
 from mqttscope.replay.player.memory import Sessions
-from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import Ending, Script
-from mqttscope.session.connection import Connection
+from tests.replay.player.playing import BYE, begun, player, say, sent, texts
 from tests.replay.recorded import V3_1_1, V5, connack, connect, publish, recorded, recordings
-
-BYE = (">", Disconnect())
-
-
-def player(script: Script, manner: Manner | None = None, sessions: Sessions | None = None) -> Player:
-    live = Script(Connection(0, "", "", "live", 0, 0, handshake_seen=True))
-    return Player(script, live, sessions or Sessions(), manner or Manner())
-
-
-def say(one: Player, *answers: ControlPacket, now: int = 0) -> list[ControlPacket]:
-    """Let the server say this; returns the acknowledgements of the client."""
-    for packet in answers:
-        packet.raw = encode(packet, one.version)
-        one.receive(packet, now)
-    return [send.entry.packet for send in one.react(now)]  # type: ignore[misc]
-
-
-def sent(action: Action) -> ControlPacket:
-    assert isinstance(action, Send), action
-    assert isinstance(action.entry.packet, ControlPacket)
-    return action.entry.packet
-
-
-def begun(script: Script, answer: ControlPacket | None = None, **more: object) -> Player:
-    """A player that is connected."""
-    one = player(script, **more)  # type: ignore[arg-type]
-    assert isinstance(sent(one.perform(0)), Connect)
-    say(one, answer or connack())
-    return one
-
-
-def texts(one: Player) -> set[str]:
-    return {note.text for note in one.notes}
 
 
 def test_what_needs_no_change_is_sent_as_it_was_recorded() -> None:

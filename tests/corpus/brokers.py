@@ -1,0 +1,136 @@
+"""Real mosquittos to replay captures against, each with the configuration that a capture was recorded with."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.cli.running import Done, capture, inspected, invoke
+from tests.conftest import ROOT
+from tests.corpus.tshark import tshark
+from tests.proxy.rig import free_port, program
+
+FOLDER = ROOT / "captures"
+MODULES = ("scenarios_basic", "scenarios_v5", "scenarios_reasons", "scenarios_transport")
+PLAIN = "v5-qos"
+"""The scenario of a mosquitto as it comes."""
+WAIT_S = 2.0
+"""How long the broker has for each answer: what never comes is waited for as long."""
+
+
+@cache
+def _recording() -> tuple[Any, dict[str, Any]]:
+    """The rig of the recording scripts and their scenarios: they are programs, not modules of a package."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        for name in MODULES:
+            importlib.import_module(name)
+        return importlib.import_module("rig"), importlib.import_module("scenario").SCENARIOS
+    finally:
+        sys.path.remove(str(FOLDER))
+
+
+def origin(name: str) -> str:
+    """``recorded``, ``synthesised`` or ``derived from NAME``."""
+    told: str = tomllib.loads((FOLDER / name / "about.toml").read_text("utf-8"))["origin"]
+    return told
+
+
+def scenario(name: str) -> Any:
+    """How a capture was recorded, or the one that it was derived from."""
+    told = origin(name)
+    if told.startswith("derived from "):
+        return scenario(told.removeprefix("derived from "))
+    return _recording()[1][name if told == "recorded" else PLAIN]
+
+
+@contextmanager
+def recorded_with(name: str) -> Iterator[str]:
+    """The URL of a broker as the one of a capture; the test is skipped without mosquitto."""
+    program("mosquitto")
+    given = scenario(name)
+    with _recording()[0].rig(given.config, free_port(), given.host) as rig:
+        if given.prepare is not None:
+            given.prepare(rig)
+        rig.start_broker()
+        host = f"[{given.host}]" if ":" in given.host else given.host
+        yield f"{'ws' if given.transport == 'websocket' else 'mqtt'}://{host}:{rig.port}"
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What one replay said."""
+
+    done: Done
+    file: Path
+    """The record of the live run."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Differences by kind."""
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def told(self) -> list[str]:
+        """Differences as people read them."""
+        return [f"{one['kind']}: {one['message']}" for one in self.done.lines if one.get("event") == "difference"]
+
+    @property
+    def failures(self) -> list[str]:
+        """Why connections failed."""
+        return [one["reason"] for one in self.summary["failures"]]
+
+
+def replay(name: str, url: str, folder: Path, *options: str, env: dict[str, str | None] | None = None) -> Replayed:
+    """Replay a capture in this process: compared, judged and recorded."""
+    file = folder / "live.pcapng"
+    done = invoke(
+        "replay", capture(name), "--broker", url, "--verify", "--lint", "--exit-zero", "--no-config",
+        "--write", file, "--wait", str(WAIT_S), "--format", "jsonl", *options, env=env,
+    )  # fmt: skip
+    made = Replayed(done, file)
+    for line in done.lines:
+        if line.get("event") == "difference":
+            made.kinds[line["kind"]] += 1
+        elif line.get("event") == "replay":
+            made.summary = line
+        elif "rule" in line:
+            made.findings.append(line)
+    return made
+
+
+def check_record(found: Replayed, port: int, *, tshark_sees: bool) -> None:
+    """The file of ``--write`` holds what was sent and received, for us and for tshark."""
+    told = inspected("--port", str(port), found.file)
+    packets = [line for line in told.lines if line["event"] in ("packet", "malformed")]
+    directions = Counter(line["direction"] for line in packets)
+
+    assert directions["client_to_server"] == found.summary["packets_sent"]
+    # What comes behind the client's last word is in the file alone.
+    assert directions["server_to_client"] >= found.summary["packets_received"]
+    opened = [line for line in told.lines if line["event"] == "connection_opened"]
+    assert len(opened) == found.summary["connected"]
+    if tshark_sees:
+        seen = tshark(found.file, "tcp.reassemble_out_of_order:TRUE", decode_as=port)
+        assert len(seen) == len(packets)
+
+
+def client_errors(findings: Iterable[dict[str, Any]]) -> set[str]:
+    """Rules that clients broke."""
+    return {
+        one["rule"] for one in findings if one["severity"] == "error" and one.get("direction") != "server_to_client"
+    }
+
+
+@cache
+def recorded_errors(name: str) -> frozenset[str]:
+    """Rules that the clients of a capture broke when it was recorded."""
+    done = invoke("lint", capture(name), "--no-config", "--format", "jsonl")
+    return frozenset(client_errors(line for line in done.lines if "rule" in line))

@@ -1,0 +1,112 @@
+"""The project's captures, replayed against a real mosquitto: nothing differs, nobody is broken, all is recorded.
+
+At `asap` all of them.  At the other paces those that show most; all with MQTTSCOPE_ALL_PACES in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from mqttscope.mqtt import Malformed
+from tests.cli.running import capture, inspected, invoke
+from tests.corpus import brokers
+from tests.replay.recordings import NAMES, captured
+
+pytestmark = [pytest.mark.broker, pytest.mark.tshark]
+
+NO_CONNECT = "the capture begins in the middle of every connection"
+UNREADABLE = "TLS without its keys"
+NOT_PLAYED = {
+    "joined-in-payload": NO_CONNECT,
+    "joined-v311": NO_CONNECT,
+    "joined-v5": NO_CONNECT,
+    "server-side-only": NO_CONNECT,
+    "strange-port-joined": NO_CONNECT,
+    "tls-12": UNREADABLE,
+    "tls-13": UNREADABLE,
+}
+ONE_BEHIND_THE_OTHER = "derived: whole connections one behind the other, so that messages come before they are sent"
+INVENTED = "synthesised: another broker, with other limits, speaks"
+DIFFERENT: dict[str, tuple[str, set[str]]] = {
+    "coalesced": (ONE_BEHIND_THE_OTHER, {"missing-delivery"}),
+    "reordered": (ONE_BEHIND_THE_OTHER, {"missing-delivery", "reason-code"}),
+    "split-at-odd-places": (ONE_BEHIND_THE_OTHER, {"missing-delivery"}),
+    "v5-closed-without-reason": ("recorded: the broker was stopped in the end", {"close"}),
+    "alias-both-directions": (INVENTED, {"property", "missing-delivery"}),
+    "auth-exchange": (INVENTED, {"reason-code"}),
+    "example-a-b-v5": (INVENTED, {"property", "reason-code"}),
+    "example-alias-length-too-short": (INVENTED, {"property", "reason-code", "close"}),
+    "example-alias-repaired": (INVENTED, {"property", "reason-code"}),
+    "example-length-repaired": (INVENTED, {"property"}),
+    "example-length-too-long": (INVENTED, {"property", "reason-code"}),
+    "failing-device": (INVENTED, {"property", "reason-code", "close"}),
+    "five-byte-length": (INVENTED, {"property", "reason-code", "close"}),
+    "planted-violations": (INVENTED, {"property", "close"}),
+    "port-reused": (INVENTED, {"property"}),
+    "server-moved": (INVENTED, {"property", "reason-code", "close"}),
+    "session-taken-over": (INVENTED, {"property", "close"}),
+    "websocket-deflate": (INVENTED, {"property", "missing-delivery"}),
+}
+"""Captures that no mosquitto answers as they were recorded: why, and in which ways."""
+
+PLAYED = [name for name in NAMES if name not in NOT_PLAYED]
+CAUSAL = [
+    "v31-qos", "v311-qos", "v311-redelivery", "v311-retained", "v311-session-present", "v311-will", "v5-flow-control",
+    "v5-limits", "v5-publish-properties", "v5-reason-codes", "v5-request-response", "v5-server-disconnect",
+    "v5-shared-subscription", "many-in-one-segment", "refused-connect", "websocket-v5",
+]  # fmt: skip
+RECORDED = [
+    "v31-qos", "v311-redelivery", "v311-session-present", "v5-flow-control", "v5-limits", "v5-reason-codes",
+    "v5-shared-subscription", "many-in-one-segment",
+]  # fmt: skip
+EVERYTHING = bool(os.environ.get("MQTTSCOPE_ALL_PACES"))
+
+
+def check(name: str, pace: str, folder: Path) -> None:
+    with brokers.recorded_with(name) as url:
+        found = brokers.replay(name, url, folder, "--pace", pace)
+    port = int(url.rpartition(":")[2])
+    _, kinds = DIFFERENT.get(name, ("", set()))
+
+    assert set(found.kinds) == kinds, found.told
+    assert found.done.code == (EXIT_FINDINGS if kinds else EXIT_CLEAN), found.done.err
+    assert found.failures == []
+    assert brokers.client_errors(found.findings) <= brokers.recorded_errors(name)
+    # Behind what cannot be read nobody knows where the next packet begins.
+    if not any(isinstance(entry.packet, Malformed) for script in captured(name) for entry in script.entries):
+        brokers.check_record(found, port, tshark_sees=not url.startswith("ws"))
+    else:
+        inspected("--port", str(port), found.file)
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_as_soon_as_possible(name: str, tmp_path: Path) -> None:
+    check(name, "asap", tmp_path)
+
+
+@pytest.mark.parametrize("name", PLAYED if EVERYTHING else CAUSAL)
+def test_in_causal_order(name: str, tmp_path: Path) -> None:
+    check(name, "causal", tmp_path)
+
+
+@pytest.mark.parametrize("name", PLAYED if EVERYTHING else RECORDED)
+def test_at_the_recorded_pace(name: str, tmp_path: Path) -> None:
+    check(name, "recorded", tmp_path)
+
+
+@pytest.mark.parametrize("name", NOT_PLAYED)
+def test_what_has_no_connect_is_not_played(name: str) -> None:
+    done = invoke("replay", capture(name), "--broker", "mqtt://127.0.0.1:1")
+
+    assert done.code == EXIT_UNREADABLE
+    assert "no connection can be replayed" in done.err
+
+
+def test_the_tables_are_complete() -> None:
+    assert {name for name in NAMES if any(script.begins for script in captured(name))} == set(PLAYED)
+    assert set(DIFFERENT) <= set(PLAYED)
+    assert {*CAUSAL, *RECORDED} <= set(PLAYED)

@@ -1,0 +1,97 @@
+"""The live connection: what belongs to it, and what is said to a server that does otherwise than the recorded one."""
+
+from __future__ import annotations
+
+from mqttscope.mqtt import Properties, ProtocolVersion, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.replay.player.actions import Kind
+from mqttscope.replay.player.memory import Sessions
+from mqttscope.replay.script import Ending, Script
+from tests.replay.player.playing import BYE, begun, player, say, sent
+from tests.replay.recorded import V3_1, V5, connack, connect, publish, recorded, recordings
+
+
+def hasty(version: ProtocolVersion = V5) -> Script:
+    """A client that does not wait for the CONNACK."""
+    return recorded(
+        (">", connect(version=version, keep_alive=60)),
+        (">", publish("a", qos=2, packet_identifier=1)),
+        ("<", connack()),
+        ("<", Pubrec(1)),
+        (">", Pubrel(1)),
+        ("<", Pubcomp(1)),
+        BYE,
+    )
+
+
+def test_what_was_sent_ahead_of_connack_is_not_forgotten_with_the_session() -> None:
+    one = player(hasty())
+    for _ in range(2):
+        sent(one.perform(0))
+    assert say(one, connack(), Pubrec(1)) == [Pubrel(1)]
+    assert not one.notes
+
+
+def test_what_was_sent_ahead_of_connack_is_not_sent_again() -> None:
+    """3.1 has no Session Present: a client cannot know that the session is new."""
+    one = player(hasty(V3_1))
+    for _ in range(2):
+        sent(one.perform(0))
+    say(one, connack(session_present=None))
+    assert not one.owed
+
+
+def test_a_session_that_is_gone_forgets_what_earlier_connections_sent() -> None:
+    lasting = Properties(session_expiry_interval=100)
+    first, second = recordings(
+        (0, ">", connect(properties=lasting)),
+        (0, "<", connack()),
+        (0, ">", publish("a", qos=1, packet_identifier=1)),
+        (1, ">", connect(clean_start=False, properties=lasting)),
+        (1, ">", publish("b", qos=1, packet_identifier=2)),
+        (1, "<", connack(session_present=True)),
+        (1, "<", Puback(2)),
+        (1, *BYE),
+        ended={0: ("reset", "client")},
+    )
+    sessions = Sessions()
+    one = begun(first, sessions=sessions)
+    sent(one.perform(0))
+    one.ended(Ending("reset", "client"))
+    other = player(second, sessions=sessions)
+    for _ in range(2):
+        sent(other.perform(0))
+    say(other, connack())
+
+    assert list(other.session.unfinished) == [2]
+    assert {note.kind for note in other.notes} == {Kind.SESSION}
+
+
+def test_nothing_follows_the_disconnect_whatever_the_server_says() -> None:
+    one = begun(recorded((">", connect()), ("<", connack()), (">", publish("a", qos=2, packet_identifier=1)), BYE))
+    for _ in range(2):
+        sent(one.perform(0))
+    assert one.left
+    assert say(one, Pubrec(1), publish("b", qos=1, packet_identifier=7)) == []
+    assert not one.urgent
+
+
+def test_the_recorded_release_is_used_where_the_recording_has_the_client_alone() -> None:
+    """PUBREC and all else of the server is not in the recording."""
+    release = Pubrel(1, reason_code=0, properties=Properties(user_property=[("k", "v")]))
+    one = player(recorded((">", connect()), (">", publish("a", qos=2, packet_identifier=1)), (">", release), BYE))
+    sent(one.perform(0))
+    say(one, connack())
+    sent(one.perform(0))
+    (found,) = say(one, Pubrec(1))
+
+    assert found.properties == release.properties  # type: ignore[attr-defined]
+    assert not one.notes
+
+
+def test_what_comes_twice_is_a_further_delivery() -> None:
+    script = recorded((">", connect()), ("<", connack()), ("<", publish("a")), BYE)
+    one = begun(script)
+    say(one, publish("a"), publish("a"))
+    sources = [entry.source for entry in one.live.entries if isinstance(entry.packet, Publish)]
+
+    assert sources == [script.entries[2], None]
