@@ -231,10 +231,14 @@ class Performer:
         self.wake()
 
     def _at(self, seconds: float) -> None:
-        """Look again after so long."""
+        """Look again after so long, or earlier."""
+        loop = asyncio.get_running_loop()
+        when = loop.time() + max(0.0, seconds)
         if self._timer is not None:
+            if loop.time() < self._timer.when() <= when:
+                return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self.wake)
+        self._timer = loop.call_at(when, self.wake)
 
     def _wait(self, until: Until) -> None:
         """Wait for the server, but not for ever."""

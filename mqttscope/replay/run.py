@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -110,6 +111,7 @@ class Replay:
     recorded_ns: int = 0
     """How long the recording is."""
     _recorder: Recorder | None = None
+    _opening: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         order = make_order(
@@ -125,13 +127,13 @@ class Replay:
         clock = MonotonicClock()
         self.stage = Stage(Gates(order), timeline, clock, self.patience_s, self.pace.rate)
         self.manner.delay = 0.0 if self.pace.speed is None else 1 / self.pace.speed
-        sessions = Sessions()
+        sessions, places = Sessions(), count().__next__
         for index, script in enumerate(self.scripts):
             recorded = script.connection
             live = Connection(
                 recorded.number, "", str(self.goal.target), str(self.goal.target), 0, 0, handshake_seen=True
             )
-            player = Player(script, Script(live), sessions, self.manner, fences=order.fences[index])
+            player = Player(script, Script(live), sessions, self.manner, fences=order.fences[index], next_place=places)
             self.performers.append(Performer(index, player, self.stage))
 
     async def run(self) -> None:
@@ -142,20 +144,12 @@ class Replay:
             self._recorder = Recorder(self.recording)
         tasks: set[asyncio.Task[None]] = set()
         looking = asyncio.create_task(self._look())
-        connecting = asyncio.Semaphore(MAX_CONNECTING)
+        self._opening = asyncio.create_task(self._open_all(tasks))
         try:
-            for performer in self.performers:
-                await self._turn(performer)
-                if self.stopped:
-                    break
-                await connecting.acquire()
-                task = asyncio.create_task(self._open(performer, connecting))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
-            for performer in self.performers:
-                if self.stopped and performer.link is None:
-                    performer.failed("stopped")
-                await performer.finished.wait()
+            await asyncio.gather(self._opening, *(performer.finished.wait() for performer in self.performers))
+        except asyncio.CancelledError:
+            if not self.stopped:
+                raise
         finally:
             looking.cancel()
             for task in tasks:
@@ -168,10 +162,25 @@ class Replay:
     def stop(self) -> None:
         """End all connections now."""
         self.stopped = True
+        if self._opening is not None:
+            self._opening.cancel()
         for performer in self.performers:
             if performer.link is not None:
                 performer.link.abort()
                 performer.ended("reset", "stopped")
+            else:
+                performer.failed("")
+
+    async def _open_all(self, tasks: set[asyncio.Task[None]]) -> None:
+        """Open the connections in recorded order, each when it is due."""
+        connecting = asyncio.Semaphore(MAX_CONNECTING)
+        for performer in self.performers:
+            await self._turn(performer)
+            await connecting.acquire()
+            task = asyncio.create_task(self._open(performer, connecting))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        await asyncio.gather(*tasks)
 
     async def _turn(self, performer: Performer) -> None:
         """Wait until a connection is to be opened."""
@@ -179,7 +188,7 @@ class Replay:
         wait_ns = stage.timeline.due_ns(performer.player.script.opened_ns) - stage.clock.since_start_ns()
         if wait_ns > 0:
             await asyncio.sleep(wait_ns / 1e9)
-        while not stage.gates.open_for(step) and not self.stopped:
+        while not stage.gates.open_for(step):
             opened = asyncio.Event()
             stage.gates.when_open(step, opened.set)
             await opened.wait()

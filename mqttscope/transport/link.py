@@ -83,6 +83,7 @@ class Link(asyncio.Protocol):
         self._tap: Tap | None = None
         self._transport: asyncio.Transport | None = None
         self._plain = True
+        self._acknowledge: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._finished = False  # nothing more from us
         self._fin = False  # the transport has been told so
@@ -157,6 +158,7 @@ class Link(asyncio.Protocol):
         self._transport = transport
         self._plain = transport.get_extra_info("sslcontext") is None
         transport.set_write_buffer_limits(HIGH_WATER_BYTES)
+        self._acknowledge = sockets.quick(transport) if self._is_client else None
         self.local = Endpoint.of(transport.get_extra_info("sockname"))
         self.remote = Endpoint.of(transport.get_extra_info("peername"))
         if self._recorder is None:
@@ -171,6 +173,8 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Record, unwrap, hand on."""
+        if self._acknowledge is not None:
+            self._acknowledge()
         self._heard = True
         if self._tap is not None:
             self._tap.received(data)

@@ -57,3 +57,23 @@ def test_sockets_are_prepared_and_reset() -> None:
 
 def test_a_transport_without_a_socket_is_left_as_it_is() -> None:
     assert sockets.prepare(asyncio.BaseTransport()) == -1
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="asks the kernel of Linux")
+def test_the_kernel_acknowledges_at_once_when_it_is_asked() -> None:
+    one, other = pair()
+
+    async def work() -> None:
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(asyncio.Protocol, one)
+        acknowledge = sockets.quick(transport)
+        assert acknowledge is not None
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        acknowledge()
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+        transport.close()
+        await asyncio.sleep(0)
+        acknowledge()
+
+    with other:
+        asyncio.run(work())
+    assert sockets.quick(asyncio.BaseTransport()) is None

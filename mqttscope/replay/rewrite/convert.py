@@ -1,9 +1,9 @@
 """Recordings in another version of MQTT: 3.1 to 3.1.1 to 5.0, and 5.0 back to 3.1.1 where nothing is lost.
 
 Both directions of a connection are converted, so that what the recorded server said becomes what a server of the other
-version should say.  What such a server says beyond that is not known: in server packets that were converted to 5.0
-``properties`` is ``None``, never an empty block, and so are the ``reason_codes`` of UNSUBACK and, from 3.1, Session
-Present.  ``None`` means: not to be compared.  The bytes of such an UNSUBACK are not well-formed.
+version should say.  What such a server says beyond that is not known: server packets that were converted to 5.0 have
+`UNSAID` properties, and ``None`` stands for the ``reason_codes`` of UNSUBACK and, from 3.1, for Session Present.
+Neither is to be compared.  The bytes of such an UNSUBACK are not well-formed.
 
 What cannot be said in the other version raises ConversionError, which names the first such packet and field
 (`convert_down` lists what 3.1.1 can do without).
@@ -16,12 +16,24 @@ from dataclasses import replace
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connack, Connect, Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt.packets import (
+    Connack,
+    Connect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.replay.rewrite.changes import Changes, RewriteError
 from mqttscope.replay.rewrite.convert_down import NEVER_EXPIRES, RETURN_CODE_TO_REASON_CODE, Loss, to_3_1_1
 from mqttscope.replay.rewrite.links import copy_scripts, say
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import UNSAID, Entry, Script
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 
@@ -107,11 +119,14 @@ def _to_5_0(packet: ControlPacket, entry: Entry, changes: Changes) -> ControlPac
             raise Loss("reason_code", f"{packet.reason_code} is no Connect Return code")
         if code:
             changes.count("Connect Return code", "converted to a Connect Reason Code")
-        return replace(packet, reason_code=code)
-    if isinstance(packet, Publish | Subscribe | Unsubscribe):
-        return replace(packet, properties=EMPTY if entry.from_client else None)
-    # Acknowledgements and DISCONNECT without a reason code mean success in 5.0; SUBACK has the same codes.
-    return packet
+        return replace(packet, reason_code=code, properties=UNSAID)
+    if entry.from_client:
+        # Acknowledgements and DISCONNECT without a reason code mean success in 5.0.
+        return replace(packet, properties=EMPTY) if isinstance(packet, Publish | Subscribe | Unsubscribe) else packet
+    if isinstance(packet, Puback | Pubrec | Pubrel | Pubcomp):
+        return replace(packet, reason_code=0, properties=UNSAID)
+    # SUBACK has the same codes.
+    return replace(packet, properties=UNSAID) if isinstance(packet, Publish | Suback | Unsuback) else packet
 
 
 def _connect(packet: Connect, changes: Changes) -> Connect:

@@ -50,35 +50,47 @@ class ReplayText:
         for side, beginning in (("recorded", recorded_ns), ("live", live_ns)):
             if beginning is not None:
                 self.times[side].text(beginning)
+        self._group: list[Difference] = []
 
     def feed(self, difference: Difference) -> None:
-        """Write one difference."""
-        self.sink.write(encoded([*self.block(difference), ""]))
+        """Write one difference, together with those that follow about the same two packets."""
+        if self._group and not _same_packets(self._group[0], difference):
+            self._flush()
+        self._group.append(difference)
 
     def close(self, found: Verification) -> None:
         """Write the summary."""
+        self._flush()
         self.sink.write(summary(found, self.view).lstrip(b"\n"))
 
-    def block(self, difference: Difference) -> list[str]:
-        """The lines of a difference."""
-        painter = self.painter
-        text = Wrapped(painter.line(self.width), most=8)
-        text.add(str(difference.kind), "error")
-        told = difference.message if self.view.show_secrets else masked(difference.message, self.view.secret_length)
-        text.add(f": {painter.safe(told)}")
-        out = text.texts()
+    def _flush(self) -> None:
+        if self._group:
+            self.sink.write(encoded([*self._block(self._group), ""]))
+        self._group = []
+
+    def _block(self, group: list[Difference]) -> list[str]:
+        """The lines of differences about the same packets."""
+        painter, difference = self.painter, group[0]
+        out: list[str] = []
+        for one in group:
+            text = Wrapped(painter.line(self.width), most=8)
+            text.add(str(one.kind), "error")
+            told = one.message if self.view.show_secrets else masked(one.message, self.view.secret_length)
+            text.add(f": {painter.safe(told)}")
+            out += text.texts()
         line = painter.line(self.width)
         line.add("  ")
         line.add(painter.name(self._name(difference.name), self.width // 2), "client")
         line.add(f" (connection {difference.number})", "dim")
-        if difference.field:
+        if difference.field and len(group) == 1:
             line.add(f", {painter.safe(difference.field)}", "dim")
-        if difference.follows:
-            line.add(f"; {plural(difference.follows, 'packet')} missing or new because of it", "note")
+        follows = sum(one.follows for one in group)
+        if follows:
+            line.add(f"; {plural(follows, 'packet')} missing or new because of it", "note")
         out.append(str(line))
         if difference.recorded is None and difference.live is None:
             return out
-        return out + (self._beside(difference) if self.width >= SIDE_BY_SIDE else self._below(difference))
+        return out + (self._beside(group) if self.width >= SIDE_BY_SIDE else self._below(group))
 
     def _name(self, name: str) -> str:
         return name if self.view.show_secrets else masked(name, self.view.secret_length)
@@ -104,17 +116,17 @@ class ReplayText:
         paths = sorted({**sides[0], **sides[1]}, key=_rank)
         return [(path, sides[0].get(path), sides[1].get(path)) for path in paths]
 
-    def _styles(self, difference: Difference, path: str) -> Cell:
+    def _styles(self, group: list[Difference], path: str) -> Cell:
         """Mark and style of a field."""
-        field = difference.field
-        if field and (path == field or path.startswith((f"{field}.", f"{field}["))):
+        fields = [one.field for one in group if one.field]
+        if any(path == field or path.startswith((f"{field}.", f"{field}[")) for field in fields):
             return _MARK, "error"
-        if field == "type" or difference.kind is Kind.ORDER:
+        if "type" in fields or group[0].kind is Kind.ORDER:
             return "  ", ""
         return "  ", "dim" if path in IDLE else ""
 
-    def _beside(self, difference: Difference) -> list[str]:
-        painter = self.painter
+    def _beside(self, group: list[Difference]) -> list[str]:
+        painter, difference = self.painter, group[0]
         rule = "│" if painter.unicode else "|"
         column = (self.width - 5) // 2
         rows: list[tuple[str, Cell, Cell]] = [
@@ -126,7 +138,7 @@ class ReplayText:
         ]
         fields = self._fields(difference)
         for path, before, now in fields[:MAX_FIELDS]:
-            mark, style = self._styles(difference, path)
+            mark, style = self._styles(group, path)
             room = column - cells(painter.safe(path)) - 1
             if mark == _MARK and before is not None and now is not None:
                 before, now = _around(before, now, room, painter.ellipsis)
@@ -143,8 +155,9 @@ class ReplayText:
             out.append(str(whole).rstrip(" "))
         return out + self._more(fields)
 
-    def _below(self, difference: Difference) -> list[str]:
-        painter, fields = self.painter, self._fields(difference)
+    def _below(self, group: list[Difference]) -> list[str]:
+        painter, difference = self.painter, group[0]
+        fields = self._fields(difference)
         out = []
         for index, (side, entry) in enumerate((("recorded", difference.recorded), ("live", difference.live))):
             line = painter.line(self.width)
@@ -155,7 +168,7 @@ class ReplayText:
                 value = values[index]
                 if value is None:
                     continue
-                mark, style = self._styles(difference, path)
+                mark, style = self._styles(group, path)
                 line = painter.line(self.width)
                 line.add(f"  {mark}", "error")
                 line.add(_told(path, value, painter), style)
@@ -165,6 +178,12 @@ class ReplayText:
     def _more(self, fields: list[tuple[str, str | None, str | None]]) -> list[str]:
         left = len(fields) - MAX_FIELDS
         return [f"  {self.painter.ellipsis} {plural(left, 'more field')}"] if left > 0 else []
+
+
+def _same_packets(one: Difference, other: Difference) -> bool:
+    if one.script is not other.script or (one.recorded is None and one.live is None):
+        return False
+    return one.recorded is other.recorded and one.live is other.live
 
 
 def _rank(path: str) -> int:

@@ -11,6 +11,7 @@ from mqttscope.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
+    Puback,
     Publish,
     Suback,
     Subscribe,
@@ -20,6 +21,7 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.replay.rewrite.convert import ConversionError, convert
+from mqttscope.replay.script import UNSAID
 from tests.replay.recordings import (
     NAMES,
     V3_1,
@@ -51,19 +53,20 @@ UP: list[tuple[str, ControlPacket, ControlPacket]] = [
             properties=Properties(session_expiry_interval=0xFFFFFFFF),
         ),
     ),
-    *(("<", Connack(reason_code=code), Connack(reason_code=reason))
+    *(("<", Connack(reason_code=code), Connack(reason_code=reason, properties=UNSAID))
       for code, reason in ((0, 0), (1, 0x84), (2, 0x85), (3, 0x88), (4, 0x86), (5, 0x87))),
-    ("<", Connack(session_present=True), Connack(session_present=True)),
+    ("<", Connack(session_present=True), Connack(session_present=True, properties=UNSAID)),
     (">", Publish(topic_name="a"), Publish(topic_name="a", properties=EMPTY)),
-    ("<", Publish(topic_name="a"), Publish(topic_name="a")),
+    ("<", Publish(topic_name="a"), Publish(topic_name="a", properties=UNSAID)),
+    ("<", Puback(1), Puback(1, 0, UNSAID)),
     (
         ">",
         Subscribe(1, subscriptions=[Subscription("a", 2)]),
         Subscribe(1, EMPTY, [Subscription("a", 2)]),
     ),
-    ("<", Suback(1, reason_codes=[2, 0x80]), Suback(1, reason_codes=[2, 0x80])),
+    ("<", Suback(1, reason_codes=[2, 0x80]), Suback(1, UNSAID, [2, 0x80])),
     (">", Unsubscribe(1, topic_filters=["a"]), Unsubscribe(1, EMPTY, ["a"])),
-    ("<", Unsuback(1), Unsuback(1)),
+    ("<", Unsuback(1), Unsuback(1, UNSAID)),
     (">", Disconnect(), Disconnect()),
 ]  # fmt: skip
 
@@ -74,6 +77,8 @@ def test_from_3_1_1_to_5_0(arrow: str, packet: ControlPacket, wanted: ControlPac
     (entry,) = script.entries
 
     assert entry.packet == wanted
+    if arrow == "<":
+        assert entry.packet.properties is UNSAID  # type: ignore[attr-defined]
     assert script.version == V5
     if not isinstance(wanted, Unsuback):
         assert not isinstance(decode(entry.raw, V5), Malformed)

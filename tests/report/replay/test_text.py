@@ -136,3 +136,15 @@ def test_of_many_fields_the_rest_is_counted() -> None:
     found = shown(delivered(f"publish t/a one {words}"), delivered("publish t/a one"))
 
     assert "  … 25 more fields" in found
+
+
+def test_differences_of_one_pair_of_packets_share_a_block() -> None:
+    recorded = "dev > connect\ndev < connack receive_maximum=5 maximum_qos=1"
+    found = shown(recorded, "dev > connect\ndev < connack receive_maximum=7", width=100)
+    heads = [line for line in found if line.startswith("property: ")]
+    blocks = [line for line in found if "recorded: CONNACK" in line]
+    marked = [line for line in found if line.startswith("! ")]
+
+    assert len(heads) == 2
+    assert len(blocks) == 1
+    assert sorted(line.split()[1] for line in marked) == ["properties.maximum_qos", "properties.receive_maximum"]
