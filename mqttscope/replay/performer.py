@@ -99,6 +99,10 @@ class Performer:
     _closing: bool = False
     _arranged: bool = False
     _waiting_for: Step | None = None
+    _until: Until | None = None
+    """What it loses its patience with."""
+    _hopeless: Until | None = None
+    """What did not come in time, while nothing has come since."""
     _timer: asyncio.TimerHandle | None = None
     _patience: asyncio.TimerHandle | None = None
     _keep_alive: asyncio.TimerHandle | None = None
@@ -126,6 +130,7 @@ class Performer:
         """Bytes of the server."""
         now = self.stage.clock.now_ns()
         player = self.player
+        self._hopeless = None
         for item in self._stream.feed(data):
             if isinstance(item, ControlPacket | Malformed):
                 player.receive(item, now)
@@ -140,6 +145,14 @@ class Performer:
         if how == "failed":
             self.failure = detail
         self._over(Ending(how, "server", self.stage.clock.now_ns(), detail))
+
+    def stop(self) -> None:
+        """End now, whatever is left to do."""
+        if self.link is None:
+            self._over(Ending("refused", "client", self.stage.clock.now_ns(), "stopped"))
+            return
+        self.link.abort()
+        self._over(Ending("reset", "client", self.stage.clock.now_ns(), "stopped"))
 
     def writable(self, on: bool) -> None:
         """Whether the server takes what is sent."""
@@ -192,6 +205,10 @@ class Performer:
                     if source in timers:
                         stage.start_timers(source)
             elif isinstance(action, Wait):
+                if action.until is self._hopeless:
+                    # The steps behind the one that waited in vain would wait for the same.
+                    action = player.give_up()
+                    continue
                 self._wait(action.until)
                 break
             elif isinstance(action, Close):
@@ -243,6 +260,7 @@ class Performer:
     def _wait(self, until: Until) -> None:
         """Wait for the server, but not for ever."""
         if self._patience is None:
+            self._until = until
             seconds = self.stage.patience_s
             if until is Until.CLOSE:
                 seconds += self._recorded_silence_s()
@@ -258,6 +276,8 @@ class Performer:
 
     def _lose_patience(self) -> None:
         self._forget_patience()
+        # The end of a connection is waited for once.
+        self._hopeless = None if self._until is Until.CLOSE else self._until
         action = self.player.give_up()
         if isinstance(action, Close):
             self.player.note(Note(Kind.ENDED, "ended by us, since the server did not"))
@@ -299,6 +319,7 @@ class Performer:
                 timer.cancel()
         self._forget_patience()
         self.finished.set()
+        self.failure = self.failure or self._why_it_failed(ending)
         self.player.ended(ending)
         if self.link is not None:
             self.link.close()
@@ -310,6 +331,18 @@ class Performer:
             self.stage.drop_timers(skipped)
         self.stage.gates.reach(End(self.index))
         self.stage.progress += 1
+
+    def _why_it_failed(self, ending: Ending) -> str:
+        """Why a connection that was made led nowhere, or broke; empty for one that did not."""
+        player, by_server = self.player, ending.by == "server"
+        if player.connack is None and player.script.connack is not None and (by_server or player.gave_up_connack):
+            return (
+                f"the broker ended a connection before it answered CONNECT: {ending.detail}"
+                if by_server
+                else f"the broker did not answer CONNECT within {self.stage.patience_s:g} s"
+            )
+        broken = by_server and ending.how == "reset" and player.script.ending.how != "reset" and not player.dismissed
+        return f"a connection broke before its end: {ending.detail}" if broken and player.steps else ""
 
     def _tell(self) -> None:
         """Tell the others which milestones are reached."""

@@ -76,6 +76,8 @@ class Live:
     """Nothing more will be sent."""
     left: bool = False
     """The client has sent DISCONNECT."""
+    dismissed: bool = False
+    """The server has sent DISCONNECT."""
     session: Session = field(default_factory=Session)
     answered: dict[Entry, list[Entry]] = field(default_factory=dict)
     """Recorded answers by what they answer."""
@@ -163,6 +165,7 @@ class Live:
             self.session.unfinished.pop(packet.packet_identifier, None)
         elif isinstance(packet, packets.Auth | packets.Disconnect):
             self.auths += isinstance(packet, packets.Auth)
+            self.dismissed = self.dismissed or isinstance(packet, packets.Disconnect)
             # They answer nothing that has an identifier: one after the other.
             self._correspond(entry, (one for one in self.script.entries if not one.from_client))
         else:

@@ -35,6 +35,8 @@ class Player(Live):
     """What is left to do."""
     _fence: Entry | None = None
     """A live PUBLISH behind which a fence is due."""
+    gave_up_connack: bool = False
+    """Whether the answer to CONNECT was waited for in vain."""
     _own: set[Entry] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -86,6 +88,7 @@ class Player(Live):
         if self.steps:
             entry = self.steps[0]
             why = self._waits(entry)
+            self.gave_up_connack = self.gave_up_connack or why is Until.CONNACK
             self.steps.popleft()
             return self._skip(entry, f"{reactions.word(entry.packet)}, which waited in vain for {why or 'its turn'}")
         self.over = True
