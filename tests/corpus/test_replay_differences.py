@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
 from mqttscope.mqtt import (
     Connack,
     ControlPacket,
@@ -79,10 +79,11 @@ class Planted:
     change: Callable[[], Change]
     kinds: set[str]
     count: int = 1
+    code: int = EXIT_FINDINGS
 
 
-def planted(capture: str, matches: Any, made: Any, *kinds: str, count: int = 1) -> Planted:
-    return Planted(capture, lambda: once(matches, made), set(kinds), count)
+def planted(capture: str, matches: Any, made: Any, *kinds: str, count: int = 1, code: int = EXIT_FINDINGS) -> Planted:
+    return Planted(capture, lambda: once(matches, made), set(kinds), count, code)
 
 
 CASES = {
@@ -98,7 +99,7 @@ CASES = {
     "SUBACK dropped": planted("v311-qos", a(Suback), nothing, "missing-answer"),
     "UNSUBACK dropped": planted("v31-qos", a(Unsuback), nothing, "missing-answer"),
     "PINGRESP dropped": planted("many-in-one-segment", a(Pingresp), nothing, "missing-answer"),
-    "CONNACK dropped": planted("v5-qos", a(Connack, "sensor-1"), nothing, "missing-answer"),
+    "CONNACK dropped": planted("v5-qos", a(Connack, "sensor-1"), nothing, "missing-answer", code=EXIT_FAILED),
     "PUBACK twice": planted("v5-qos", a(Puback, "sensor-1"), twice, "unexpected-answer"),
     "order": Planted("v5-flow-control", lambda: exchanged(a(Publish, "narrow")), {"order"}),
     "PUBACK succeeds otherwise": planted("v5-qos", a(Puback), changed(reason_code=0x10), "reason-code"),
@@ -137,7 +138,9 @@ CASES = {
     ),
     "closed early": planted("v311-qos", a(Suback, "logger"), closing, "close"),
     "closed behind CONNACK": planted("v311-qos", a(Connack, "sensor-1"), closing, "close"),
-    "closed before CONNACK": planted("v311-qos", a(Connack, "sensor-1"), lambda _: (CLOSE,), "not-connected"),
+    "closed before CONNACK": planted(
+        "v311-qos", a(Connack, "sensor-1"), lambda _: (CLOSE,), "not-connected", code=EXIT_FAILED
+    ),
     "malformed": planted("v5-qos", a(Unsuback, "logger"), behind(b"\x90\x00"), "malformed"),
     "DISCONNECT": planted("v5-qos", a(Connack, "sensor-1"), lambda one: (one, b"\xe0\x01\x8b", CLOSE), "close"),
 }  # fmt: skip
@@ -158,7 +161,7 @@ def test_a_difference_is_named(case: str, tmp_path: Path) -> None:
 
     assert set(found.kinds) == one.kinds, found.told
     assert found.kinds.total() == one.count, found.told
-    assert found.done.code == EXIT_FINDINGS
+    assert found.done.code == one.code
     assert brokers.client_errors(found.findings) <= brokers.recorded_errors(one.capture)
 
 

@@ -128,6 +128,21 @@ def certificates(folder: Path) -> Iterator[Certificates]:
     yield Certificates(folder, *(str(folder / name) for name in names))
 
 
+def expired(folder: Path, made: Certificates) -> str:
+    """A certificate with the server's key whose time is over."""
+    path, names = folder / "expired.pem", folder / "names"
+    names.write_text("subjectAltName=IP:127.0.0.1\n")
+    request = ("req", "-new", "-key", made.key, "-subj", "/CN=localhost", "-out", str(folder / "it.csr"))
+    sign = (
+        "x509", "-req", "-in", str(folder / "it.csr"), "-CA", made.ca, "-CAkey", str(made.folder / "ca.key"),
+        "-set_serial", "7", "-days", "-1", "-out", str(path), "-extfile", str(names),
+    )  # fmt: skip
+    for words in (request, sign):
+        done = subprocess.run([program("openssl"), *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return str(path)
+
+
 def is_reset(port: int) -> bool:
     """Whether a client that connects is reset, perhaps before it knows that it is connected."""
     try:

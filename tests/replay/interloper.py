@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
@@ -129,14 +130,23 @@ def _bytes(said: ControlPacket | bytes, version: ProtocolVersion) -> bytes:
 
 
 @contextmanager
-def threaded(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any], *, tls: Any = None) -> Iterator[int]:
+def threaded(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]],
+    *,
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[int]:
     """A server on loopback in an event loop of its own, in another thread; gives its port."""
     ports: list[int] = []
     ready, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
+    async def until_stopped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.CancelledError, ConnectionError):
+            await serve(reader, writer)
+        writer.close()
+
     async def run() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+        server = await asyncio.start_server(until_stopped, "127.0.0.1", 0, ssl=tls)
         ports.append(server.sockets[0].getsockname()[1])
         ready.set()
         await stop.wait()

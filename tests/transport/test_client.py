@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,21 +160,6 @@ def test_a_full_backlog_is_no_answer_in_time() -> None:
     assert error.kind is Kind.TIMEOUT
 
 
-def expired(folder: Path, made: rig.Certificates) -> str:
-    """A certificate with the server's key whose time is over."""
-    path, names = folder / "expired.pem", folder / "names"
-    names.write_text("subjectAltName=IP:127.0.0.1\n")
-    request = ("req", "-new", "-key", made.key, "-subj", "/CN=localhost", "-out", str(folder / "it.csr"))
-    sign = (
-        "x509", "-req", "-in", str(folder / "it.csr"), "-CA", made.ca, "-CAkey", str(made.folder / "ca.key"),
-        "-set_serial", "7", "-days", "-1", "-out", str(path), "-extfile", str(names),
-    )  # fmt: skip
-    for words in (request, sign):
-        done = subprocess.run([rig.program("openssl"), *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    return str(path)
-
-
 @pytest.mark.parametrize(
     ("case", "said"),
     [
@@ -188,7 +172,7 @@ def expired(folder: Path, made: rig.Certificates) -> str:
 @pytest.mark.parametrize("scheme", ["mqtts", "wss"])
 def test_wrong_certificates(case: str, said: str, scheme: str, tmp_path: Path, certificates: rig.Certificates) -> None:
     made = certificates
-    chain = {"expired": lambda: expired(tmp_path, made), "self": lambda: made.ca}.get(case, lambda: made.cert)()
+    chain = {"expired": lambda: rig.expired(tmp_path, made), "self": lambda: made.ca}.get(case, lambda: made.cert)()
     key = str(made.folder / "ca.key") if case == "self" else made.key
 
     async def scene() -> LinkError:

@@ -1,0 +1,257 @@
+"""Brokers that cannot be reached, or do not behave as brokers: a sentence for people, an exit code, and no hang."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqttscope.cli.main import EXIT_FAILED
+from mqttscope.mqtt import Connack, ControlPacket, Suback
+from mqttscope.transport.tls import listen_context
+from tests.cli.running import Done, capture, command, environment, invoke
+from tests.proxy import rig
+from tests.replay.interloper import CLOSE, Change, Said, between, threaded
+
+WAIT_S = 0.5
+BOUND_S = 6.0
+"""Far above all that is waited for here, and far below a hang."""
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Certificates]:
+    with rig.certificates(tmp_path_factory.mktemp("certificates")) as made:
+        yield made
+
+
+def replay(url: str, *options: str, name: str = "v5-qos") -> tuple[Done, dict[str, Any]]:
+    """Replay at once, in bounded time; returns the summary as well."""
+    began = time.monotonic()
+    done = invoke(
+        "replay", capture(name), "--broker", url, "--pace", "asap", "--wait", str(WAIT_S), "--no-config",
+        "--connect-timeout", str(WAIT_S), "--format", "jsonl", *options,
+    )  # fmt: skip
+    assert time.monotonic() - began < BOUND_S
+    assert "Traceback" not in done.text + done.err
+    (summary,) = [line for line in done.lines if line.get("event") == "replay"]
+    return done, summary
+
+
+def reasons(summary: dict[str, Any]) -> dict[str, int]:
+    return {one["reason"]: one["connections"] for one in summary["failures"]}
+
+
+def check(url: str, said: str, *options: str, count: int = 2) -> None:
+    """All connections fail with this sentence, and only that is said."""
+    done, summary = replay(url, *options)
+
+    assert reasons(summary) == {said: count}
+    assert done.code == EXIT_FAILED
+    assert done.err == ""
+
+
+def test_nobody_listens() -> None:
+    url = f"mqtt://127.0.0.1:{rig.free_port()}"
+    check(url, f"cannot connect to {url}: nothing listens there (connection refused)")
+
+
+def test_a_name_that_leads_nowhere() -> None:
+    done = invoke("replay", capture("v5-qos"), "--broker", "mqtt://nowhere.invalid", "--verify")
+
+    assert done.code == EXIT_FAILED
+    assert "cannot connect to mqtt://nowhere.invalid:1883: the host name nowhere.invalid cannot be resolved" in done.err
+    assert done.text == ""
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while await reader.read(1_000):
+        pass
+
+
+async def half_closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write_eof()
+    await silent(reader, writer)
+
+
+async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1_000)
+
+
+async def resetting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+    writer.transport.abort()
+
+
+async def of_the_web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1_000)
+    writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+    await silent(reader, writer)
+
+
+async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Half a CONNACK."""
+    await reader.read(1_000)
+    writer.write(b"\x20")
+    await silent(reader, writer)
+
+
+NO_ANSWER = f"the broker did not answer CONNECT within {WAIT_S:g} s"
+ENDED = "the broker ended a connection before it answered CONNECT: the connection was closed"
+
+
+@pytest.mark.parametrize(
+    ("serve", "said"),
+    [(silent, NO_ANSWER), (of_the_web, NO_ANSWER), (dripping, NO_ANSWER), (half_closing, ENDED), (closing, ENDED)],
+)
+def test_no_answer_to_connect(serve: Serve, said: str) -> None:
+    with threaded(serve) as port:
+        check(f"mqtt://127.0.0.1:{port}", said)
+
+
+def test_connections_that_are_reset() -> None:
+    with threaded(resetting) as port:
+        done, summary = replay(f"mqtt://127.0.0.1:{port}")
+
+    assert done.code == EXIT_FAILED
+    assert sum(reasons(summary).values()) == 2
+    assert all(one.startswith("the broker ended a connection before it answered CONNECT") for one in reasons(summary))
+
+
+@pytest.mark.parametrize("scheme", ["mqtts", "wss", "ws"])
+def test_no_end_of_the_handshake(scheme: str) -> None:
+    with threaded(silent) as port:
+        url = f"{scheme}://127.0.0.1:{port}"
+        path = "/mqtt" if scheme.startswith("ws") else ""
+        check(url, f"cannot connect to {url}{path}: no answer within {WAIT_S:g} s")
+
+
+def test_a_web_server_without_websocket() -> None:
+    with threaded(of_the_web) as port:
+        url = f"ws://127.0.0.1:{port}/mqtt"
+        check(url, f"cannot connect to {url}: it answers 404 Not Found to the request for /mqtt")
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("other", "its certificate comes from a CA that is not trusted"),
+        ("name", "its certificate is not for broker.example"),
+        ("expired", "its certificate has expired"),
+        ("self", "its certificate is signed by itself, and is not among the trusted ones"),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["mqtts", "wss"])
+def test_wrong_certificates(case: str, said: str, scheme: str, tmp_path: Path, certified: rig.Certificates) -> None:
+    made = certified
+    chain = {"expired": lambda: rig.expired(tmp_path, made), "self": lambda: made.ca}.get(case, lambda: made.cert)()
+    key = str(made.folder / "ca.key") if case == "self" else made.key
+    trusted = ("--ca", made.other_ca if case in ("other", "self") else made.ca)
+    name = ("--server-name", "broker.example") if case == "name" else ()
+    with threaded(silent, tls=listen_context(chain, key)) as port:
+        url = f"{scheme}://127.0.0.1:{port}" + ("/mqtt" if scheme == "wss" else "")
+        check(url, f"cannot connect to {url}: {said}", *trusted, *name)
+
+
+def test_tls_with_a_broker_that_has_none() -> None:
+    with threaded(of_the_web) as port:
+        url = f"mqtts://127.0.0.1:{port}"
+        check(url, f"cannot connect to {url}: it does not speak TLS")
+
+
+def test_no_tls_with_a_broker_that_wants_it(certified: rig.Certificates) -> None:
+    with threaded(silent, tls=listen_context(certified.cert, certified.key)) as port:
+        done, summary = replay(f"mqtt://127.0.0.1:{port}")
+
+    assert done.code == EXIT_FAILED
+    assert sum(reasons(summary).values()) == 2
+
+
+@contextmanager
+def broker_with(change: Change, folder: Path) -> Iterator[str]:
+    with rig.mosquitto(folder) as broker, between(broker.port, change) as port:
+        yield f"mqtt://127.0.0.1:{port}"
+
+
+@pytest.mark.broker
+def test_the_other_connections_go_on(tmp_path: Path) -> None:
+    """The publisher is thrown out; the subscriber says all it said."""
+
+    def change(client: str, packet: ControlPacket) -> Said:
+        return (CLOSE,) if client == "sensor-1" and isinstance(packet, Connack) else (packet,)
+
+    with broker_with(change, tmp_path) as url:
+        done, summary = replay(url)
+
+    assert done.code == EXIT_FAILED
+    assert reasons(summary) == {ENDED: 1}
+    assert not any("SUBSCRIBE" in one["note"] for one in summary["notes"])
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_broker_that_dies_in_the_middle(how: signal.Signals, tmp_path: Path) -> None:
+    with rig.mosquitto(tmp_path) as broker:
+
+        def change(client: str, packet: ControlPacket) -> Said:
+            if isinstance(packet, Suback):
+                broker.process.send_signal(how)
+                broker.process.wait(5)
+            return (packet,)
+
+        with between(broker.port, change) as port:
+            done, summary = replay(f"mqtt://127.0.0.1:{port}", "--verify")
+
+    assert done.code == EXIT_FAILED
+    assert summary["failures"]
+    kinds = {line["kind"] for line in done.lines if line.get("event") == "difference"}
+    assert kinds <= {"not-connected", "close"}
+    assert "not-connected" in kinds
+
+
+@pytest.mark.broker
+def test_who_is_silent_from_the_middle_on_is_not_waited_for_at_every_step(tmp_path: Path) -> None:
+    """Twenty-five steps wait for something, and none of them as long as the first."""
+    quiet = False
+
+    def change(client: str, packet: ControlPacket) -> Said:
+        nonlocal quiet
+        quiet = quiet or isinstance(packet, Suback)
+        return () if quiet else (packet,)
+
+    with broker_with(change, tmp_path) as url:
+        done, summary = replay(url, name="many-in-one-segment")
+        _, other = replay(url, name="v5-flow-control")
+
+    assert done.code in (0, EXIT_FAILED)
+    assert summary["missed"] > 5
+    assert other["seconds"] < BOUND_S
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_stopped_while_nothing_happens(how: signal.Signals, tmp_path: Path) -> None:
+    heard = []
+
+    async def hearing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(1_000))
+        await silent(reader, writer)
+
+    with threaded(hearing) as port:
+        process = subprocess.Popen(
+            command("replay", capture("v5-qos"), "--broker", f"mqtt://127.0.0.1:{port}", "--wait", "60", "--verify"),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+        )  # fmt: skip
+        rig.until(lambda: heard, "the CONNECT")
+        process.send_signal(how)
+        out, err = process.communicate(timeout=rig.PATIENCE_S)
+
+    assert process.returncode == EXIT_FAILED, out + err
+    assert "stopped before its end" in out
+    assert err == ""
