@@ -137,6 +137,9 @@ class Performer:
             if isinstance(item, ControlPacket | Malformed):
                 player.receive(item, now)
                 self.stage.received += 1
+        if self._keep_alive is None:
+            # It counts from the CONNECT on, also for a client that says nothing more.
+            self._watch_keep_alive()
         self._forget_patience()
         self.pump()
 
