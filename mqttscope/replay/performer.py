@@ -340,7 +340,7 @@ class Performer:
     def _why_it_failed(self, ending: Ending) -> str:
         """Why a connection that was made led nowhere, or broke; empty for one that did not."""
         player, by_server = self.player, ending.by == "server"
-        if player.connack is None and player.script.connack is not None and (by_server or player.gave_up_connack):
+        if player.connack is None and player.recorded_connack is not None and (by_server or player.gave_up_connack):
             unreadable = player.unreadable
             if unreadable is not None and unreadable.raw == _OTHER_VERSION:
                 return f"the broker does not speak MQTT {player.version.text}"

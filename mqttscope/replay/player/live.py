@@ -88,6 +88,7 @@ class Live:
     auths: int = 0
     """AUTH packets of the live server."""
     connack: Entry | None = None
+    recorded_connack: Entry | None = None
     inherited: list[int] = field(default_factory=list)
     """Packet identifiers of what the session had not finished when this connection began."""
     owed: deque[ControlPacket] = field(default_factory=deque)
@@ -107,6 +108,7 @@ class Live:
             if entry.answers is not None:
                 self.answered.setdefault(entry.answers, []).append(entry)
         self._deliveries = Deliveries(self.script.entries)
+        self.recorded_connack = self.script.connack
         self.connection.assume_version(self.script.version, "the recording", known=True)
 
     @property
@@ -265,7 +267,7 @@ class Live:
     def _accepted(self, entry: Entry, packet: packets.Connack) -> None:
         self.connack = entry
         entry.answers = self._connect
-        recorded = self.script.connack
+        recorded = self.recorded_connack
         self._answer_of(entry)
         if packet.reason_code:
             if recorded is None or not getattr(recorded.packet, "reason_code", 0):
