@@ -83,10 +83,10 @@ class Part:
         ended before the answer.
         """
         script = self.script
-        if script.lost > script.lost_from_client or self.answered(request, kinds) is not None:
+        if script.lost or self.answered(request, kinds) is not None:
             return False
         later = any(not one.from_client and one.place > request.place for one in reversed(script.entries))
-        return later or script.ending.by == "server"
+        return later or self.ends
 
     @property
     def ends(self) -> bool:
@@ -122,4 +122,5 @@ def takers_over(script: Script, scripts: Iterable[Script]) -> list[Script]:
         and one is not script
         and one.connection.client_identifier == name
         and script.opened_place < one.opened_place <= script.ended_place
+        and one.opened_ns < script.ending.timestamp_ns
     ]

@@ -56,7 +56,8 @@ class Responder(Outgoing):
             self._acknowledged(entry, packet, now_ns)
         elif isinstance(packet, packets.Disconnect):
             self._counterpart(entry, now_ns)
-            self.queue.clear()
+            # What is due had been said before this was heard.
+            self.queue = sorted(one for one in self.queue if one.due_ns <= now_ns)
             self.end = Close("fin")
         else:
             self._asked(entry, packet, now_ns)

@@ -185,7 +185,9 @@ class _Comparison:
         for kind, entry in before.items():
             answer = found.get(kind)
             if answer is None:
-                if self.pair.live.ending.by == "server" and not _left(self.pair.live):
+                if kind == "pubrel" and not self._received(now):
+                    self.tally.not_judged(entry, "the device was not sent the PUBREC that it answers")
+                elif self.pair.live.ending.by == "server" and not _left(self.pair.live):
                     self.tally.not_judged(entry, _ENDED)
                 else:
                     told = f"The {described(delivery)} was not answered with {kind.upper()}."
@@ -203,6 +205,14 @@ class _Comparison:
         for kind, answer in found.items():
             if kind not in before and kind != "pubrel":
                 self._extra_answer(answer, now)
+
+    def _received(self, message: Entry) -> bool:
+        """Whether a message of the device was answered with PUBREC while the device could still answer that."""
+        left = _disconnect(self.pair.live)
+        return any(
+            one.answers is message and isinstance(one.packet, Pubrec) and (left is None or one.place < left.place)
+            for one in self.pair.live.entries
+        )
 
     def _extra_answer(self, answer: Entry, delivery: Entry) -> None:
         told = f"was answered with {answer.type.upper()}, which the recorded client did not send"
