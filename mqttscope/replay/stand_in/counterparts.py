@@ -47,11 +47,13 @@ class Counterparts:
                 self._alike.setdefault(alike, deque()).append(entry)
                 self._kinds.setdefault(type(entry.packet), deque()).append(entry)
 
-    def find(self, packet: ControlPacket | Malformed, topic: str | None, expected: Entry | None) -> Counterpart | None:
+    def find(
+        self, packet: ControlPacket | Malformed, topic: str | None, expected: Entry | None, *, in_order: bool = True
+    ) -> Counterpart | None:
         """The recorded packet that this one is; ``None`` where the recording has none.
 
         ``topic``: of a PUBLISH, its alias resolved.  ``expected``: what the recorded client would send next; a packet
-        that resembles nothing else is that one, if it is of its type.
+        that resembles nothing else is that one, if it is of its type and ``in_order`` allows it.
         """
         same, alike = _keys(packet, topic)
         found = self._next(self._same.get(same), lent=True)
@@ -62,10 +64,13 @@ class Counterparts:
         if found is not None:
             self._lent.add(found)
             return Counterpart(found, same=False, alike=True)
+        if not in_order:
+            return None
         if isinstance(packet, packets.Publish):
             # Further behind it would be given to what has nothing to do with it.
-            in_order = expected if expected is not None and isinstance(expected.packet, packets.Publish) else None
-            found = None if in_order in self._taken or in_order in self._lent else in_order
+            found = expected if expected is not None and isinstance(expected.packet, packets.Publish) else None
+            if found in self._taken or found in self._lent:
+                return None
         else:
             found = self._next(self._kinds.get(type(packet)), lent=False)
         if found is None:

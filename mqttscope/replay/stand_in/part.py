@@ -100,6 +100,11 @@ class Part:
         return connack is None or not isinstance(connack.packet, packets.Connack) or not connack.packet.reason_code
 
     @property
+    def ending_next(self) -> bool:
+        """Whether the next that the server says by itself is the end of the connection."""
+        return self.ends and (not self.steps or isinstance(self.steps[0].packet, packets.Disconnect))
+
+    @property
     def silence_ns(self) -> int:
         """For how long the client had said nothing when the server ended a connection for its Keep Alive; else 0."""
         script, keep_alive = self.script, self.script.connection.keep_alive or 0

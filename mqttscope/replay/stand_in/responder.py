@@ -64,11 +64,14 @@ class Responder(Outgoing):
 
     def _counterpart(self, entry: Entry, now_ns: int) -> bool:
         """Find the recorded packet that a packet is; returns whether both say the same."""
-        found = self._counterparts.find(entry.packet, entry.topic, self.part.next_needed)
-        if found is None or (not found.alike and self.manner.unexpected is not Unexpected.ANSWER):
+        in_order = self.manner.unexpected is Unexpected.ANSWER or isinstance(entry.packet, packets.Connect)
+        found = self._counterparts.find(entry.packet, entry.topic, self.part.next_needed, in_order=in_order)
+        if found is None:
             return False
         entry.source = found.entry
-        self.part.done.add(found.entry)
+        if found.alike or not self.part.ending_next:
+            # The recorded server may have ended the connection because of what the device does not do.
+            self.part.done.add(found.entry)
         self.mark(found.entry, now_ns)
         self.substitutes.learn(found.entry, entry)
         return found.same
