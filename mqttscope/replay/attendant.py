@@ -24,6 +24,11 @@ FIRST_PACKET_S = 10.0
 """How long a device may take for its first packet (5.0 3.1.4)."""
 SERVER_UNAVAILABLE = {5: 0x88}
 """Connect Reason Code for who is not expected; before 5.0 it is 3."""
+_OTHERS = {
+    b"\x16\x03": "it speaks TLS, which takes --listen-cert",
+    b"GET ": "it speaks HTTP; where that is for a WebSocket, --websocket is needed",
+}
+"""How other protocols begin."""
 
 
 class Host(Protocol):
@@ -69,6 +74,8 @@ class Attendant:
     _paused: bool = False
     _arranged: bool = False
     _ignoring: bool = False
+    _begun: bool = False
+    """Something has been heard."""
     _timer: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
@@ -99,6 +106,13 @@ class Attendant:
 
     def received(self, data: bytes) -> None:
         """Bytes of the device."""
+        if self.stand_in is None and not self.heard and not self._ignoring and not self._begun:
+            self._begun = True
+            what = next((told for start, told in _OTHERS.items() if data.startswith(start)), "")
+            if what or data[0] >> 4 != packets.Connect.packet_type:
+                # 5.0 MQTT-3.1.0-1; a packet that is none may never be complete.
+                self._close(Close("fin", what or "it does not begin with a CONNECT"))
+                return
         self._take(self._stream.feed(data))
         self.pump()
         self.host.stir(self)

@@ -69,7 +69,9 @@ def test_deliveries_of_topics_that_the_device_did_not_subscribe_to_are_held_back
 
 
 def test_the_quality_of_a_subscription_and_the_limits_of_the_device_are_obeyed() -> None:
-    text = HELLO.replace("connect", "connect topic_alias_maximum=10") + """
+    text = (
+        HELLO.replace("connect", "connect topic_alias_maximum=10")
+        + """
     dev > subscribe 1 t/#:2
     dev < suback 1 2
     dev < publish t/a one qos=2 id=1 topic_alias=3
@@ -81,6 +83,7 @@ def test_the_quality_of_a_subscription_and_the_limits_of_the_device_are_obeyed()
     dev < publish t/long aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
     dev < publish t/c four
     """
+    )
     device, _ = Desk(text).connect("dev connect receive_maximum=1 maximum_packet_size=40")
 
     assert device.say("subscribe 1 t/#:1") == ["suback id=1 1", "publish t/a one qos=1 id=1"]
@@ -89,7 +92,9 @@ def test_the_quality_of_a_subscription_and_the_limits_of_the_device_are_obeyed()
 
 
 def test_qos_2_goes_through_both_ways() -> None:
-    text = HELLO + """
+    text = (
+        HELLO
+        + """
     dev > publish a x qos=2 id=1
     dev < pubrec 1
     dev > pubrel 1
@@ -99,6 +104,7 @@ def test_qos_2_goes_through_both_ways() -> None:
     dev < pubrel 1
     dev > pubcomp 1
     """
+    )
     device, _ = Desk(text).connect()
 
     assert device.say("publish a x qos=2 id=9") == ["pubrec id=9", "publish b y qos=2 id=1"]
@@ -256,7 +262,9 @@ def test_the_keep_alive_of_the_device_is_enforced() -> None:
 
 
 def test_a_client_that_connects_anew_ends_its_old_connection() -> None:
-    desk = Desk(HELLO + "two > connect client=dev\ntwo < connack\ndev < disconnect code=0x8e\ndev < fin\ntwo > disconnect")
+    desk = Desk(
+        HELLO + "two > connect client=dev\ntwo < connack\ndev < disconnect code=0x8e\ndev < fin\ntwo > disconnect"
+    )
     device, heard = desk.connect()
     assert heard == ["connack"]
     device.stand_in.take_over(desk.now)
@@ -286,12 +294,15 @@ def test_enhanced_authentication_takes_its_recorded_course() -> None:
 
 
 def test_responses_carry_what_the_device_asked_with() -> None:
-    text = HELLO + """
+    text = (
+        HELLO
+        + """
     dev > subscribe 1 answers:1
     dev < suback 1 1
     dev > publish ask x response_topic=answers correlation_data=one
     dev < publish answers y correlation_data=one
     """
+    )
     device, _ = Desk(text).connect()
     device.say("subscribe 1 mine:1")
     heard = device.say("publish ask x response_topic=mine correlation_data=two")
@@ -301,7 +312,9 @@ def test_responses_carry_what_the_device_asked_with() -> None:
 
 
 def test_answers_that_the_recorded_server_never_gave_are_not_given() -> None:
-    text = HELLO + "dev > publish a x qos=1 id=1\ndev > pingreq\ndev < pingresp\ndev > publish b y qos=1 id=2\ndev > fin"
+    text = (
+        HELLO + "dev > publish a x qos=1 id=1\ndev > pingreq\ndev < pingresp\ndev > publish b y qos=1 id=2\ndev > fin"
+    )
     device, _ = Desk(text).connect()
 
     assert device.say("publish a x qos=1 id=1", "pingreq") == ["pingresp"]
