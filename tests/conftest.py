@@ -17,6 +17,7 @@ SLOW = (
     "cli/test_main.py",
     "cli/test_output.py",
     "cli/test_proxy.py",
+    "cli/test_serve.py",
     "cli/test_sniff.py",
     "cli/test_sources.py",
     "test_ci_examples.py",

@@ -129,6 +129,8 @@ def test_peers_that_misbehave_leave_the_others_alone() -> None:
         good.shutdown(socket.SHUT_WR)
         assert good.recv(1) == b""
         assert until_closed(garbage) == b""
+        assert until_closed(opened(port, b"\x16\x03\x01\x00")) == b""
+        assert until_closed(opened(port, b"\xff")) == b""
         for one in (stalled, nothing, good):
             one.close()
 

@@ -257,7 +257,8 @@ def match(
 ) -> tuple[list[tuple[Entry, Entry]], list[Entry], list[Entry]]:
     """Pairs of packets that stand for each other, and those of both sides that nothing stands for.
 
-    The same come first; then messages with one topic, then those with one payload; then requests of one type.
+    The same come first; then messages with one topic, then those with one payload, then requests of one type; messages
+    that are left at last stand for each other in their order, if they are equally many.
     """
     pairs: list[tuple[Entry, Entry]] = []
     left, right = list(recorded), list(live)
@@ -279,6 +280,11 @@ def match(
             else:
                 rest.append(entry)
         left, right = rest, [one for one in right if id(one) not in taken]
+    messages = [[one for one in side if isinstance(one.packet, Publish)] for side in (left, right)]
+    if messages[0] and len(messages[0]) == len(messages[1]):
+        # As many as are missing came otherwise: topic and payload have changed.
+        pairs += zip(*messages, strict=True)
+        left, right = ([one for one in side if not isinstance(one.packet, Publish)] for side in (left, right))
     return pairs, left, right
 
 
