@@ -18,7 +18,7 @@ UNEXPECTED = ("answer", "ignore", "close")
     epilog="""\b
 Examples:
   mqttscope serve site.pcapng --listen 127.0.0.1:1884 --client 'sensor-*' --verify
-  mqttscope serve site.pcapng --listen '*:1884' --pace causal --lint --write device.pcapng --duration 600
+  mqttscope serve site.pcapng --listen '*:1884' --pace causal --lint --duration 600
 
 Exit code 1 when --verify finds a difference or --lint a finding that counts, 3 when it could not listen or write, or
 a capture could not be read.
@@ -40,7 +40,7 @@ a capture could not be read.
     type=click.Choice(MATCHES),
     default="auto",
     show_default=True,
-    help="Find the recorded connection by Client Identifier, in order, or (auto) in order for unknown ones.",
+    help="Find connections by Client Identifier or in order; auto: both.",
 )
 @click.option(
     "--pace",
@@ -57,14 +57,14 @@ a capture could not be read.
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How much later than recorded a device may be until a delivery comes without what preceded it.",
+    help="How late a device may be until it gets deliveries anyway.",
 )
 @click.option(
     "--unexpected",
     type=click.Choice(UNEXPECTED),
     default="answer",
     show_default=True,
-    help="What becomes of packets and connections that are not in the recording.",
+    help="What to do with what the recording does not have.",
 )
 @click.option("--repeat", is_flag=True, help="Begin again when all connections of a client have been played.")
 @click.option("--keep-running", is_flag=True, help="Go on when everything has been played.")
