@@ -32,13 +32,15 @@ class Part:
     """Those that the device has sent, or that nobody waits for any more."""
     own: set[Entry] = field(default_factory=set)
     """All packets of the client."""
+    at: dict[Entry, int] = field(default_factory=dict)
+    """Where each packet stands in the script."""
     _first: int = 0
     """All of ``needed`` before are done."""
 
     def __post_init__(self) -> None:
         asked: Entry | None = None
-        for entry in self.script.entries:
-            packet = entry.packet
+        for index, entry in enumerate(self.script.entries):
+            packet, self.at[entry] = entry.packet, index
             if entry.from_client:
                 self.own.add(entry)
                 if not isinstance(packet, _IDLE):

@@ -186,7 +186,7 @@ class StandIn(Responder):
                 self.note(Kind.SKIPPED, f"waited in vain for {reactions.word(one.packet)} of the device")
             self._passed = place
         if self._due is None or self._due[0] is not entry:
-            self._due = entry, self._due_ns(place, recorded_ns, now_ns)
+            self._due = entry, self._due_ns(entry, recorded_ns, now_ns)
         due_ns = self._due[1] + (self.manner.patience_ns if last and self.taken_over else 0)
         if now_ns < due_ns:
             return Wait(due_ns)
@@ -199,13 +199,15 @@ class StandIn(Responder):
             return Wait(now_ns)
         return None
 
-    def _due_ns(self, place: int, recorded_ns: int, now_ns: int) -> int:
+    def _due_ns(self, entry: Entry | None, recorded_ns: int, now_ns: int) -> int:
         """As long behind what came before it on the connection as in the recording."""
         if self.manner.speed is None:
             return now_ns
         before_ns, live_ns = self.script.opened_ns, self.live.opened_ns
-        for one in reversed(self.script.entries):
-            if one.place < place and one in self.happened:
+        entries = self.script.entries
+        for index in range(len(entries) if entry is None else self.part.at[entry], 0, -1):
+            one = entries[index - 1]
+            if one in self.happened:
                 before_ns, live_ns = one.timestamp_ns, self.happened[one]
                 break
         return live_ns + int(max(0, recorded_ns - before_ns) / self.manner.speed)
