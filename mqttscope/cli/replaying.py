@@ -118,7 +118,7 @@ class Session:
     def execute(self) -> int:
         """Ask where it matters, replay, report."""
         self._agree()
-        _raise_limit(len(self.recorded.scripts))
+        raise_limit(len(self.recorded.scripts))
         self._prepare_record()
         outcome = Outcome(str(self.target), self.pace_name, changes=self.recorded.changes)
         outcome.left_out.update(why for _, why in self.recorded.left_out)
@@ -346,7 +346,7 @@ def _refuse_contradictions(given: dict[str, Any], manner: Manner) -> None:
         refuse_inputs(given["output"], given["captures"], {"the file of --write": given["write"]})
 
 
-def _raise_limit(connections: int) -> None:
+def raise_limit(connections: int) -> None:
     """Each connection takes a descriptor; ask the system for as many, as far as it allows."""
     wanted = connections + _SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

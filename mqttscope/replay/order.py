@@ -3,7 +3,8 @@
 Everything that the recorded server said, and the end of every connection, is a *milestone*; its place is that in the
 capture.  A step that changes what is delivered to whom (opening, CONNECT, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, the end
 of a connection) waits for all milestones before it; any other step only for those milestones before it that tell of
-such a change (CONNACK, SUBACK, UNSUBACK, an end).  With ``causal`` every step waits for all.
+such a change (CONNACK, SUBACK, UNSUBACK, an end).  A retained message that replaces one of another client waits for all
+as well, since the last one stays.  With ``causal`` every step waits for all.
 
 What the recorded server did because time had passed (sessions and messages that expired, wills that were delayed) takes
 as long in the replay: a *timer* starts with the step that it counts from, and is a milestone before the first step that
@@ -110,6 +111,8 @@ def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool 
     happenings.sort(key=lambda one: one[:3])
     unproven: dict[int, Entry] = {}
     """By script: the last QoS 0 message that nothing has proven to be handled."""
+    keepers: dict[str, int] = {}
+    """By topic: the script that published the last retained message."""
     running: list[tuple[int, int, int, Step]] = []
     """A heap of timers: when they elapse, number, how long they are, what they count from."""
     for _, what, index, entry in happenings:
@@ -128,12 +131,13 @@ def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool 
         now = entry.timestamp_ns if entry else script.opened_ns if what == _OPENED else script.ending.timestamp_ns
         if change:
             _elapse(order, running, now)
-        if change and fenced:
-            for other in [one for one in unproven if one != index]:
+        replaced = _replaced(entry, index, keepers)
+        if fenced and (change or replaced is not None):
+            for other in [one for one in unproven if (one != index if change else one == replaced)]:
                 message = unproven.pop(other)
                 order.fences[other].add(message)
                 order.milestone(message, change=False)
-        order.need(step, change=change or causal)
+        order.need(step, change=change or causal or replaced is not None)
         for length in _timers_of(entry, script) if what != _OPENED else ():
             heapq.heappush(running, (now + length, len(order.needs), length, step))
         if what == _ENDED:
@@ -142,6 +146,15 @@ def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool 
         elif entry is not None and isinstance(entry.packet, packets.Publish) and not entry.packet.qos:
             unproven[index] = entry
     return order
+
+
+def _replaced(entry: Entry | None, index: int, keepers: dict[str, int]) -> int | None:
+    """The other script whose retained message is replaced by this one."""
+    if entry is None or entry.topic is None or not isinstance(entry.packet, packets.Publish) or not entry.packet.retain:
+        return None
+    before = keepers.get(entry.topic, index)
+    keepers[entry.topic] = index
+    return before if before != index else None
 
 
 def _comes_again(entry: Entry) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MAX_TURN = 200
 """Steps that one connection takes before others get their turn."""
+_OTHER_VERSION = b"\x20\x02\x00\x01"
+"""How brokers refuse a version that they do not know, in the form of 3.1.1 (3.1.1 section 3.2.2.3)."""
 KEEP_ALIVE_SHARE = 0.75
 """Part of the Keep Alive after which a PINGREQ is sent."""
 
@@ -135,6 +137,9 @@ class Performer:
             if isinstance(item, ControlPacket | Malformed):
                 player.receive(item, now)
                 self.stage.received += 1
+        if self._keep_alive is None:
+            # It counts from the CONNECT on, also for a client that says nothing more.
+            self._watch_keep_alive()
         self._forget_patience()
         self.pump()
 
@@ -335,12 +340,15 @@ class Performer:
     def _why_it_failed(self, ending: Ending) -> str:
         """Why a connection that was made led nowhere, or broke; empty for one that did not."""
         player, by_server = self.player, ending.by == "server"
-        if player.connack is None and player.script.connack is not None and (by_server or player.gave_up_connack):
-            return (
-                f"the broker ended a connection before it answered CONNECT: {ending.detail}"
-                if by_server
-                else f"the broker did not answer CONNECT within {self.stage.patience_s:g} s"
-            )
+        if player.connack is None and player.recorded_connack is not None and (by_server or player.gave_up_connack):
+            unreadable = player.unreadable
+            if unreadable is not None and unreadable.raw == _OTHER_VERSION:
+                return f"the broker does not speak MQTT {player.version.text}"
+            if unreadable is not None:
+                return f"the broker answered CONNECT with a malformed packet: {unreadable.reason.replace('_', ' ')}"
+            if by_server:
+                return f"the broker ended a connection before it answered CONNECT: {ending.detail}"
+            return f"the broker did not answer CONNECT within {self.stage.patience_s:g} s"
         broken = by_server and ending.how == "reset" and player.script.ending.how != "reset" and not player.dismissed
         return f"a connection broke before its end: {ending.detail}" if broken and player.steps else ""
 

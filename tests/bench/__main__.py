@@ -1,8 +1,9 @@
-"""``python -m tests.bench [compare|stages|generate|live|soak]``: comparison and stages, or what is named.
+"""``python -m tests.bench [compare|stages|generate|live|soak|replay]``: comparison and stages, or what is named.
 
 compare, stages, generate: [--frames N]... [--rounds N]
 live: [--rate PER_SECOND] [--seconds N] [--lint]
 soak: [--connections N] [--rate PER_SECOND]
+replay: [--messages N] [--rounds N]
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", choices=("compare", "stages", "generate", "live", "soak"))
+    parser.add_argument("what", nargs="?", choices=("compare", "stages", "generate", "live", "soak", "replay"))
     parser.add_argument("--frames", type=int, action="append", help="size of a capture; more than once for several")
     parser.add_argument("--rounds", type=int, help=f"default {compare.ROUNDS}")
     parser.add_argument("--rate", type=int, help="messages (live) or connections (soak) per second")
     parser.add_argument("--seconds", type=float, help="how long messages are sent")
     parser.add_argument("--connections", type=int, help="how many there are in all")
+    parser.add_argument("--messages", type=int, help="how many are published")
     parser.add_argument("--lint", action="store_true", help="with --lint of sniff")
     options = parser.parse_args()
     if options.what == "live":
@@ -37,6 +39,11 @@ def main() -> int:
         from tests.bench import soak
 
         return 0 if soak.measure(compare.out, options.connections or soak.CONNECTIONS, options.rate or soak.RATE) else 1
+    if options.what == "replay":
+        from tests.bench import replay
+
+        messages, rounds = options.messages or replay.MESSAGES, options.rounds or replay.ROUNDS
+        return 0 if replay.measure(compare.out, messages, rounds) else 1
     if options.what == "generate":
         from tests.bench import generate
 

@@ -103,13 +103,32 @@ async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     await silent(reader, writer)
 
 
+async def of_3_1_1(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Unacceptable protocol version."""
+    await reader.read(1_000)
+    writer.write(b"\x20\x02\x00\x01")
+
+
+async def babbling(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1_000)
+    writer.write(b"\x20\x03\x07\x00\x00")
+
+
 NO_ANSWER = f"the broker did not answer CONNECT within {WAIT_S:g} s"
 ENDED = "the broker ended a connection before it answered CONNECT: the connection was closed"
 
 
 @pytest.mark.parametrize(
     ("serve", "said"),
-    [(silent, NO_ANSWER), (of_the_web, NO_ANSWER), (dripping, NO_ANSWER), (half_closing, ENDED), (closing, ENDED)],
+    [
+        (silent, NO_ANSWER),
+        (of_the_web, NO_ANSWER),
+        (dripping, NO_ANSWER),
+        (half_closing, ENDED),
+        (closing, ENDED),
+        (of_3_1_1, "the broker does not speak MQTT 5.0"),
+        (babbling, "the broker answered CONNECT with a malformed packet: connack flags reserved"),
+    ],
 )
 def test_no_answer_to_connect(serve: Serve, said: str) -> None:
     with threaded(serve) as port:

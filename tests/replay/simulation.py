@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mqttscope.events import Event, PacketEvent
+from mqttscope.events import ConnectionOpened, Event, PacketEvent
 from mqttscope.mqtt import (
     Connack,
     Connect,
@@ -113,7 +113,8 @@ class Broker:
         present = client.identifier in self.sessions
         client.subscriptions = self.sessions.setdefault(client.identifier, {})
         limits = self.limits if packet.version == 5 else None
-        self._say(client, Connack(session_present=present, reason_code=self.refuse, properties=limits or _none(packet)))
+        code = self.refuse if packet.version == 5 else min(self.refuse, 5)
+        self._say(client, Connack(session_present=present, reason_code=code, properties=limits or _none(packet)))
         client.closed = bool(self.refuse)
 
     def _publish(self, client: Client, packet: Publish) -> None:
@@ -269,19 +270,19 @@ class Simulation:
         assert gates.give_up(), "nothing can go on"
 
 
-def events(player: Player) -> list[Event]:
-    """What happened on a live connection, as a linter takes it: packets with the state before each."""
-    script = player.script
+def events(player: Player) -> Iterator[Event]:
+    """What happened on a live connection, as a linter takes it: each packet in the state before it.
+
+    Packets are read from the bytes that were sent.
+    """
     connection = Connection(0, "192.0.2.1:50000", "192.0.2.2:1883", "live", 1, 0, handshake_seen=True)
-    connection.assume_version(script.version, "given", known=True)
-    made: list[Event] = []
+    yield ConnectionOpened(connection, 1, 0, "live")
+    version = player.script.version
     for number, entry in enumerate(player.live.entries):
-        if isinstance(entry.packet, Malformed):
-            continue
-        direction = C2S if entry.from_client else S2C
-        made.append(
-            PacketEvent(
-                connection, direction, number, number + 1, entry.timestamp_ns, "live", entry.packet, entry.topic
-            )
-        )
-    return made
+        packet = decode(entry.raw, version)
+        assert isinstance(packet, ControlPacket), packet
+        direction, now = C2S if entry.from_client else S2C, entry.timestamp_ns
+        connection.identify(packet)
+        topic = connection.resolve_topic(packet, direction) if isinstance(packet, Publish) else None
+        yield PacketEvent(connection, direction, number, number + 1, now, "live", packet, topic)
+        connection.apply(packet, direction, number, number + 1, now)

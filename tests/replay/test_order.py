@@ -179,3 +179,24 @@ def test_nobody_waits_for_what_cannot_come_again() -> None:
 
     assert [what.type for what in order.milestones if isinstance(what, Entry)] == ["connack", "publish"]
     assert scripts[0].entries[5] in order.milestones
+
+
+def test_a_retained_message_waits_for_the_one_that_it_replaces() -> None:
+    scripts = recordings(
+        (0, ">", connect("a")),
+        (0, "<", connack()),
+        (1, ">", connect("b")),
+        (1, "<", connack()),
+        (0, ">", publish("t", retain=True)),
+        (0, ">", publish("u", retain=True)),
+        (1, ">", publish("t", retain=True)),
+        (1, ">", publish("t", retain=True)),
+        (0, ">", Disconnect()),
+        (1, ">", Disconnect()),
+    )
+    order = make_order(scripts)
+    fence, again, further = scripts[0].entries[3], *scripts[1].entries[2:4]
+
+    assert fence in order.fences[0]
+    assert before(order, Gates(order), again) == {1, 3, 5}
+    assert before(order, Gates(order), further) == {1, 3}

@@ -14,7 +14,7 @@ from itertools import count
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.constants import ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.replay.player import reactions
 from mqttscope.replay.player.actions import Kind, Note, Send
@@ -76,6 +76,8 @@ class Live:
     """Nothing more will be sent."""
     left: bool = False
     """The client has sent DISCONNECT."""
+    unreadable: Malformed | None = None
+    """The first packet of the server that could not be read."""
     dismissed: bool = False
     """The server has sent DISCONNECT."""
     session: Session = field(default_factory=Session)
@@ -86,6 +88,7 @@ class Live:
     auths: int = 0
     """AUTH packets of the live server."""
     connack: Entry | None = None
+    recorded_connack: Entry | None = None
     inherited: list[int] = field(default_factory=list)
     """Packet identifiers of what the session had not finished when this connection began."""
     owed: deque[ControlPacket] = field(default_factory=deque)
@@ -105,6 +108,7 @@ class Live:
             if entry.answers is not None:
                 self.answered.setdefault(entry.answers, []).append(entry)
         self._deliveries = Deliveries(self.script.entries)
+        self.recorded_connack = self.script.connack
         self.connection.assume_version(self.script.version, "the recording", known=True)
 
     @property
@@ -131,6 +135,7 @@ class Live:
     def receive(self, packet: ControlPacket | Malformed, now_ns: int) -> None:
         """Take one packet of the live server."""
         if isinstance(packet, Malformed):
+            self.unreadable = self.unreadable or packet
             self._record(Entry(False, packet, None, now_ns, 0, raw=packet.raw))
             return
         connection = self.live.connection
@@ -262,9 +267,12 @@ class Live:
     def _accepted(self, entry: Entry, packet: packets.Connack) -> None:
         self.connack = entry
         entry.answers = self._connect
-        recorded = self.script.connack
+        recorded = self.recorded_connack
         self._answer_of(entry)
         if packet.reason_code:
+            if recorded is None or not getattr(recorded.packet, "reason_code", 0):
+                why = f"0x{packet.reason_code:02x} {reason_name(packet.packet_type, packet.reason_code, self.version)}"
+                self.note(Note(Kind.ENDED, f"refused by the broker: {why}"))
             return
         block = packet.properties
         if block is not None and block.assigned_client_identifier is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import chain
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
@@ -37,6 +38,8 @@ class Player(Live):
     """A live PUBLISH behind which a fence is due."""
     gave_up_connack: bool = False
     """Whether the answer to CONNECT was waited for in vain."""
+    _found: int = 0
+    """The last packet identifier that was found in place of a recorded one."""
     _own: set[Entry] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -108,11 +111,12 @@ class Player(Live):
         packet = entry.packet
         if isinstance(packet, packets.Connect):
             return None
-        recorded = self.script.connack
         is_auth = isinstance(packet, packets.Auth)
-        if self.connack is None and (not is_auth if recorded is None else recorded.place < entry.place):
+        if self.connack is None:
+            recorded = self.recorded_connack
             # Where the recording does not show the CONNACK, it had come.
-            return Until.CONNACK
+            if not is_auth if recorded is None else recorded.place < entry.place:
+                return Until.CONNACK
         if isinstance(packet, packets.Publish):
             return self._full() if packet.qos and self.connection.maximum_qos else None
         if isinstance(packet, _REQUESTS):
@@ -191,11 +195,13 @@ class Player(Live):
         return first is not None and (first in self._own or bool(self.connection.session_present) or self.version == 3)
 
     def _identify(self, fitted: Fitted, wanted: int) -> int:
-        """Give a packet its recorded identifier, or the lowest free one; returns it."""
+        """Give a packet its recorded identifier, or the next free one; returns it."""
         taken, owed = self.connection.client_side.exchanges, self.session.unfinished
         if wanted in taken or wanted in owed:
-            free = range(1, MAX_PACKET_IDENTIFIERS + 1)
-            wanted = next((one for one in free if one not in taken and one not in owed), wanted)
+            # Behind the last one that was found: those before it are in use, where a client has only one for all.
+            start = self._found
+            rest = chain(range(start + 1, MAX_PACKET_IDENTIFIERS + 1), range(1, start + 1))
+            wanted = self._found = next((one for one in rest if one not in taken and one not in owed), wanted)
             self.note(Note(Kind.ADAPTED, "another packet identifier, since the recorded one was in use"))
         adapt.identified(fitted, wanted, self.version)
         return wanted

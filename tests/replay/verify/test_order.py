@@ -29,6 +29,10 @@ DIFFERENT: Different = {
 
 EQUAL: Equal = {
     "order across topics": (delivered(*ALL), delivered(ALL[1], ALL[0], ALL[2])),
+    "copies of one message for two filters": (
+        delivered("publish t/a one subscription_identifier=1", "publish t/a one subscription_identifier=2"),
+        delivered("publish t/a one subscription_identifier=2", "publish t/a one subscription_identifier=1"),
+    ),
     "two clients overtake each other": (
         OPENED + "pub > publish t/a one\nother > connect\nother < connack\nother > publish t/a two\n"
         "sub < publish t/a one\nsub < publish t/a two",

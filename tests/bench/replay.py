@@ -1,0 +1,147 @@
+"""``replay`` as fast as it can beside paho-mqtt, a crowd at once, and how punctual a day in a minute and a half is."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import resource
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from mqttscope.capture import open_capture
+from mqttscope.cli.replaying import raise_limit
+from mqttscope.dissect import dissect
+from mqttscope.mqtt import Connect, Publish, Subscribe, Subscription, encode
+from mqttscope.replay.run import Goal, Pace, Replay
+from mqttscope.replay.script import read_scripts
+from mqttscope.transport.target import parse_broker
+from tests.bench import played, traffic
+from tests.cli.running import command, environment
+from tests.proxy.rig import mosquitto
+
+MESSAGES = 50_000
+ROUNDS = 3
+CROWD = 1_000
+SENSORS = 10
+SPEED = 1_000.0
+TOPIC = "bench/replay"
+QUIET_SECONDS = 20.0
+
+
+def measure(out: Callable[[str], None], messages: int = MESSAGES, rounds: int = ROUNDS) -> bool:
+    """All of it; whether everything came and the aims are met."""
+    with tempfile.TemporaryDirectory(prefix="mqttscope-replay-") as name:
+        folder = Path(name)
+        met = throughput(out, folder, messages, rounds)
+        met &= crowd(out, folder)
+        return punctuality(out, folder) and met
+
+
+def throughput(out: Callable[[str], None], folder: Path, messages: int, rounds: int) -> bool:
+    """Messages per second as the broker passes them on, ours and paho's in turn."""
+    out("| QoS | messages | replay, messages/s | paho-mqtt, messages/s | replay to paho |\n|--:|--:|--:|--:|--:|")
+    met = True
+    with mosquitto(folder, traffic.BROKER, verbose=False) as broker:
+        for qos in (0, 1):
+            capture = folder / f"qos{qos}.pcapng"
+            played.write(capture, [played.publisher(messages, qos, TOPIC)])
+            ours, theirs = [], []
+            for _ in range(rounds):
+                words = command("replay", capture, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--pace", "asap")
+                ours.append(rate(broker.port, messages, words))
+                theirs.append(rate(broker.port, messages, None, qos))
+            ratio = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+            met = met and ratio >= 1
+            medians = f"{statistics.median(ours):,.0f} | {statistics.median(theirs):,.0f}"
+            out(f"| {qos} | {messages:,} | {medians} | {ratio:.2f} |")
+    return met
+
+
+def rate(port: int, messages: int, words: list[str | bytes] | None, qos: int = 0) -> float:
+    """Messages per second between the first and the last that a subscriber gets; of paho-mqtt without ``words``."""
+    length = len(encode(Publish(topic_name=TOPIC, payload=played.PAYLOAD), played.V3_1_1))
+    with socket.create_connection(("127.0.0.1", port)) as subscriber:
+        subscriber.sendall(encode(Connect(client_identifier="counter"), played.V3_1_1))
+        subscriber.sendall(encode(Subscribe(1, subscriptions=[Subscription(TOPIC, 0)]), played.V3_1_1))
+        left = 4 + 5
+        while left:
+            left -= len(subscriber.recv(left))
+        subscriber.settimeout(QUIET_SECONDS)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            publishing = pool.submit(_run, words) if words else pool.submit(publish_with_paho, port, messages, qos)
+            left, began = messages * length, 0.0
+            while left:
+                data = subscriber.recv(1 << 18)
+                began = began or time.perf_counter()
+                left -= len(data)
+            took = time.perf_counter() - began
+            publishing.result()
+    return messages / took
+
+
+def _run(words: list[str | bytes]) -> None:
+    subprocess.run(words, env=environment(), check=True, capture_output=True)
+
+
+def publish_with_paho(port: int, messages: int, qos: int) -> None:
+    """As fast as paho-mqtt goes: its thread sends, its windows are as they come, and no queue is bounded."""
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, "paho")
+    client.max_queued_messages_set(0)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    sent = [client.publish(TOPIC, played.PAYLOAD, qos) for _ in range(messages)]
+    for one in sent:
+        one.wait_for_publish()
+    client.disconnect()
+    client.loop_stop()
+
+
+def crowd(out: Callable[[str], None], folder: Path, connections: int = CROWD) -> bool:
+    """Many connections that are open at the same time."""
+    capture = folder / "crowd.pcapng"
+    played.write(capture, [played.member(number, connections) for number in range(connections)])
+    replay, memory = _replayed(capture, Pace(None), folder)
+    failed = sum(bool(one.failure) for one in replay.performers)
+    answered = sum(len(one.player.live.entries) for one in replay.performers)
+    out(f"\n{connections:,} connections at once: {answered:,} packets in {replay.seconds:.1f} s, {failed} failed, ")
+    out(f"waited in vain {replay.stage.gates.missed} times; {memory:.0f} MB at most.")
+    return not failed and answered == 10 * connections and not replay.stage.gates.missed
+
+
+def punctuality(out: Callable[[str], None], folder: Path, speed: float = SPEED) -> bool:
+    """A day of sparse traffic, much faster: how late each step is."""
+    capture = folder / "day.pcapng"
+    played.write(capture, [played.day(number) for number in range(SENSORS)])
+    replay, _ = _replayed(capture, Pace(speed), folder)
+    late = []
+    for performer in replay.performers:
+        for entry in performer.player.live.entries:
+            if entry.from_client and entry.source is not None:
+                due = replay.stage.timeline.due_ns(entry.source.timestamp_ns)
+                late.append((due, (entry.timestamp_ns - replay.started_ns - due) / 1e6))
+    late.sort()
+    values = sorted(value for _, value in late)
+    out(
+        f"\n24 hours at {speed:g} times their speed: {len(late):,} steps in {replay.seconds:.1f} s; late by "
+        f"{statistics.median(values):.2f} ms (median), {values[int(len(values) * 0.99)]:.2f} ms (99 %), "
+        f"{values[-1]:.2f} ms (at most), {late[-1][1]:.2f} ms (the last one)."
+    )
+    return late[-1][1] < 50
+
+
+def _replayed(capture: Path, pace: Pace, folder: Path) -> tuple[Replay, float]:
+    scripts = read_scripts(dissect(open_capture([str(capture)])))
+    raise_limit(len(scripts))
+    with mosquitto(folder, traffic.BROKER, verbose=False) as broker:
+        replay = Replay(scripts, Goal(parse_broker(f"mqtt://127.0.0.1:{broker.port}")), pace)
+        asyncio.run(replay.run())
+    return replay, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

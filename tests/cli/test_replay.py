@@ -1,0 +1,72 @@
+"""``replay`` without a broker: options, the plan, and what is refused before anything is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import capture, invoke
+
+QOS = capture("v5-qos")
+HERE = ("--broker", "mqtt://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "Missing option '--broker'"),
+        (("--broker", "http://h"), "--broker"),
+        (("--broker", "mqtt://u:lovelace@h"), "a password does not belong in a URL"),
+        ((*HERE, "--pace", "fast"), "'fast' is not one of recorded, asap, causal"),
+        ((*HERE, "--pace", "0x"), "nor a speed such as 2x"),
+        ((*HERE, "--pace", "2"), "nor a speed such as 2x"),
+        ((*HERE, "--map-port", "1883"), "is not RECORDED=LIVE"),
+        ((*HERE, "--map-port", "1883=70000"), "is not RECORDED=LIVE"),
+        ((*HERE, "--key", "k.pem"), "--key needs --cert"),
+        ((*HERE, "--insecure"), "--insecure is for a broker with TLS"),
+        ((*HERE, "--faithful", "--user", "ada"), "--faithful sends the recorded credentials"),
+        ((*HERE, "--write", str(QOS)), "v5-qos"),
+        ((*HERE, "--map-topic", "a"), "a"),
+        (("--broker", "mqtts://127.0.0.1:1", "--ca", "/nowhere/ca.pem"), "cannot read /nowhere/ca.pem"),
+    ],
+)
+def test_what_makes_no_sense_is_said(options: tuple[str, ...], said: str) -> None:
+    done = invoke("replay", QOS, *options)
+
+    assert done.code == 2
+    assert said in done.err
+    assert "lovelace" not in done.err
+    assert done.text == ""
+
+
+def test_a_password_that_cannot_be_read(tmp_path: Path) -> None:
+    done = invoke("replay", QOS, *HERE, "--password-file", tmp_path / "none")
+
+    assert done.code == 3
+    assert "cannot read the password from" in done.err
+
+
+def test_the_plan_sends_nothing() -> None:
+    done = invoke("replay", QOS, *HERE, "--dry-run", "--pace", "2x")
+    (document,) = invoke("replay", QOS, *HERE, "--dry-run", "--format", "jsonl", "--client", "sensor-*").lines
+
+    assert (done.code, done.err) == (0, "")
+    assert "would replay to mqtt://127.0.0.1:1" in done.text
+    assert "pace 2x" in done.text
+    assert [one["client_identifier"] for one in document["connections"]] == ["sensor-1"]
+
+
+def test_another_host_needs_consent() -> None:
+    done = invoke("replay", capture("v311-retained"), "--broker", "mqtt://192.0.2.1")
+
+    assert done.code == 2
+    assert "mqtt://192.0.2.1:1883 is not this host: --yes says that it may be sent to" in done.err
+    assert "removed from home/setpoint" in done.err
+
+
+def test_who_is_not_in_the_capture() -> None:
+    done = invoke("replay", QOS, *HERE, "--client", "nobody")
+
+    assert done.code in (2, 3)
+    assert "Traceback" not in done.err

@@ -1,0 +1,118 @@
+"""Whole replays over sockets, against the broker of the simulation."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt import Disconnect, Puback, Suback, Subscribe, Subscription
+from mqttscope.replay.player.live import Manner
+from mqttscope.replay.run import Goal, Pace
+from mqttscope.replay.script import Script
+from mqttscope.transport.client import Address
+from mqttscope.transport.target import parse_broker
+from tests.replay.recorded import connack, connect, publish, recordings
+from tests.replay.served import replayed
+from tests.replay.simulation import Broker
+
+
+def conversation(*, spread_ns: int = 0) -> list[Script]:
+    """One subscribes, another publishes three messages; ``spread_ns`` is put before each message."""
+    said = [
+        (1, arrow, packet)
+        for number in range(1, 4)
+        for arrow, packet in (
+            (">", publish("a", qos=1, packet_identifier=number, payload=b"%d" % number)),
+            ("<", Puback(number)),
+        )
+    ]
+    scripts = recordings(
+        (0, ">", connect("sub")),
+        (0, "<", connack()),
+        (0, ">", Subscribe(1, subscriptions=[Subscription("a", 0)])),
+        (0, "<", Suback(1, reason_codes=[0])),
+        (1, ">", connect("pub")),
+        (1, "<", connack()),
+        *said,
+        (1, ">", Disconnect()),
+        (0, "<", publish("a", payload=b"1")),
+        (0, "<", publish("a", payload=b"2")),
+        (0, "<", publish("a", payload=b"3")),
+        (0, ">", Disconnect()),
+    )
+    for script in scripts:
+        for entry in script.entries:
+            before = sum(one.place <= entry.place for one in scripts[1].entries if one.type == "publish")
+            entry.timestamp_ns += spread_ns * (3 if script is scripts[0] and entry.place > 6 else before)
+        script.ending.timestamp_ns += 3 * spread_ns
+    return scripts
+
+
+def payloads(script: Script) -> list[bytes]:
+    return [one.packet.payload for one in script.entries if one.type == "publish"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("pace", [Pace(None), Pace(None, causal=True), Pace(1.0), Pace(4.0)])
+def test_everything_is_said_and_delivered(pace: Pace) -> None:
+    replay = replayed(conversation(), pace)
+    sub, pub = replay.performers
+
+    assert payloads(sub.player.live) == payloads(pub.player.live) == [b"1", b"2", b"3"]
+    assert [one.failure for one in replay.performers] == ["", ""]
+    assert (replay.stage.sent, replay.stage.received) == (8, 9)
+    assert replay.stage.gates.missed == replay.stalled == 0
+
+
+def test_the_recorded_pace_and_multiples_of_it_take_their_time() -> None:
+    scripts = conversation(spread_ns=200_000_000)
+
+    assert replayed(scripts).seconds < 0.5
+    assert 0.6 <= replayed(scripts, Pace(1.0)).seconds < 1.2
+    assert 0.3 <= replayed(scripts, Pace(2.0)).seconds < 0.6
+    assert replayed(scripts, Pace(1.0, max_gap_ns=20_000_000)).seconds < 0.5
+
+
+def test_no_more_messages_than_the_rate_allows() -> None:
+    assert 0.4 <= replayed(conversation(), Pace(None, rate=5)).seconds < 2
+
+
+def test_a_server_that_does_not_answer_is_given_up() -> None:
+    replay = replayed(conversation(), broker=Broker(silent=frozenset({Subscribe})), patience_s=0.2)
+
+    assert replay.stage.gates.missed >= 1
+    assert replay.stalled >= 1
+    assert payloads(replay.performers[1].player.live) == [b"1", b"2", b"3"]
+
+
+def test_it_can_be_stopped() -> None:
+    replay = replayed(conversation(spread_ns=10_000_000_000), Pace(1.0), meanwhile=lambda one: one.stop())
+
+    assert replay.stopped
+    assert replay.seconds < 5
+    assert all(one.finished.is_set() for one in replay.performers)
+    assert [one.player.live.ending.by for one in replay.performers] == ["client", "client"]
+
+
+def test_a_slow_replay_keeps_its_connections_alive() -> None:
+    scripts = recordings(
+        (0, ">", connect("dev", keep_alive=1)),
+        (0, "<", connack()),
+        (0, ">", publish("a")),
+        (0, ">", Disconnect()),
+    )
+    for entry in scripts[0].entries[2:]:
+        entry.timestamp_ns += 900_000_000
+    replay = replayed(scripts, Pace(0.5))
+    pings = [one for one in replay.performers[0].player.live.entries if one.type == "pingreq"]
+
+    assert len(pings) == 2
+    faithful = replayed(scripts, Pace(0.5), manner=Manner(faithful=True)).performers[0].player
+    assert not any(one.type == "pingreq" for one in faithful.live.entries)
+
+
+def test_ports_lead_elsewhere() -> None:
+    goal = Goal(parse_broker("mqtt://localhost:1884"), ports={1883: 1885}, addresses=[Address(2, ("127.0.0.1", 1884))])
+
+    assert goal.of(8883) == (goal.target, goal.addresses)
+    target, addresses = goal.of(1883)
+    assert target.port == 1885
+    assert addresses == [Address(2, ("127.0.0.1", 1885))]
