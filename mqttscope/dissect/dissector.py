@@ -177,6 +177,9 @@ class Dissector(Transports):
             for from_client in (True, False):
                 yield from self._last_items(dialogue, from_client, event)
         event.flow.context = None
+        for spoken in filter(None, (dialogue.inner, dialogue)):
+            if spoken.held:
+                yield from self._release(spoken, final=True)
         connection = dialogue.connection
         if connection is None:
             if dialogue.phase != NOTHING:
