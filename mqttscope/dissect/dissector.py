@@ -145,6 +145,9 @@ class Dissector(Transports):
     def _end_of_stream(self, dialogue: Dialogue, event: StreamClosed) -> Iterator[Event]:
         if dialogue.phase == UNDECIDED:
             if not event.from_initiator or event.how == "reset":
+                if not dialogue.closed_how:
+                    dialogue.closed_by = "client" if event.from_initiator else "server"
+                    dialogue.closed_how = event.how
                 return
             dialogue.give_up(self.options)
             yield from self._begin(dialogue)
