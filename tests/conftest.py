@@ -18,6 +18,7 @@ SLOW = (
     "cli/test_output.py",
     "cli/test_proxy.py",
     "cli/test_replay_failures.py",
+    "cli/test_serve.py",
     "cli/test_sniff.py",
     "cli/test_sources.py",
     "test_ci_examples.py",

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 from collections import deque
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.net.frame import Frame
 
+PRIVATE = 0o600
+"""Rights of new captures: what is in them may hold passwords."""
 GATHERED_BYTES = 1 << 18
 """More than this is not held back."""
 
@@ -95,23 +98,41 @@ class Recorder:
         self._open(self.path.with_name(f"{self.path.stem}_{self.files + 1:05d}_{time}{suffix}"))
 
     def _open(self, path: Path) -> None:
-        self._gathered = _Gathered(path)
-        self._writer = PcapngWriter(cast(BinaryIO, self._gathered))
-        self._gathered.flush()
+        self._gathered = _Gathered(path, fresh=self.ring_bytes is not None)
+        path = self._gathered.path
+        try:
+            self._writer = PcapngWriter(cast(BinaryIO, self._gathered))
+            self._gathered.flush()
+        except OSError:
+            if not os.path.getsize(path):
+                path.unlink(missing_ok=True)
+            raise
         self.files += 1
         self.current = path
         self._kept.append(path)
 
 
 class _Gathered:
-    """A file that is written in few large pieces."""
+    """A file that is written in few large pieces.
 
-    def __init__(self, path: Path) -> None:
+    ``fresh``: one that is there already is left alone, and the name gets a number.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
         self.size = 0
         self.held = 0
-        self._path = path
+        self.path = path
         self._parts: list[bytes] = []
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if fresh else os.O_TRUNC)
+        others = count(2)
+        while True:
+            try:
+                self._descriptor = os.open(self.path, flags, PRIVATE)
+                break
+            except FileExistsError:
+                if not fresh:
+                    raise
+                self.path = path.with_name(f"{path.stem}-{next(others)}{path.suffix}")
 
     def write(self, data: bytes) -> int:
         self._parts.append(data)
@@ -126,7 +147,7 @@ class _Gathered:
             while left:
                 left = left[os.write(self._descriptor, left) :]
         except OSError as error:
-            error.filename = str(self._path)
+            error.filename = str(self.path)
             raise
 
     def close(self) -> None:

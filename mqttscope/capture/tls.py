@@ -25,7 +25,7 @@ from typing import BinaryIO, cast
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.keylog import BadKeysError, read_keys
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
-from mqttscope.capture.tshark import MissingToolError, decrypting, find_tshark
+from mqttscope.capture.tshark import NOISE, MissingToolError, decrypting, find_tshark
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame
 from mqttscope.net.headers import segment as segment_of
@@ -213,7 +213,8 @@ class Decryption:
         code = self._process.wait()
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         said = self._errors.read_text("utf-8", "replace").splitlines() if self._errors.exists() else []
-        last = f": {said[-1]}" if said else ""
+        told = [line for line in said if not line.startswith(NOISE)]
+        last = f": {told[-1]}" if told else ""
         return f"failed while it decrypted TLS ({what}; {how}){last}; what it had not decrypted is missing"
 
 

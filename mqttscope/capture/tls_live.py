@@ -68,6 +68,8 @@ class LiveDecryption:
         """Records that were decrypted so far."""
         self.sessions = 0
         """ClientHellos that were seen."""
+        self.keyless = 0
+        """Connections that were not decrypted, since their keys did not come in time."""
         self.failures = 0
         """How often tshark failed."""
         self.given_up: Counter[str] = Counter()
@@ -196,6 +198,7 @@ class LiveDecryption:
         self._wait_no_more(flow)
         lines = self.keylog.lines(random)
         worker = self._worker() if random and lines else None
+        self.keyless += not lines
         flow.worker = worker
         if worker is not None:
             worker.users += 1

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import BinaryIO, Generic, TypeVar, cast
 
 from mqttscope.capture.tls_frames import ARGUMENTS
+from mqttscope.capture.tshark import NOISE
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.net.frame import Frame
 
@@ -211,7 +212,7 @@ class Tshark(Generic[T]):
             self._process.wait()
         self._hear()
         how = "" if code is None else f"; exit code {code}" if code >= 0 else f"; signal {-code}"
-        said = self._said.decode("utf-8", "replace").splitlines()
+        said = [line for line in self._said.decode("utf-8", "replace").splitlines() if not line.startswith(NOISE)]
         last = f": {said[-1]}" if said else ""
         self.fault = f"failed while it decrypted TLS ({what}{how}){last}; what it had not decrypted is missing"
         self._unwritten.clear()

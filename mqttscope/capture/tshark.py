@@ -7,7 +7,10 @@ from collections.abc import Iterable
 
 from mqttscope.capture.tools import MissingToolError, find_tool
 
-__all__ = ["MissingToolError", "decrypting", "find_tshark"]
+__all__ = ["NOISE", "MissingToolError", "decrypting", "find_tshark"]
+
+NOISE = "Running as user "
+"""How the line begins that tshark says to root, whatever happens."""
 
 _PREFERENCES = (
     # Each record as it is: what belongs together is for our decoder to find out.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from mqttscope.capture.keylog import BadKeysError
-from mqttscope.capture.tls_live import LiveDecryption
+from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
 from mqttscope.capture.tshark import MissingToolError
 from mqttscope.cli.output import warn
 from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecrypt
+from mqttscope.mqtt.wire import counted
 
 
 class LiveKeys(LiveDecryption):
@@ -20,7 +21,15 @@ class LiveKeys(LiveDecryption):
             return None
         if not self.sessions:
             return f"no TLS connection began, so that the keys in {self.keylog.path} opened none"
-        return f"no TLS record could be decrypted with the keys in {self.keylog.path}"
+        return f"no TLS record could be decrypted with the keys in {self.keylog.path}{self._late()}"
+
+    def _late(self) -> str:
+        if not self.keyless:
+            return ""
+        return (
+            f"; those of {counted(self.keyless, 'connection')} were not there {KEY_SECONDS:g} s after it began,"
+            " and later ones are of no use"
+        )
 
 
 def live_keys(keylog: str | None) -> LiveKeys | None:
@@ -30,18 +39,19 @@ def live_keys(keylog: str | None) -> LiveKeys | None:
     """
     if keylog is None:
         keylog = os.environ.get(KEYLOG_VARIABLE, "")
-        if not os.path.isfile(keylog):
+        if not keylog:
             return None
         # Set for other programs as well, so that what is wrong with it is no reason to stop.
         try:
-            return LiveKeys(keylog)
+            keys = LiveKeys(keylog)
         except (BadKeysError, MissingToolError) as error:
             warn(f"{error} (${KEYLOG_VARIABLE})")
             return None
-    try:
-        keys = LiveKeys(keylog)
-    except (BadKeysError, MissingToolError) as error:
-        raise CannotDecrypt(str(error)) from None
+    else:
+        try:
+            keys = LiveKeys(keylog)
+        except (BadKeysError, MissingToolError) as error:
+            raise CannotDecrypt(str(error)) from None
     if not keys.keylog.exists:
         warn(f"key log {keylog} does not exist yet; waiting for it")
     return keys

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rules": ("mqttscope.cli.rules", "List and explain the rules of lint, and what they cover."),
     "stats": ("mqttscope.cli.stats", "Count and measure the traffic of captures."),
     "replay": ("mqttscope.cli.replay", "Play recorded connections against a broker."),
+    "serve": ("mqttscope.cli.serve", "Play the broker of recorded connections to devices."),
     "proxy": ("mqttscope.cli.proxy", "Forward MQTT connections, record and lint them."),
 }
 """Command name -> module that holds it as ``command``, and its line in the overview."""

@@ -130,7 +130,7 @@ def make_options(
 def finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
     """Refuse what is no number: a range lets it through."""
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no length of time", ctx, param)
+        raise click.BadParameter(f"{value} is no number that can be used", ctx, param)
     return value
 
 

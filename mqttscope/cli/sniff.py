@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mqttscope.cli.inspect import FORMATS, HUMAN_FORMATS, compile_filter
 from mqttscope.cli.lint import FORMATS as LINT_FORMATS
 from mqttscope.cli.lint import OF_LINT, judging
 from mqttscope.cli.main import EXIT_CLEAN
-from mqttscope.cli.options import colour_option, make_options, selection, viewing
+from mqttscope.cli.options import colour_option, finite, make_options, selection, viewing
 
 if TYPE_CHECKING:
     from mqttscope.mqtt.constants import ProtocolVersion
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 STREAMED = ("full", "concise", "jsonl", "github")
 """Formats of findings that need not wait for the end; the others are for files."""
 MEGABYTE = 1_000_000
+IDLE = OF_LINT - {"config", "no_config"}
+"""Options that say how to lint."""
 
 
 @click.command(
@@ -59,12 +63,22 @@ Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing can b
     "--keylog", metavar="FILE", help="Keys of TLS sessions, read as they are written. [default: $SSLKEYLOGFILE]"
 )
 @viewing
-@click.option("--duration", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop after this time.")
+@click.option(
+    "--duration",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    metavar="SECONDS",
+    help="Stop after this time.",
+)
 @click.option("--count", type=click.IntRange(1), help="Stop after this many packets.")
 @click.option("--until", metavar="EXPR", help="Stop at the first event that matches (docs/filters.md).")
 @click.option("--write", "target", metavar="FILE", help="Write all frames to a pcapng file as well.")
 @click.option(
-    "--ring-size", type=click.FloatRange(0, min_open=True), metavar="MB", help="Begin a new file after so many MB."
+    "--ring-size",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    metavar="MB",
+    help="Begin a new file after so many MB.",
 )
 @click.option("--ring-files", type=click.IntRange(1), metavar="N", help="Keep the newest N files only.")
 @click.option("--lint", is_flag=True, help="Lint as well, and show findings among the packets.")
@@ -122,6 +136,10 @@ def command(
         click.echo(listed(), nl=False)
         return EXIT_CLEAN
     _refuse_contradictions(format_, target, ring_size, ring_files, dashboard=dashboard)
+    linting = lint or stop_on_finding or bool(given["output"]) or lint_format is not None
+    _refuse_files(target, given["output"], keylog or os.environ.get("SSLKEYLOGFILE"))
+    if not linting:
+        _refuse_idle_options()
     stops = Stops(duration, count, compile_filter(until, "--until"), on_finding=stop_on_finding)
     wanted = compile_filter(expression)
     view = make_view(
@@ -133,7 +151,7 @@ def command(
     )
     options = make_options(ports, mqtt_version)
     findings = None
-    if lint or stop_on_finding or given["output"] or lint_format:
+    if linting:
         from mqttscope.cli.linting_settings import resolve
         from mqttscope.cli.sniffing_findings import Findings
         from mqttscope.cli.targets import same_file
@@ -187,6 +205,26 @@ def _refuse_contradictions(
         raise click.UsageError(
             "--dashboard needs a terminal; use --format text or jsonl where the output goes elsewhere"
         )
+
+
+def _refuse_files(target: str | None, outputs: tuple[str, ...], keylog: str | None) -> None:
+    from mqttscope.cli.targets import same_file
+
+    if target in ("", "-"):
+        raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+    if keylog is None:
+        return
+    for option, path in (("--write", target), *(("--output", one.partition("=")[2] or one) for one in outputs)):
+        if path is not None and same_file(path, keylog):
+            raise click.UsageError(f"{option}: {path} is the key log")
+
+
+def _refuse_idle_options() -> None:
+    """Options of the linter change nothing where nothing is linted."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in IDLE and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[0]} is for --lint")
 
 
 def _refuse_held_back(name: str, output: str | None, *, csv: bool) -> None:

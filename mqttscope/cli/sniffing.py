@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 SILENCE_NS = 1_000_000_000
 """So far behind the clock the capture's time stays while nothing comes: the last frames may still be on their way."""
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Ctrl-C, what a service manager sends, and the end of the terminal."""
 ADVANCE_SECONDS = 0.25
 """So often the flows are looked after while nothing comes."""
 
@@ -124,6 +126,11 @@ class Sniffing:
                     break
         except (BadCaptureFilterError, CannotCaptureError) as error:
             raise _refused(error) from None
+        except BrokenPipeError:
+            # Whoever read has gone; the summary is for somebody else.
+            self.capture.close()
+            self._tell()
+            raise
         except OSError as error:
             if self.recorder is not None and error.filename and not isinstance(error, BrokenPipeError):
                 raise CannotWrite(f"--write: {error.filename}: {error.strerror or error}") from None
@@ -239,7 +246,7 @@ class Sniffing:
 
         if threading.current_thread() is not threading.main_thread():
             return {}
-        return {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+        return {number: signal.signal(number, end) for number in ENDINGS}
 
     def _tell(self) -> None:
         """The summary on standard error."""
@@ -290,6 +297,8 @@ class Sniffing:
 def choose(names: Sequence[str]) -> tuple[str, ...]:
     """The interfaces to capture from: those named, each once, else the first there is."""
     if names:
+        if not all(names):
+            raise CannotCapture("there is no interface ''; mqttscope sniff --list-interfaces shows those there are")
         return tuple(dict.fromkeys(names))
     try:
         found = interfaces()

@@ -53,6 +53,17 @@ class Arrival:
 
 
 @dataclass(slots=True)
+class Held:
+    """What one stream gave while the other held earlier bytes and looked for packets; it also says where it lies."""
+
+    from_client: bool
+    item: StreamItem
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
 class Dialogue:
     """One flow seen from above."""
 
@@ -77,6 +88,8 @@ class Dialogue:
     client_arrivals: list[Arrival] = field(default_factory=list)
     """Where the bytes came from that the client's stream searches; empty while it is framed."""
     server_arrivals: list[Arrival] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    """What one stream gave and the other may have something to put before."""
     waiting: list[StreamData | StreamGap] = field(default_factory=list)
     """What arrived while undecided."""
     waiting_bytes: int = 0
@@ -105,6 +118,14 @@ class Dialogue:
     def arrivals(self, from_client: bool) -> list[Arrival]:
         """Where the bytes came from that the stream of one direction searches."""
         return self.client_arrivals if from_client else self.server_arrivals
+
+    @property
+    def holding(self) -> bool:
+        """Whether a stream holds bytes of which it is not known yet what they are."""
+        return bool(
+            (self.client_stream.searching and self.client_arrivals)
+            or (self.server_stream.searching and self.server_arrivals)
+        )
 
     def settle(self) -> None:
         """Go into or out of the phase in which one of the streams looks for packets."""

@@ -145,6 +145,9 @@ class Dissector(Transports):
     def _end_of_stream(self, dialogue: Dialogue, event: StreamClosed) -> Iterator[Event]:
         if dialogue.phase == UNDECIDED:
             if not event.from_initiator or event.how == "reset":
+                if not dialogue.closed_how:
+                    dialogue.closed_by = "client" if event.from_initiator else "server"
+                    dialogue.closed_how = event.how
                 return
             dialogue.give_up(self.options)
             yield from self._begin(dialogue)
@@ -177,6 +180,9 @@ class Dissector(Transports):
             for from_client in (True, False):
                 yield from self._last_items(dialogue, from_client, event)
         event.flow.context = None
+        for spoken in filter(None, (dialogue.inner, dialogue)):
+            if spoken.held:
+                yield from self._release(spoken, final=True)
         connection = dialogue.connection
         if connection is None:
             if dialogue.phase != NOTHING:

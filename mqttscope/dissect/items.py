@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from mqttscope.dissect.dialogue import Arrival, Dialogue
+from mqttscope.dissect.dialogue import SEARCHING, Arrival, Dialogue, Held
 from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, PacketType
@@ -16,6 +16,8 @@ from mqttscope.session.connection import Connection
 
 C2S = Direction.CLIENT_TO_SERVER
 S2C = Direction.SERVER_TO_CLIENT
+MAX_HELD_ITEMS = 64
+"""Of one connection, packets that are held back until it is known whether others come before them."""
 
 
 class Place(Protocol):
@@ -41,6 +43,8 @@ class PacketEvents:
             yield from self.late_items(dialogue, from_client, stream.feed(data), at)
         else:
             yield from self.items(dialogue, from_client, stream.feed(data), at)
+            if dialogue.held:
+                yield from self._release(dialogue)
 
     def gap_in_stream(self, dialogue: Dialogue, from_client: bool, length: int, at: Place) -> Iterator[Event]:
         """Events of bytes of one direction that the capture lost."""
@@ -52,6 +56,8 @@ class PacketEvents:
         else:
             yield from self.items(dialogue, from_client, stream.gap(length), at)
             self._note_search(dialogue, from_client, at)
+            if dialogue.held:
+                yield from self._release(dialogue)
 
     def late_items(self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
         """Events of a stream that looked for packets: each belongs to the frame that brought its last byte.
@@ -75,11 +81,31 @@ class PacketEvents:
             yield from self.items(dialogue, from_client, [item], place)
         del arrivals[:index]
         dialogue.settle()
+        if dialogue.held:
+            yield from self._release(dialogue)
+
+    def _release(self, dialogue: Dialogue, *, final: bool = False) -> Iterator[Event]:
+        """Events of what was held back, in the order of the frames, once nothing can come before it."""
+        if dialogue.holding and len(dialogue.held) <= MAX_HELD_ITEMS and not final:
+            return
+        held, dialogue.held = dialogue.held, []
+        held.sort(key=lambda one: one.frame)
+        for one in held:
+            yield from self._events_of(dialogue, one.from_client, [one.item], one)
 
     def items(self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
-        """Events of what one direction's stream gave; each is applied when its reader comes back for the next."""
-        if not items:
-            return
+        """Events of what one direction's stream gave.
+
+        While the other stream holds earlier bytes and looks for packets in them, they are held back: an answer would
+        come before what it answers.
+        """
+        if dialogue.phase is SEARCHING and items and (dialogue.held or dialogue.holding):
+            dialogue.held += [Held(from_client, item, at.frame, at.timestamp_ns, at.capture) for item in items]
+        elif items:
+            yield from self._events_of(dialogue, from_client, items, at)
+
+    def _events_of(self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
+        """The events; each packet is applied when its reader comes back for the next."""
         connection = dialogue.connection
         assert connection is not None
         direction = C2S if from_client else S2C

@@ -55,8 +55,10 @@ class Quality:
             self.encrypted += 1
             return
         packets = connection.client_side.packets, connection.server_side.packets
-        self.joined += connection.connect_packet is None and not connection.version_known
-        self.version_assumed += not connection.version_known
+        spoken = any(packets) or connection.gaps > 0
+        no_connect = connection.connect_packet is None and not connection.version_known
+        self.joined += no_connect and not connection.handshake_seen
+        self.version_assumed += spoken and not connection.version_known
         self.one_sided += bool(packets[0]) != bool(packets[1])
         self.gapped += connection.gaps > 0
 

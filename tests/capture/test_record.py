@@ -105,3 +105,17 @@ def test_foreign_files_are_never_removed(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path, ring_bytes: int | None) -> None:
     with pytest.raises(OSError, match=r"folder|No such"):
         Recorder(str(tmp_path / "none" / "a.pcapng"), ring_bytes=ring_bytes)
+
+
+def test_a_ring_leaves_files_alone_that_are_there_and_lets_only_their_owner_read(tmp_path: Path) -> None:
+    for _ in range(2):
+        recorder = Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1_000)
+        recorder.write(frame(1))
+        recorder.close()
+
+    found = sorted(tmp_path.iterdir())
+    assert len(found) == 2
+    assert found[0].name.removesuffix(".pcapng") == found[1].name.removesuffix(".pcapng").removesuffix("-2") or (
+        found[1].name.removesuffix(".pcapng") == found[0].name.removesuffix(".pcapng").removesuffix("-2")
+    )
+    assert {path.stat().st_mode & 0o777 for path in found} == {0o600}

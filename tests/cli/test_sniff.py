@@ -62,6 +62,12 @@ def test_what_the_kernel_is_asked_for(bpf: str, ports: tuple[int, ...], made: st
     ("arguments", "told"),
     [
         (("--ring-size", "1"), "need --write"),
+        (("--ring-size", "nan", "--write", "x.pcapng"), "nan is no number"),
+        (("--duration", "inf"), "inf is no number"),
+        (("--write", "-"), "--write needs the name of a file"),
+        (("--fail-on", "info"), "--fail-on is for --lint"),
+        (("--keylog", "keys.txt", "--write", "keys.txt"), "keys.txt is the key log"),
+        (("--keylog", "keys.txt", "--output", "sarif=keys.txt"), "keys.txt is the key log"),
         (("--write", "a", "--ring-files", "2"), "needs --ring-size"),
         (("--dashboard",), "needs a terminal"),
         (("--dashboard", "--format", "csv"), "exclude each other"),
@@ -316,7 +322,7 @@ def test_killed_at_any_moment_what_was_written_reads_and_dumpcap_ends(tmp_path: 
 
 
 @pytest.mark.tshark
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_silent_interface_can_be_left(how: signal.Signals) -> None:
     need_capture()
     with Talk() as talk:

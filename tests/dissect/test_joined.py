@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect.items import MAX_HELD_ITEMS
 from mqttscope.events import ConnectionOpened, GapEvent, PacketEvent
-from mqttscope.mqtt import Disconnect, Properties, Publish
+from mqttscope.mqtt import Disconnect, Properties, Puback, Publish
 from tests.dissect.scenes import HTTP, HTTP_ANSWER, Joined, dialogue_of
 from tests.dissect.talk import (
     CONNACK,
@@ -177,3 +178,41 @@ def test_disconnect_by_the_server_does_not_confuse_roles_of_a_joined_connection(
     (event,) = only(talk.events(), PacketEvent)
 
     assert (event.type, event.direction, event.connection.version) == ("disconnect", "server_to_client", V5)
+
+
+def test_packets_of_both_sides_come_in_the_order_of_the_frames() -> None:
+    talk = Talk()
+    delivery = Publish(qos=1, packet_identifier=95, topic_name="s/x", payload=b"v")
+    talk.server(delivery)
+    talk.client(Puback(95), Publish(topic_name="s/y", payload=b"one"), PINGREQ)
+    talk.client(Publish(topic_name="s/y", payload=b"two"))
+    talk.server(PINGRESP)
+    talk.server(Publish(topic_name="s/y", payload=b"three"))
+    events = only(talk.events(), PacketEvent)
+
+    assert [event.frame for event in events] == sorted(event.frame for event in events)
+    assert [event.type for event in events] == [
+        "publish",
+        "puback",
+        "publish",
+        "pingreq",
+        "publish",
+        "pingresp",
+        "publish",
+    ]
+    assert [event.number for event in events] == list(range(7))
+    # The acknowledgment found what it answers.
+    assert not events[0].connection.server_side.exchanges
+
+
+@pytest.mark.parametrize("pings", [3, 200])
+def test_a_side_of_which_nothing_is_found_holds_the_other_up_only_so_long(pings: int) -> None:
+    talk = Talk()
+    talk.server(b"\x32")
+    for _ in range(pings):
+        talk.client(PINGREQ)
+    dissector = Dissector(Options())
+    shown = sum(isinstance(event, PacketEvent) for segment in talk.tape.segments for event in dissector.feed(segment))
+
+    assert shown >= pings - MAX_HELD_ITEMS
+    assert len(only(talk.events(), PacketEvent)) == pings

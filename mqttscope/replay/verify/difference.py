@@ -35,6 +35,37 @@ class Kind(StrEnum):
     MALFORMED = "malformed"
 
 
+class DeviceKind(StrEnum):
+    """What a device did otherwise than the recorded client; the names are stable."""
+
+    NEVER_CONNECTED = "never-connected"
+    EXTRA_CONNECTION = "extra-connection"
+    MISSING_PACKET = "missing-packet"
+    EXTRA_PACKET = "extra-packet"
+    FIELD = "field"
+    ORDER = "order"
+    MISSING_ACKNOWLEDGEMENT = "missing-acknowledgement"
+    EXTRA_ACKNOWLEDGEMENT = "extra-acknowledgement"
+    REASON_CODE = "reason-code"
+    CLOSE = "close"
+    MALFORMED = "malformed"
+
+
+DEVICE_EXPLANATIONS: dict[DeviceKind, str] = {
+    DeviceKind.NEVER_CONNECTED: "No connection of a device was given this recorded one.",
+    DeviceKind.EXTRA_CONNECTION: "A device made a connection that the recording does not have.",
+    DeviceKind.MISSING_PACKET: "The recorded client sent a packet that the device did not send.",
+    DeviceKind.EXTRA_PACKET: "The device sent a packet that the recorded client did not send.",
+    DeviceKind.FIELD: "A field of a packet that both sent has another value, is missing, or is there in addition.",
+    DeviceKind.ORDER: "The device sent packets in another order.",
+    DeviceKind.MISSING_ACKNOWLEDGEMENT: "The device did not acknowledge what the recorded client acknowledged.",
+    DeviceKind.EXTRA_ACKNOWLEDGEMENT: "The device acknowledged what the recorded client did not acknowledge.",
+    DeviceKind.REASON_CODE: "An acknowledgement or DISCONNECT has another Reason Code; one left out is 0x00.",
+    DeviceKind.CLOSE: "Only one of the two said DISCONNECT before the connection ended, or the device did not end it.",
+    DeviceKind.MALFORMED: "The device sent a packet that breaks the layout of its version.",
+}
+"""One sentence for each kind."""
+
 EXPLANATIONS: dict[Kind, str] = {
     Kind.NOT_CONNECTED: "There was no connection to the live broker, or it broke before the CONNECT was answered.",
     Kind.REASON_CODE: "An answer or a DISCONNECT of the broker has another Reason Code; one left out is 0x00.",
@@ -57,9 +88,9 @@ EXPLANATIONS: dict[Kind, str] = {
 
 @dataclass(slots=True, eq=False)
 class Difference:
-    """One thing that the live broker did otherwise than the recorded one."""
+    """One thing that the live broker (or device) did otherwise than the recorded one."""
 
-    kind: Kind
+    kind: Kind | DeviceKind
     script: Script
     """The recorded connection."""
     recorded: Entry | None = None

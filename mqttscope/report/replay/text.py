@@ -11,7 +11,7 @@ Fields that differ have a ``!``; in terminals of fewer than `SIDE_BY_SIDE` colum
 from __future__ import annotations
 
 from mqttscope.replay.script import Entry
-from mqttscope.replay.verify.difference import Difference, Kind, Verification
+from mqttscope.replay.verify.difference import DeviceKind, Difference, Kind, Verification
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.conceal import masked
@@ -121,7 +121,7 @@ class ReplayText:
         fields = [one.field for one in group if one.field]
         if any(path == field or path.startswith((f"{field}.", f"{field}[")) for field in fields):
             return _MARK, "error"
-        if "type" in fields or group[0].kind is Kind.ORDER:
+        if "type" in fields or group[0].kind in (Kind.ORDER, DeviceKind.ORDER):
             return "  ", ""
         return "  ", "dim" if path in IDLE else ""
 
@@ -234,7 +234,7 @@ def summary(found: Verification, view: View) -> bytes:
             reasons[reason] = reasons.get(reason, 0) + count
     for reason, count in reasons.items():
         page.line([f"{plural(count, 'packet')} not judged: {reason}"], style="yellow")
-    kinds: dict[Kind, int] = {}
+    kinds: dict[Kind | DeviceKind, int] = {}
     for difference in found.differences:
         kinds[difference.kind] = kinds.get(difference.kind, 0) + 1
     told = plural(len(found.differences), "difference") if kinds else "no differences"

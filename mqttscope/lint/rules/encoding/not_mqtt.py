@@ -26,6 +26,7 @@ class NotMqtt(Rule):
     good = [
         conversation("MQTT", *opened(), closes("client")),
         conversation("the capture ends before anything was sent"),
+        conversation("the server closes before anything was sent", closes("server")),
     ]
     bad = [
         conversation(
@@ -75,6 +76,9 @@ class NotMqtt(Rule):
         if connection.transport != "tcp" or not connection.handshake_seen or connection.gaps:
             return None
         if connection.closed_how not in ("fin", "reset") or _bytes_seen(connection):
+            return None
+        if connection.closed_by == "server":
+            # It did not want to hear anything.
             return None
         return self.report(
             "",

@@ -1,0 +1,118 @@
+"""``mqttscope serve``: play the broker of recorded connections to a device, and compare what the device does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mqttscope.cli.lint import OF_LINT, judging
+from mqttscope.cli.options import Port, Version, colour_option, finite
+from mqttscope.cli.replay import FORMATS, PaceType
+
+MATCHES = ("auto", "client", "order")
+UNEXPECTED = ("answer", "ignore", "close")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mqttscope serve site.pcapng --listen 127.0.0.1:1884 --client 'sensor-*' --verify
+  mqttscope serve site.pcapng --listen '*:1884' --pace causal --lint --duration 600
+
+Exit code 1 when --verify finds a difference or --lint a finding that counts, 3 when it could not listen or write, or
+a capture could not be read.
+"""
+)
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=click.Path(allow_dash=True))
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:1884",
+    show_default=True,
+    help="Where devices connect; * is every address.",
+)
+@click.option("--listen-cert", metavar="FILE", help="Speak TLS with devices, with this certificate (PEM).")
+@click.option("--listen-key", metavar="FILE", help="Its key, where it is in another file.")
+@click.option("--websocket", is_flag=True, help="Devices speak WebSocket.")
+@click.option(
+    "--match",
+    type=click.Choice(MATCHES),
+    default="auto",
+    show_default=True,
+    help="Find connections by Client Identifier or in order; auto: both.",
+)
+@click.option(
+    "--pace",
+    type=PaceType(),
+    default="recorded",
+    show_default=True,
+    help="How fast the broker answers and delivers, and what waits for what.",
+)
+@click.option(
+    "--wait",
+    "patience",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How late a device may be until it gets deliveries anyway.",
+)
+@click.option(
+    "--unexpected",
+    type=click.Choice(UNEXPECTED),
+    default="answer",
+    show_default=True,
+    help="What to do with what the recording does not have.",
+)
+@click.option("--repeat", is_flag=True, help="Begin again when all connections of a client have been played.")
+@click.option("--keep-running", is_flag=True, help="Go on when everything has been played.")
+@click.option("--client", "clients", multiple=True, metavar="ID", help="Only these clients (* for any characters).")
+@click.option("--filter", "-f", "expression", metavar="EXPR", help="Only packets that match, and what they need.")
+@click.option("--start", metavar="TIME", help="From here on: 2026-01-02T03:04:05Z, or 90s from the beginning.")
+@click.option("--end", metavar="TIME", help="Up to here.")
+@click.option("--map-topic", "topics", multiple=True, metavar="FROM=TO", help="Rename topics: 'plant/#=lab/#'.")
+@click.option("--map-client", "names", multiple=True, metavar="FROM=TO", help="Rename clients: 'dev-*=test-*'.")
+@click.option("--verify", is_flag=True, help="Compare what the device does with the recording.")
+@click.option("--write", "-w", metavar="FILE", help="Record the run into a pcapng file.")
+@click.option("--lint", is_flag=True, help="Lint the live traffic, with the options of lint.")
+@judging
+@click.option("--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count.")
+@click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
+@click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
+@click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
+@click.option("--no-config", is_flag=True, help="Use no configuration file.")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."
+)
+@click.option("--output", "-o", metavar="FILE", help="The report into a file.")
+@click.option("--ready-file", metavar="FILE", help="Write the address into this file once devices can connect.")
+@click.option(
+    "--duration",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    metavar="SECONDS",
+    help="End after this time.",
+)
+@click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
+@click.option(
+    "--mqtt-version", type=Version(), default="auto", metavar="auto|3.1|3.1.1|5.0", help="Version where unknown."
+)
+@click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
+@colour_option
+def command(**given: Any) -> int:
+    """Play the broker of recorded connections to devices.
+
+    Each device gets the recorded connection of its Client Identifier; answers fit its packets, and its limits are
+    obeyed.
+    """
+    from mqttscope.cli.serving import run
+
+    return run(given)
+
+
+for _parameter in command.params:
+    # They are explained by lint, whose they are.
+    if isinstance(_parameter, click.Option) and _parameter.name in OF_LINT:
+        _parameter.hidden = True

@@ -1,0 +1,278 @@
+"""One run of ``serve``: captures in, devices that connect, a report and the exit code out."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from mqttscope.cli.linting import Run
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
+from mqttscope.cli.output import CannotWrite, Output, make_view, warn
+from mqttscope.cli.reading import Reading
+from mqttscope.cli.recorded import Recorded, read
+from mqttscope.cli.targets import FileSink, refuse_inputs
+from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.replay.serve import Serving
+from mqttscope.replay.stand_in import Casting, Manner, Unexpected
+from mqttscope.replay.stand_in.casting import Match
+from mqttscope.replay.verify.difference import Verification
+from mqttscope.report.page import Page
+from mqttscope.report.replay.json import ReplayJson
+from mqttscope.report.replay.served import ServedOutcome, served_document, write_served
+from mqttscope.report.replay.text import ReplayText
+from mqttscope.transport.address import AddressError, parse_listen, shown
+from mqttscope.transport.errors import reason
+from mqttscope.transport.recording import Recording
+from mqttscope.transport.tls import TlsError, listen_context
+
+_ALL: dict[str, Any] = {
+    "settings": (),
+    "unset": (),
+    "convert": None,
+    "copies": 1,
+    "client_template": None,
+    "topic_template": None,
+}
+"""Options of ``replay`` that make no sense for a server."""
+
+
+class CannotServe(click.ClickException):
+    """It cannot listen or write what it needs to."""
+
+    exit_code = EXIT_FAILED
+
+
+def run(given: dict[str, Any]) -> int:
+    """Serve with the options of the command; returns the exit code."""
+    return Session(given).execute()
+
+
+class Session:
+    """One run with its options."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given = given
+        try:
+            self.host, self.port = parse_listen(given["listen"])
+        except AddressError as error:
+            raise click.UsageError(str(error)) from None
+        self.tls = _tls(given)
+        _refuse_contradictions(given)
+        self.recorded: Recorded = read({**given, **_ALL})
+        self.view = make_view(
+            colour=given["colour"] if given["output"] is None else False,
+            time_format="relative",
+            payload="auto",
+            payload_limit=65_536,
+            show_secrets=False,
+        )
+        self.sink: Any = None
+        self.lint: Run | None = None
+        self.recording: Recording | None = None
+        self.options = Options()
+        self.interrupted = False
+        self._prepare_record()
+        pace = given["pace"]
+        self.serving = Serving(
+            self.recorded.scripts,
+            Casting(self.recorded.scripts, Match(given["match"]), given["repeat"]),
+            Manner(
+                speed=pace if isinstance(pace, float) else 1.0 if pace == "recorded" else None,
+                unexpected=Unexpected(given["unexpected"]),
+                patience_ns=int(given["patience"] * 1e9),
+                keep=given["verify"],
+            ),
+            causal=pace == "causal",
+            keep_running=given["keep_running"] or given["repeat"],
+            tls=self.tls,
+            websocket=given["websocket"],
+            recording=self.recording,
+            note=warn,
+        )
+
+    @property
+    def pace_name(self) -> str:
+        """``causal``, ``2x``."""
+        pace = self.given["pace"]
+        return pace if isinstance(pace, str) else f"{pace:g}x"
+
+    def execute(self) -> int:
+        """Serve, report; returns the exit code."""
+        try:
+            asyncio.run(self._serve())
+        finally:
+            if self.recording is not None:
+                self.recording.close()
+            if self.lint is not None:
+                self.lint.close()
+        outcome = ServedOutcome.of(self.serving, self.pace_name, self.recorded.changes)
+        outcome.left_out.update(why for _, why in self.recorded.left_out)
+        found = outcome.verify(by_order=self.given["match"] != "client") if self.given["verify"] else None
+        self._report(outcome, found)
+        return self._code(found)
+
+    async def _serve(self) -> None:
+        serving, loop = self.serving, asyncio.get_running_loop()
+        try:
+            try:
+                await serving.start(self.host, self.port)
+            except OSError as error:
+                why = _why(error, self.host, self.port)
+                raise CannotServe(f"cannot listen on {self.given['listen']}: {why}") from None
+            assert serving.server is not None
+            # What is spoken here is known, so that garbage is reported as such.
+            self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given["websocket"] else MQTT)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with suppress(NotImplementedError):
+                    loop.add_signal_handler(number, self._interrupted, number)
+            self._ready()
+            if self.given["duration"] is not None:
+                loop.call_later(self.given["duration"], serving.stop)
+            await serving.stopping.wait()
+        finally:
+            await serving.close()
+
+    def _interrupted(self, number: int) -> None:
+        self.interrupted = True
+        self.serving.stop()
+        # A second signal does not wait.
+        asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _ready(self) -> None:
+        server = self.serving.server
+        assert server is not None
+        address = shown(self.host or server.addresses[0][0], server.port)
+        count = len(self.recorded.scripts)
+        warn(f"listening on {address}; {count:,} recorded connection{'s' if count != 1 else ''} to play")
+        path = self.given["ready_file"]
+        if path is None:
+            return
+        # Whoever waits for the file finds the address in it.
+        partial = Path(f"{path}.{os.getpid()}")
+        try:
+            partial.write_text(f"{address}\n", "utf-8")
+            partial.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                partial.unlink()
+            raise CannotServe(f"cannot write {path}: {error.strerror or error}") from None
+
+    def _report(self, outcome: ServedOutcome, found: Verification | None) -> None:
+        """Differences first: the end of a long output is what is seen."""
+        sink = self._output()
+        if self.given["format_"] == "jsonl":
+            if found is not None:
+                differences = ReplayJson(sink, self.view)
+                for difference in found.differences:
+                    differences.feed(difference)
+                differences.close(found)
+            sink.write(orjson.dumps(served_document(outcome)) + b"\n")
+        else:
+            if found is not None:
+                text = ReplayText(sink, self.view)
+                for difference in found.differences:
+                    text.feed(difference)
+                text.close(found)
+            page = Page(self.view)
+            write_served(page, outcome)
+            sink.write(page.encoded().lstrip(b"\n") if found is None else page.encoded())
+        sink.flush()
+
+    def _code(self, found: Verification | None) -> int:
+        recording = self.recording
+        if recording is not None and (recording.write_error is not None or recording.judge_error is not None):
+            return EXIT_FAILED
+        if self.lint is not None:
+            self.lint.tell_rules()
+            if self.lint.linter.internal_errors:
+                return EXIT_FAILED
+        if self.recorded.truncated:
+            return EXIT_FAILED
+        differs = found is not None and bool(found.differences)
+        finds = self.lint is not None and self.lint.failing and not self.lint.settings.exit_zero
+        return EXIT_FINDINGS if differs or finds else EXIT_CLEAN
+
+    def _output(self) -> Any:
+        """Where the report goes, opened once."""
+        if self.sink is None:
+            path = self.given["output"]
+            self.sink = Output(immediate=True) if path is None else FileSink(path)
+        return self.sink
+
+    def _prepare_record(self) -> None:
+        """What passes goes into a file and to the linter, where that is asked for."""
+        given = self.given
+        listener: Callable[[Any], None] | None = None
+        dissector = Dissector(self.options)
+        name = given["write"] or given["listen"]
+        if given["lint"]:
+            from mqttscope.cli.linting_settings import resolve
+
+            asked = {**given, "format_": "full" if given["format_"] == "text" else "jsonl", "output": ()}
+            settings = resolve(
+                asked, ports=(), mqtt_version=None, config=given["config"], search=not given["no_config"]
+            )
+            self.lint = Run(
+                settings,
+                Reading((name,), None),
+                update_baseline=False,
+                statistics=False,
+                colour=given["colour"],
+                sink=self._output(),
+            )
+            dissector, listener, self.options = self.lint.dissector, self.lint.feed, settings.options
+        if given["write"] is None and listener is None:
+            return
+        if given["write"] is not None:
+            refuse_inputs(given["write"], given["captures"])
+        try:
+            self.recording = Recording(
+                name, path=given["write"], dissector=dissector, listener=listener, note=warn, activity="serving"
+            )
+        except OSError as error:
+            raise CannotWrite(f"cannot write {given['write']}: {error.strerror or error}") from None
+
+
+def _tls(given: dict[str, Any]) -> ssl.SSLContext | None:
+    if given["listen_key"] and not given["listen_cert"]:
+        raise click.UsageError("--listen-key needs --listen-cert")
+    if not given["listen_cert"]:
+        return None
+    try:
+        return listen_context(given["listen_cert"], given["listen_key"])
+    except TlsError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _refuse_contradictions(given: dict[str, Any]) -> None:
+    if given["repeat"] and given["verify"] and given["duration"] is None:
+        warn("--repeat keeps what it has to compare in memory until the end")
+    if given["write"] == "-":
+        raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+    for path in ("output", "write"):
+        if given[path] == "":
+            raise click.UsageError(f"--{path} needs the name of a file")
+    if given["output"] is not None:
+        refuse_inputs(given["output"], given["captures"], {"the file of --write": given["write"]})
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    """Why it cannot listen, and what may help."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use"
+    if error.errno == errno.EACCES:
+        return f"no permission for port {port}; ports from 1024 on need none"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{shown(host, port)} is not an address of this host"
+    return reason(error)

@@ -1,0 +1,227 @@
+"""A run of the stand-in: recorded connections on one side, devices that connect on the other, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING
+
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Connect
+from mqttscope.replay.attendant import Attendant
+from mqttscope.replay.player.actions import Note
+from mqttscope.replay.rewrite import RewriteError, convert
+from mqttscope.replay.run import MonotonicClock
+from mqttscope.replay.script import Script
+from mqttscope.replay.stand_in import Casting, Manner, Sessions, StandIn, Unexpected
+from mqttscope.replay.stand_in.part import takers_over
+from mqttscope.session.connection import Connection
+from mqttscope.transport.recorder import Recorder
+from mqttscope.transport.server import MAX_CONNECTIONS, Server, serve
+
+if TYPE_CHECKING:
+    from mqttscope.transport.link import Link
+    from mqttscope.transport.recording import Recording
+
+_LATER = 1 << 62
+
+
+@dataclass(slots=True)
+class Served:
+    """A connection of a device, and the recorded one that it was given."""
+
+    recorded: Script | None
+    """As recorded; ``None`` for one that the recording does not have."""
+    played: Script | None
+    """The same in the version that the device speaks."""
+    live: Script
+
+
+@dataclass(slots=True)
+class Serving:
+    """One run: `start`, wait for ``stopping``, `close`."""
+
+    scripts: Sequence[Script]
+    casting: Casting
+    manner: Manner = field(default_factory=Manner)
+    causal: bool = False
+    """What came behind something that another connected device does waits for that."""
+    keep_running: bool = False
+    """Do not end when everything has been played."""
+    tls: ssl.SSLContext | None = None
+    websocket: bool = False
+    max_connections: int = MAX_CONNECTIONS
+    recording: Recording | None = None
+    note: Callable[[str], None] = lambda _: None
+    """Gets sentences for people."""
+    served: list[Served] = field(default_factory=list)
+    attendants: list[Attendant] = field(default_factory=list)
+    """Those of connections that are open."""
+    notes: dict[Note, int] = field(default_factory=dict)
+    """What was done otherwise than recorded, on connections that are over."""
+    sent: int = 0
+    received: int = 0
+    connections: int = 0
+    complete: bool = False
+    """Everything that was recorded has been played."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    clock: MonotonicClock = field(default_factory=MonotonicClock)
+    sessions: Sessions = field(default_factory=Sessions)
+    server: Server | None = None
+    _places: Callable[[], int] = field(default_factory=lambda: count().__next__)
+    _recorder: Recorder | None = None
+    _looking: bool = False
+
+    @property
+    def unexpected(self) -> Unexpected:
+        """What becomes of connections that the recording does not have."""
+        return self.manner.unexpected
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; :class:`OSError` where that cannot be done."""
+        self.clock = MonotonicClock()
+        if self.recording is not None:
+            self._recorder = Recorder(self.recording)
+        self.server = await serve(
+            host,
+            port,
+            self._arrived,
+            tls=self.tls,
+            websocket=self.websocket,
+            recorder=self._recorder,
+            max_connections=self.max_connections,
+            note=self.note,
+        )
+
+    def stop(self) -> None:
+        """Have it end."""
+        self.stopping.set()
+
+    async def close(self) -> None:
+        """End all connections and listen no more."""
+        for attendant in list(self.attendants):
+            attendant.stop()
+            self._forget(attendant)
+        if self.server is not None:
+            await self.server.close()
+        if self._recorder is not None:
+            self._recorder.rounds.close()
+
+    def _arrived(self, link: Link) -> Attendant:
+        """A device has connected."""
+        attendant = Attendant(self, link)
+        self.attendants.append(attendant)
+        self.connections += 1
+        return attendant
+
+    # Of the attendants
+
+    def now_ns(self) -> int:
+        """Nanoseconds since 1970, which never go back."""
+        return self.clock.now_ns()
+
+    def tell(self, sentence: str) -> None:
+        """Say something to people."""
+        self.note(sentence)
+
+    def cast(self, attendant: Attendant, first: ControlPacket | Malformed) -> StandIn | None:
+        """Who answers a connection that begins with this packet."""
+        if isinstance(first, Connect) and first.client_identifier:
+            self._take_over(first.client_identifier)
+        recorded = self.casting.choose(first)
+        now = self.now_ns()
+        link = attendant.link
+        live = Script(Connection(self.connections - 1, str(link.remote), str(link.local), "", 0, now), opened_ns=now)
+        live.connection.handshake_seen = True
+        if recorded is None and self.unexpected is not Unexpected.ANSWER:
+            self.served.append(Served(None, None, live))
+            return None
+        played = self._in_version(attendant, recorded, first)
+        attendant.recorded = recorded
+        if recorded is None:
+            self.note(f"{attendant.name}: the recording has no connection for this client (any more)")
+        else:
+            # Where its CONNECT cannot be read nothing else says the version.
+            live.connection.assume_version(recorded.version, "the recording")
+        stand_in = StandIn(
+            live=live,
+            script=played or Script(Connection(-1, "", "", "", 0, 0)),
+            sessions=self.sessions,
+            manner=self.manner,
+            keep=self.manner.keep,
+            next_place=self._places,
+            heard_ns=now,
+            earlier=[] if recorded is None else self._earlier(recorded),
+            taken_over=recorded is not None and bool(takers_over(recorded, self.scripts)),
+        )
+        self.served.append(Served(recorded, played or recorded, live))
+        return stand_in
+
+    def horizon(self, attendant: Attendant) -> int:
+        """The place of the first recorded packet that a device still has to send, of all others that are connected."""
+        if not self.causal:
+            return _LATER
+        others = (one for one in self.attendants if one is not attendant and not one.finished)
+        return min((one.stand_in.part.frontier for one in others if one.stand_in is not None), default=_LATER)
+
+    def stir(self, attendant: Attendant) -> None:
+        """Something has happened that others may wait for."""
+        if attendant.finished and attendant in self.attendants:
+            self._forget(attendant)
+        if self.causal:
+            for one in self.attendants:
+                if one is not attendant:
+                    one.wake()
+        if not self._looking:
+            self._looking = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        """Whether everything has been played."""
+        self._looking = False
+        if not self.casting.free and all(one.settled for one in self.attendants):
+            self.complete = True
+            if not self.keep_running:
+                self.stop()
+
+    def _forget(self, attendant: Attendant) -> None:
+        self.attendants.remove(attendant)
+        self.sent += attendant.sent
+        self.received += attendant.heard
+        for note, times in attendant.stand_in.notes.items() if attendant.stand_in is not None else ():
+            self.notes[note] = self.notes.get(note, 0) + times
+
+    def _take_over(self, identifier: str) -> None:
+        """End another connection of the same client (5.0 MQTT-3.1.4-3)."""
+        for other in list(self.attendants):
+            stand_in = other.stand_in
+            if stand_in is not None and not other.finished and stand_in.connection.client_identifier == identifier:
+                stand_in.take_over(self.now_ns())
+                other.pump()
+
+    def _earlier(self, recorded: Script) -> list[Script]:
+        name = recorded.connection.client_identifier
+        return [
+            one
+            for one in self.scripts
+            if name and one.connection.client_identifier == name and one.opened_place < recorded.opened_place
+        ]
+
+    def _in_version(
+        self, attendant: Attendant, recorded: Script | None, first: ControlPacket | Malformed
+    ) -> Script | None:
+        """The recording in the version that the device speaks; ``None`` where it cannot be said in that."""
+        if recorded is None or not isinstance(first, Connect) or first.version == recorded.version:
+            return recorded
+        told = f"{attendant.name}: speaks MQTT {first.version.text}, the recorded client {recorded.version.text}"
+        try:
+            converted, _ = convert([recorded], ProtocolVersion(first.version))
+        except RewriteError as error:
+            self.note(f"{told}; it is answered without the recording: {error}")
+            return None
+        self.note(told)
+        return converted[0]

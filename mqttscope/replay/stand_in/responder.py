@@ -1,0 +1,296 @@
+"""What a device is answered: recorded answers where the recording has them, conforming ones elsewhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.replay.player import reactions
+from mqttscope.replay.player.actions import Kind
+from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.stand_in import answers, judge
+from mqttscope.replay.stand_in.actions import Close, Unexpected
+from mqttscope.replay.stand_in.counterparts import Counterparts
+from mqttscope.replay.stand_in.deliver import Substitutes
+from mqttscope.replay.stand_in.outgoing import Outgoing
+from mqttscope.replay.stand_in.part import ACKNOWLEDGEMENTS
+from mqttscope.replay.stand_in.sessions import Sessions, Unfinished
+
+IDENTIFIER_REJECTED, IMPLEMENTATION_ERROR = 0x02, 0x83
+
+
+@dataclass(slots=True, kw_only=True)
+class Responder(Outgoing):
+    """The answering half of a stand-in."""
+
+    sessions: Sessions
+    earlier: Sequence[Script] = ()
+    """Recorded connections of the same client before this one."""
+    owed: deque[Unfinished] = field(default_factory=deque)
+    """Deliveries that the session has to send again before anything else."""
+    substitutes: Substitutes = field(default_factory=Substitutes)
+    grants: answers.Grants = field(init=False)
+    _counterparts: Counterparts = field(init=False)
+
+    def __post_init__(self) -> None:
+        super(Responder, self).__post_init__()
+        self._counterparts = Counterparts(self.script.entries)
+        self.grants = answers.Grants.of(one for script in (*self.earlier, self.script) for one in script.entries)
+
+    def receive(self, packet: ControlPacket | Malformed, now_ns: int) -> None:
+        """Take one packet of the device."""
+        entry = self.take(packet, now_ns)
+        if self.over or self.end is not None:
+            return
+        if isinstance(packet, Malformed):
+            self._malformed(entry, packet, now_ns)
+        elif isinstance(packet, packets.Connect) and self.connect is None:
+            self._connected(entry, packet, now_ns)
+        elif self.connect is None:
+            # 5.0 MQTT-3.1.0-1; there is no version to say it in.
+            self.end_with(judge.PROTOCOL_ERROR, f"the first packet is {reactions.word(packet)} and no CONNECT", now_ns)
+        elif isinstance(packet, ACKNOWLEDGEMENTS):
+            self._acknowledged(entry, packet, now_ns)
+        elif isinstance(packet, packets.Disconnect):
+            self._counterpart(entry, now_ns)
+            # What is due had been said before this was heard.
+            self.queue = sorted(one for one in self.queue if one.due_ns <= now_ns)
+            self.end = Close("fin")
+        else:
+            self._asked(entry, packet, now_ns)
+
+    def _counterpart(self, entry: Entry, now_ns: int) -> bool:
+        """Find the recorded packet that a packet is; returns whether both say the same."""
+        in_order = self.manner.unexpected is Unexpected.ANSWER or isinstance(entry.packet, packets.Connect)
+        found = self._counterparts.find(entry.packet, entry.topic, self.part.next_needed, in_order=in_order)
+        if found is None:
+            return False
+        entry.source = found.entry
+        if found.alike or not self.part.ending_next:
+            # The recorded server may have ended the connection because of what the device does not do.
+            self.part.done.add(found.entry)
+        self.mark(found.entry, now_ns)
+        self.substitutes.learn(found.entry, entry)
+        return found.same
+
+    def _malformed(self, entry: Entry, packet: Malformed, now_ns: int) -> None:
+        known = self._counterpart(entry, now_ns)
+        source = entry.source
+        first = self.connect is None
+        if source is not None and (known or source is self.part.needed[0]):
+            # The recording says what comes of it.
+            for one in self.part.answers.get(source, ()):
+                if isinstance(one.packet, ControlPacket) and not one.from_client:
+                    self.respond(one.packet, one, source, now_ns)
+        elif first:
+            code = judge.refusal(packet)
+            if code is not None:
+                self.enqueue(packets.Connack(reason_code=code), None, 0, now_ns)
+            self.end = Close("fin", f"a CONNECT that cannot be read: {packet.reason.replace('_', ' ')}")
+        elif self.manner.unexpected is not Unexpected.IGNORE:
+            self.end_with(judge.MALFORMED, f"a malformed packet: {packet.reason.replace('_', ' ')}", now_ns)
+
+    def _connected(self, entry: Entry, packet: packets.Connect, now_ns: int) -> None:
+        """CONNECT: the session, and the recorded answer (5.0 3.1.4)."""
+        self._counterpart(entry, now_ns)
+        self.introduce(packet, now_ns)
+        if not packet.client_identifier and not packet.clean_start and packet.version < 5:
+            # 3.1.1 MQTT-3.1.3-8.
+            self.enqueue(packets.Connack(reason_code=IDENTIFIER_REJECTED), None, 0, now_ns)
+            return
+        source = entry.source
+        authenticating = packet.properties is not None and packet.properties.authentication_method is not None
+        if authenticating and source is not None and self._continue(source, now_ns):
+            return
+        recorded = self.script.connack
+        if recorded is None and source is not None and self.part.silent_to(source, packets.Connack):
+            self.note(Kind.SKIPPED, "CONNACK, which the recorded server did not send either")
+            return
+        self._accept(recorded, source, now_ns)
+
+    def _continue(self, request: Entry, now_ns: int) -> bool:
+        """Answer CONNECT or AUTH as recorded, with AUTH or CONNACK (5.0 4.12); returns whether that was possible."""
+        found = [one for one in self.part.answers.get(request, ()) if not one.from_client]
+        for one in found:
+            if isinstance(one.packet, packets.Connack):
+                self._accept(one, request, now_ns)
+            elif isinstance(one.packet, packets.Auth):
+                self.respond(one.packet, one, request, now_ns)
+        return bool(found)
+
+    def _accept(self, recorded: Entry | None, request: Entry | None, now_ns: int) -> None:
+        """CONNACK, and what the session owes behind it."""
+        connect, sessions = self.connect, self.sessions
+        assert connect is not None
+        before = recorded.packet if recorded is not None and isinstance(recorded.packet, packets.Connack) else None
+        assigned = None
+        if not connect.client_identifier and self.version >= 5:
+            block = None if before is None else before.properties
+            assigned = sessions.assign(None if block is None else block.assigned_client_identifier)
+        present = False
+        if before is None or not before.reason_code:
+            self.session = sessions.of(assigned or connect.client_identifier or f"\0{id(self)}")
+            resumed = sessions.resumed(connect)
+            present = (
+                resumed
+                if before is None or self.version < 4
+                else not connect.clean_start and bool(before.session_present)
+            )
+            if resumed and not present:
+                self.note(Kind.SESSION, "the device's session was forgotten, since the recorded server had none")
+            if not present:
+                self.session.clear()
+            self.owed.extend(self.session.unfinished.values())
+        made = answers.connack(before, connect, present=present, assigned=assigned)
+        self.respond(made, recorded, request, now_ns)
+
+    def _acknowledged(self, entry: Entry, packet: ControlPacket, now_ns: int) -> None:
+        """PUBACK, PUBREC and PUBCOMP for deliveries, PUBREL for a message of the device (5.0 4.3)."""
+        if isinstance(packet, packets.Pubrel):
+            self._released(entry, packet, now_ns)
+            return
+        identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
+        owed = self.session.unfinished.get(identifier)
+        delivery = None if owed is None else owed.entry.source
+        for one in self.part.answers.get(delivery, ()) if delivery is not None else ():
+            if one.from_client and type(one.packet) is type(packet) and one not in self.happened:
+                entry.source = one
+                self.mark(one, now_ns)
+                break
+        if entry.answers is None and owed is not None:
+            entry.answers = owed.entry
+        if not isinstance(packet, packets.Pubrec) or (packet.reason_code or 0) >= answers.FAILURE:
+            self.session.unfinished.pop(identifier, None)
+        elif owed is None:
+            code = answers.NOT_FOUND if self.version >= 5 else None
+            self.enqueue(packets.Pubrel(identifier, code), None, 0, now_ns)
+        else:
+            owed.released = True
+            recorded = None if delivery is None else self.part.answered(delivery, packets.Pubrel)
+            plain = None if recorded is None else recorded.packet
+            made = answers.acknowledgement(packets.Pubrel, identifier, plain, self.connection)  # type: ignore[arg-type]
+            self._delayed(made, recorded, delivery, now_ns)
+
+    def _released(self, entry: Entry, packet: packets.Pubrel, now_ns: int) -> None:
+        message = self.session.arrived.get(packet.packet_identifier)
+        source = None if message is None else message.source
+        if message is None:
+            code = answers.NOT_FOUND if self.version >= 5 else None
+            self.enqueue(packets.Pubcomp(packet.packet_identifier, code), None, 0, now_ns)
+            return
+        entry.answers = entry.answers or message
+        recorded = None
+        if source is not None:
+            asked = next(
+                (one for one in self.part.answers.get(source, ()) if isinstance(one.packet, packets.Pubrel)), None
+            )
+            entry.source = asked
+            if asked is not None:
+                self.mark(asked, now_ns)
+            recorded = self.part.answered(source, packets.Pubcomp)
+            if recorded is None and asked is not None and self.part.silent_to(asked, packets.Pubcomp):
+                self.note(Kind.SKIPPED, "PUBCOMP, which the recorded server did not send either")
+                return
+        plain = None if recorded is None else recorded.packet
+        made = answers.acknowledgement(packets.Pubcomp, packet.packet_identifier, plain, self.connection)  # type: ignore[arg-type]
+        self._delayed(made, recorded, source, now_ns)
+
+    def _delayed(self, packet: ControlPacket, recorded: Entry | None, about: Entry | None, now_ns: int) -> None:
+        """Queue an acknowledgement with the delay that the recorded server took for it."""
+        delay_ns = 0
+        if recorded is not None and about is not None:
+            delay_ns = reactions.delay_ns(recorded, self.part.answers.get(about, ()))
+        self.enqueue(packet, recorded, delay_ns, now_ns)
+
+    def _asked(self, entry: Entry, packet: ControlPacket, now_ns: int) -> None:
+        """PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, AUTH, and what no client may send."""
+        known = False
+        again = entry.resends is not None or entry.source is not None
+        if not again or entry.source not in self.part.own:
+            known = self._counterpart(entry, now_ns)
+        if not known:
+            code = judge.violation(packet, entry.topic, self.connection)
+            if code is None and isinstance(packet, packets.Connect):
+                code = judge.PROTOCOL_ERROR  # 5.0 MQTT-3.1.0-2
+            if code is not None and self.manner.unexpected is not Unexpected.IGNORE:
+                self.end_with(code, f"{reactions.word(packet)} that breaks the protocol", now_ns)
+                return
+        if entry.source is None and not again and not isinstance(packet, packets.Pingreq):
+            self.note(Kind.ADDED, f"{reactions.word(packet)} of the device, which the recording does not have")
+            if self.manner.unexpected is Unexpected.IGNORE:
+                return
+            if self.manner.unexpected is Unexpected.CLOSE:
+                self.end_with(IMPLEMENTATION_ERROR, f"{reactions.word(packet)} that is not in the recording", now_ns)
+                return
+        if isinstance(packet, packets.Publish):
+            self._published(entry, packet, now_ns)
+        elif isinstance(packet, packets.Auth):
+            if not (entry.source is not None and self._continue(entry.source, now_ns)) and not self.accepted:
+                self._accept(None, None, now_ns)
+        elif isinstance(packet, packets.Subscribe | packets.Unsubscribe | packets.Pingreq):
+            self._requested(entry, packet, now_ns)
+
+    def _silent(self, source: Entry | None, kinds: tuple[type[ControlPacket], ...]) -> bool:
+        """Whether the recorded server gave no answer to this; that is told."""
+        if source is None or not self.part.silent_to(source, kinds):
+            return False
+        self.note(
+            Kind.SKIPPED, f"answer to {reactions.word(source.packet)}, which the recorded server did not give either"
+        )
+        return True
+
+    def _published(self, entry: Entry, packet: packets.Publish, now_ns: int) -> None:
+        identifier, source = packet.packet_identifier, entry.source
+        if not packet.qos or identifier is None:
+            return
+        before = None if source is None else source.packet
+        acked = isinstance(before, packets.Publish) and before.qos > 0
+        kinds = (packets.Puback, packets.Pubrec)
+        recorded = self.part.answered(source, kinds) if source is not None and acked else None
+        if acked and self._silent(source, kinds):
+            return
+        kind = packets.Puback if packet.qos == 1 else packets.Pubrec
+        plain = None if recorded is None or isinstance(recorded.packet, Malformed) else recorded.packet
+        made = answers.acknowledgement(kind, identifier, plain, self.connection)
+        self._delayed(made, recorded if isinstance(plain, kind) else None, source, now_ns)
+
+    def _requested(
+        self, entry: Entry, packet: packets.Subscribe | packets.Unsubscribe | packets.Pingreq, now_ns: int
+    ) -> None:
+        source = entry.source
+        kind = _ANSWERED_BY[type(packet)]
+        if self._silent(source, (kind,)):
+            return
+        found = self.part.answered(source, kind) if source is not None else None
+        asked = source.packet if source is not None and found is not None else None
+        given = None if found is None else found.packet
+        made: ControlPacket
+        if isinstance(packet, packets.Subscribe):
+            pair = (
+                (asked, given) if isinstance(asked, packets.Subscribe) and isinstance(given, packets.Suback) else None
+            )
+            suback = answers.suback(packet, pair, self.grants, self.connection)
+            answers.subscribe(self.session, packet, suback)
+            made = suback
+        elif isinstance(packet, packets.Unsubscribe):
+            both = (
+                (asked, given)
+                if isinstance(asked, packets.Unsubscribe) and isinstance(given, packets.Unsuback)
+                else None
+            )
+            made = answers.unsuback(packet, both, self.session, self.connection)
+            for name in packet.topic_filters:
+                self.session.subscriptions.pop(name, None)
+        else:
+            made = packets.Pingresp()
+        self.respond(made, found, source, now_ns)
+
+
+_ANSWERED_BY: dict[type[ControlPacket], type[ControlPacket]] = {
+    packets.Subscribe: packets.Suback,
+    packets.Unsubscribe: packets.Unsuback,
+    packets.Pingreq: packets.Pingresp,
+}

@@ -1,0 +1,88 @@
+"""What the server remembers of a client between its connections: the server's part of the session (5.0 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.topics import matches
+from mqttscope.replay.script import Entry
+
+
+@dataclass(slots=True)
+class Subscribed:
+    """A subscription of the device."""
+
+    options: Subscription
+    """As the device asked for it."""
+    qos: int
+    """Granted."""
+    identifier: int | None = None
+    """Subscription Identifier."""
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """A delivery that the device has not acknowledged in full."""
+
+    entry: Entry
+    """The PUBLISH as it was sent."""
+    released: bool = False
+    """Whether its PUBREC came, so that PUBREL is what has to be sent again."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One client."""
+
+    subscriptions: dict[str, Subscribed] = field(default_factory=dict)
+    """By Topic Filter."""
+    unfinished: dict[int, Unfinished] = field(default_factory=dict)
+    """By packet identifier, in the order in which they were sent."""
+    arrived: dict[int, Entry] = field(default_factory=dict)
+    """Messages of the device whose handshake is not complete, by packet identifier."""
+
+    def clear(self) -> None:
+        """The session has ended."""
+        self.subscriptions.clear()
+        self.unfinished.clear()
+        self.arrived.clear()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is remembered."""
+        return not (self.subscriptions or self.unfinished or self.arrived)
+
+    def covering(self, topic: str, *, shared: bool = True) -> Iterator[Subscribed]:
+        """Subscriptions that a topic belongs to."""
+        return (one for name, one in self.subscriptions.items() if matches(name, topic, shared=shared))
+
+
+@dataclass(slots=True)
+class Sessions:
+    """All clients of a run."""
+
+    known: dict[str, Session] = field(default_factory=dict)
+    assigned: set[str] = field(default_factory=set)
+    """Client Identifiers that were given to clients without one."""
+
+    def of(self, client_identifier: str) -> Session:
+        """The session of a client; a new one where there is none."""
+        return self.known.setdefault(client_identifier, Session())
+
+    def assign(self, wanted: str | None) -> str:
+        """A Client Identifier that nobody has; the recorded one where that is free (5.0 3.1.3.1)."""
+        base = wanted or "mqttscope"
+        number, name = 1, base if wanted else f"{base}-1"
+        while name in self.assigned or name in self.known:
+            number += 1
+            name = f"{base}-{number}"
+        self.assigned.add(name)
+        return name
+
+    def resumed(self, connect: Connect) -> bool:
+        """Whether a client asks for a session that there is."""
+        found = self.known.get(connect.client_identifier)
+        return not connect.clean_start and found is not None and not found.empty

@@ -1,0 +1,352 @@
+"""What a device did otherwise than the recorded client in whose place it spoke with a stand-in.
+
+    found = verify_device([(recorded, live), ...], unplayed=[...])
+
+Packet identifiers, messages sent again, times and the number of PINGREQs do not count.  What could not happen because
+the server had ended the connection is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Connect, Disconnect, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.verify.device_fields import changed_fields
+from mqttscope.replay.verify.difference import DeviceKind, Difference, Tally, Verification, described, reason_text
+from mqttscope.replay.verify.order import longest_rise
+
+_ACKNOWLEDGEMENTS = (Puback, Pubrec, Pubrel, Pubcomp)
+_APART = (*_ACKNOWLEDGEMENTS, Pingreq, Disconnect)
+"""Compared by themselves, or not at all."""
+_ENDED = "the server had ended the connection"
+_LOST = "the capture lacks a part of what the client said"
+_LAST = 1 << 62
+
+
+@dataclass(slots=True)
+class DevicePair:
+    """A recorded connection and a live one."""
+
+    recorded: Script
+    live: Script
+    connect: Entry | None = None
+    """The recorded CONNECT where the recording was converted to another version for the device."""
+
+
+def verify_device(
+    pairs: Iterable[DevicePair],
+    *,
+    unplayed: Iterable[Script] = (),
+    extra: Iterable[Script] = (),
+    identified: bool = True,
+) -> Verification:
+    """Compare devices with recorded clients.
+
+    ``unplayed``: recorded connections that no device made; ``extra``: live ones that the recording does not have.
+    ``identified``: devices were given their connections by Client Identifier, so that it counts.
+    """
+    found = Verification()
+    for pair in pairs:
+        one = _Comparison(pair, Tally(pair.recorded), identified)
+        one.compare()
+        found.differences += sorted(one.differences, key=_place)
+        found.tallies.append(one.tally)
+    for script in unplayed:
+        tally = Tally(script)
+        tally.otherwise()
+        message = "No device made this connection."
+        found.differences.append(Difference(DeviceKind.NEVER_CONNECTED, script, script.connect, message=message))
+        found.tallies.append(tally)
+    for script in extra:
+        tally = Tally(script)
+        tally.otherwise()
+        message = "A device made a connection that the recording does not have."
+        first = next((one for one in script.entries if one.from_client), None)
+        made = Difference(DeviceKind.EXTRA_CONNECTION, script, None, first, message=message, live_script=script)
+        found.differences.append(made)
+        found.tallies.append(tally)
+    return found
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """One connection."""
+
+    pair: DevicePair
+    tally: Tally
+    identified: bool
+    differences: list[Difference] = field(default_factory=list)
+
+    def compare(self) -> None:
+        """Everything."""
+        recorded, live = self._said(self.pair.recorded), self._said(self.pair.live)
+        matched, missing, extra = match(recorded, live)
+        for before, now in matched:
+            self._fields(before, now)
+        for entry in missing:
+            self._missing(entry)
+        for entry in extra:
+            self._extra(entry)
+        self._order(matched)
+        self._acknowledgements(matched)
+        self._ending()
+
+    def _said(self, script: Script) -> list[Entry]:
+        """Packets of the client that are compared, each message once."""
+        return [
+            one
+            for one in script.entries
+            if one.from_client and not isinstance(one.packet, _APART) and one.resends is None
+        ]
+
+    def _add(self, kind: DeviceKind, recorded: Entry | None, live: Entry | None, message: str) -> Difference:
+        pair = self.pair
+        made = Difference(kind, pair.recorded, recorded, live, message=message, live_script=pair.live)
+        self.differences.append(made)
+        entry = recorded or live
+        if entry is None:
+            self.tally.otherwise()
+        else:
+            self.tally.different(entry)
+        return made
+
+    def _fields(self, before: Entry, now: Entry) -> None:
+        self.tally.equal(before)
+        shown = before
+        if self.pair.connect is not None and isinstance(before.packet, Connect):
+            shown = self.pair.connect
+        for one in changed_fields(shown, now, identified=self.identified):
+            made = self._add(DeviceKind.FIELD, shown, now, f"The {described(shown)} {one.told}.")
+            made.field, made.expected, made.found = one.field, one.expected, one.found
+
+    def _missing(self, entry: Entry) -> None:
+        """A packet that did not come: a difference, unless it could not."""
+        live = self.pair.live
+        if live.ending.by == "server" and not _left(live):
+            self.tally.not_judged(entry, _ENDED)
+        elif isinstance(entry.packet, Malformed):
+            self._add(
+                DeviceKind.MISSING_PACKET,
+                entry,
+                None,
+                "The recorded client sent a malformed packet, the device did not.",
+            )
+        else:
+            self._add(DeviceKind.MISSING_PACKET, entry, None, f"The {described(entry)} did not come.")
+
+    def _extra(self, entry: Entry) -> None:
+        recorded = self.pair.recorded
+        if isinstance(entry.packet, Malformed):
+            told = f"The device sent a malformed packet: {entry.packet.reason.replace('_', ' ')}."
+            self._add(DeviceKind.MALFORMED, None, entry, told)
+        elif recorded.lost_from_client:
+            self.tally.not_judged(entry, _LOST)
+        else:
+            self._add(DeviceKind.EXTRA_PACKET, None, entry, f"The {described(entry)} is not in the recording.")
+
+    def _order(self, matched: list[tuple[Entry, Entry]]) -> None:
+        matched = sorted(matched, key=lambda one: one[0].place)
+        kept = longest_rise([live.place for _, live in matched])
+        for index, (before, now) in enumerate(matched):
+            if index not in kept:
+                self._add(DeviceKind.ORDER, before, now, f"The {described(before)} came at another place in the order.")
+
+    def _acknowledgements(self, matched: list[tuple[Entry, Entry]]) -> None:
+        """What the device said to deliveries that it got, and to PUBREC."""
+        recorded, live = _answers(self.pair.recorded), _answers(self.pair.live)
+        asked = {id(before): now for before, now in matched}
+        asked |= {
+            id(one.source): one for one in self.pair.live.entries if one.source is not None and not one.from_client
+        }
+        for message, before in recorded.items():
+            now = asked.get(id(message))
+            if now is None or not _alike(message, now):
+                for entry in before.values():
+                    self.tally.not_judged(entry, "the device did not have, or not with this QoS, what it answers")
+                continue
+            self._acknowledged(message, before, now, live.pop(now, {}))
+        last = max((one.place for one in self.pair.recorded.entries if one.from_client), default=-1)
+        for now, found in live.items():
+            source = now.source
+            if source is None or now.from_client or source.resends is not None or not _alike(source, now):
+                continue
+            for entry in found.values():
+                if last < source.place or self.pair.recorded.lost_from_client:
+                    self.tally.not_judged(entry, "the recorded client had ended the connection before")
+                else:
+                    self._extra_answer(entry, now)
+
+    def _acknowledged(self, delivery: Entry, before: dict[str, Entry], now: Entry, found: dict[str, Entry]) -> None:
+        version = self.pair.recorded.version
+        for kind, entry in before.items():
+            answer = found.get(kind)
+            if answer is None:
+                if kind == "pubrel" and not self._received(now):
+                    self.tally.not_judged(entry, "the device was not sent the PUBREC that it answers")
+                elif self.pair.live.ending.by == "server" and not _left(self.pair.live):
+                    self.tally.not_judged(entry, _ENDED)
+                else:
+                    told = f"The {described(delivery)} was not answered with {kind.upper()}."
+                    self._add(DeviceKind.MISSING_ACKNOWLEDGEMENT, entry, None, told)
+                continue
+            self.tally.equal(entry)
+            expected, got = _code(entry), _code(answer)
+            if expected != got and isinstance(entry.packet, ControlPacket):
+                kinds: PacketType = entry.packet.packet_type
+                told = f"{reason_text(kinds, got, version)} instead of {reason_text(kinds, expected, version)}"
+                made = self._add(
+                    DeviceKind.REASON_CODE, entry, answer, f"The {described(delivery)} was answered with {told}."
+                )
+                made.field, made.expected, made.found = "reason_code", expected, got
+        for kind, answer in found.items():
+            if kind not in before and kind != "pubrel":
+                self._extra_answer(answer, now)
+
+    def _received(self, message: Entry) -> bool:
+        """Whether a message of the device was answered with PUBREC while the device could still answer that."""
+        left = _disconnect(self.pair.live)
+        return any(
+            one.answers is message and isinstance(one.packet, Pubrec) and (left is None or one.place < left.place)
+            for one in self.pair.live.entries
+        )
+
+    def _extra_answer(self, answer: Entry, delivery: Entry) -> None:
+        told = f"was answered with {answer.type.upper()}, which the recorded client did not send"
+        self._add(DeviceKind.EXTRA_ACKNOWLEDGEMENT, None, answer, f"The {described(delivery)} {told}.")
+
+    def _ending(self) -> None:
+        """DISCONNECT or not, and who ended the connection."""
+        recorded, live = self.pair.recorded, self.pair.live
+        before, now = _disconnect(recorded), _disconnect(live)
+        if before is not None and now is not None:
+            self.tally.equal(before)
+            for one in changed_fields(before, now, identified=self.identified):
+                kind = DeviceKind.REASON_CODE if one.field == "reason_code" else DeviceKind.FIELD
+                made = self._add(kind, before, now, f"The DISCONNECT {one.told}.")
+                made.field, made.expected, made.found = one.field, one.expected, one.found
+        elif before is not None:
+            if live.ending.by == "server":
+                self.tally.not_judged(before, _ENDED)
+                return
+            how = (
+                "still holds the connection"
+                if live.ending.how == "open"
+                else "ended the connection without a DISCONNECT"
+            )
+            self._add(DeviceKind.CLOSE, before, None, f"The device {how}, the recorded client sent a DISCONNECT.")
+        elif recorded.ending.by == "client" and live.ending.by != "server":
+            if now is not None and not any(
+                one.from_client and isinstance(one.packet, Malformed) for one in recorded.entries
+            ):
+                told = "sent a DISCONNECT, the recorded client ended the connection without one"
+                self._add(DeviceKind.CLOSE, None, now, f"The device {told}.")
+            elif now is None and live.ending.how == "open":
+                self._add(
+                    DeviceKind.CLOSE, None, None, "The device still holds the connection, the recorded client ended it."
+                )
+        elif recorded.ending.by == "server" and live.ending.by == "client" and now is None:
+            self._add(DeviceKind.CLOSE, None, None, "The device ended the connection, the recorded client did not.")
+
+
+def match(
+    recorded: Sequence[Entry], live: Sequence[Entry]
+) -> tuple[list[tuple[Entry, Entry]], list[Entry], list[Entry]]:
+    """Pairs of packets that stand for each other, and those of both sides that nothing stands for.
+
+    The same come first; then messages with one topic, then those with one payload, then requests of one type; messages
+    that are left at last stand for each other in their order, if they are equally many.
+    """
+    pairs: list[tuple[Entry, Entry]] = []
+    left, right = list(recorded), list(live)
+    for level in range(4):
+        waiting: dict[Hashable, list[Entry]] = {}
+        for entry in reversed(right):
+            key = _key(entry, level)
+            if key is not None:
+                waiting.setdefault(key, []).append(entry)
+        rest = []
+        taken: set[int] = set()
+        for entry in left:
+            key = _key(entry, level)
+            found = waiting.get(key) if key is not None else None
+            if found:
+                other = found.pop()
+                taken.add(id(other))
+                pairs.append((entry, other))
+            else:
+                rest.append(entry)
+        left, right = rest, [one for one in right if id(one) not in taken]
+    messages = [[one for one in side if isinstance(one.packet, Publish)] for side in (left, right)]
+    if messages[0] and len(messages[0]) == len(messages[1]):
+        # As many as are missing came otherwise: topic and payload have changed.
+        pairs += zip(*messages, strict=True)
+        left, right = ([one for one in side if not isinstance(one.packet, Publish)] for side in (left, right))
+    return pairs, left, right
+
+
+def _key(entry: Entry, level: int) -> Hashable | None:
+    packet = entry.packet
+    kind = entry.type
+    if isinstance(packet, Publish):
+        return (
+            (kind, entry.topic, packet.payload, packet.qos),
+            (kind, entry.topic, packet.payload),
+            (kind, entry.topic),
+            ((kind, packet.payload) if packet.payload else None),
+        )[level]
+    if isinstance(packet, Malformed):
+        return (kind, packet.raw) if level < 3 else None
+    said = repr(packet) if level == 0 else _filters(packet) if level < 3 else None
+    return kind, said
+
+
+def _filters(packet: ControlPacket) -> Hashable:
+    if hasattr(packet, "subscriptions"):
+        return frozenset(one.topic_filter for one in packet.subscriptions)
+    return frozenset(getattr(packet, "topic_filters", ()))
+
+
+def _answers(script: Script) -> dict[Entry, dict[str, Entry]]:
+    """What the client answered to messages of this connection: to deliveries, and PUBREL to its own; once each."""
+    mine = {id(one) for one in script.entries}
+    found: dict[Entry, dict[str, Entry]] = {}
+    for entry in script.entries:
+        about = entry.answers
+        if about is not None and about.resends is not None and id(about.resends) in mine:
+            about = about.resends
+        if (
+            about is not None
+            and id(about) in mine
+            and entry.from_client
+            and isinstance(entry.packet, _ACKNOWLEDGEMENTS)
+        ):
+            found.setdefault(about, {}).setdefault(entry.type, entry)
+    return found
+
+
+def _alike(recorded: Entry, live: Entry) -> bool:
+    """Whether two deliveries ask for the same answers."""
+    before, now = recorded.packet, live.packet
+    return isinstance(before, Publish) and isinstance(now, Publish) and before.qos == now.qos
+
+
+def _code(entry: Entry) -> int:
+    return getattr(entry.packet, "reason_code", None) or 0
+
+
+def _disconnect(script: Script) -> Entry | None:
+    return next((one for one in script.entries if one.from_client and isinstance(one.packet, Disconnect)), None)
+
+
+def _left(script: Script) -> bool:
+    return _disconnect(script) is not None
+
+
+def _place(difference: Difference) -> tuple[int, int]:
+    """In the order of the recording; what only the device has comes behind."""
+    recorded, live = difference.recorded, difference.live
+    return (_LAST if recorded is None else recorded.place, _LAST if live is None else live.place)

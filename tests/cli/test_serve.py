@@ -1,0 +1,236 @@
+"""The command as users start it, with real clients in front of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, encode
+from tests.cli.running import capture, environment, invoke, run
+from tests.conftest import ROOT
+from tests.proxy import rig
+
+V3_1_1 = ProtocolVersion.V3_1_1
+SCENARIO = """
+import sys
+from pathlib import Path
+
+sys.path.insert(0, sys.argv[1])
+import scenarios_basic, scenarios_reasons, scenarios_transport, scenarios_v5
+from rig import Rig
+from scenario import SCENARIOS
+
+with Rig(int(sys.argv[3]), Path(sys.argv[4]), "", "127.0.0.1") as made:
+    SCENARIOS[sys.argv[2]].run(made)
+"""
+"""Runs the very script that a capture was recorded with, without its broker."""
+CLEAN = (
+    "v31-qos", "v311-qos", "v5-qos", "mixed-versions", "v311-qos-downgrade", "v311-will", "v311-retained",
+    "v311-session-present", "v311-redelivery", "v311-many-filters", "v5-many-filters", "keep-alive",
+    "v5-will-delay", "v5-retain-handling", "v5-topic-alias-client", "v5-shared-subscription", "v5-publish-properties",
+    "v5-connect-properties", "v5-subscription-identifiers", "v5-limits", "v5-flow-control", "v5-message-expiry",
+    "v5-session-present", "v5-request-response", "big-payload", "many-in-one-segment", "ipv6", "port-18830",
+    "websocket-v311", "websocket-v5",
+)  # fmt: skip
+GUILTY = {
+    "refused-protocol-level": {"CON102"},
+    "refused-connect": {"CON106"},
+    "v5-reason-codes": {"ACK203", "ACK208"},
+    "v5-server-disconnect": {"FLW202", "PRP105", "PUB103", "PUB210"},
+    "v5-closed-without-reason": {"CON212"},
+    "v5-enhanced-auth": {"AUT203"},
+}
+"""Scenarios whose clients break the protocol, and some of what is found of that."""
+
+
+@dataclass(slots=True)
+class Running:
+    """``mqttscope serve`` at work."""
+
+    process: subprocess.Popen[str]
+    port: int
+    out: str = ""
+    err: str = ""
+
+    def finish(self, *, ask: bool = False) -> int:
+        """Wait until it ends by itself, or ask it to; returns the exit code."""
+        if ask:
+            self.process.send_signal(signal.SIGINT)
+        self.out, self.err = self.process.communicate(timeout=rig.PATIENCE_S)
+        assert "Traceback" not in self.err
+        return self.process.returncode
+
+    @property
+    def lines(self) -> list[dict[str, object]]:
+        """Its output as JSON Lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def kinds(self) -> list[tuple[object, object]]:
+        """Kinds and fields of the differences."""
+        return [(one["kind"], one["field"]) for one in self.lines if one["event"] == "difference"]
+
+
+@contextmanager
+def serving(folder: Path, name: str, *options: str) -> Iterator[Running]:
+    """A stand-in for the broker of a capture; it is ended with the test."""
+    ready = folder / "ready"
+    ready.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "mqttscope", "serve", os.fspath(capture(name)), "--no-config", "--listen",
+            "127.0.0.1:0", "--ready-file", str(ready), "--duration", "60", *options,
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+    try:
+        rig.until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
+        if process.poll() is not None:
+            raise AssertionError(process.communicate())
+        yield Running(process, int(ready.read_text().strip().rpartition(":")[2]))
+    finally:
+        rig.end(process)
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def play(name: str, port: int, folder: Path) -> None:
+    """Run a scenario against a port."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCENARIO, str(ROOT / "captures"), name, str(port), str(folder)],
+        capture_output=True, text=True, env=environment(), timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("name", CLEAN)
+def test_real_clients_find_the_recorded_broker(tmp_path: Path, name: str) -> None:
+    rig.program("mosquitto_sub")
+    websocket = ("--websocket",) if name.startswith("websocket") else ()
+    # On a busy machine paho is late with its PINGREQ.
+    with serving(tmp_path, name, "--verify", "--lint", "--ignore", "KAL201", *websocket) as running:
+        play(name, running.port, tmp_path)
+        assert running.finish() == 0, running.out + running.err
+
+    assert "no differences" in running.out
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("name", GUILTY)
+def test_clients_that_break_the_protocol_as_recorded_are_found_by_the_linter_alone(tmp_path: Path, name: str) -> None:
+    with serving(tmp_path, name, "--verify", "--lint", "--write", str(tmp_path / "live.pcapng")) as running:
+        play(name, running.port, tmp_path)
+        assert running.finish() == 1, running.out + running.err
+
+    assert "no differences" in running.out
+    assert all(f"[{code}]" in running.out for code in GUILTY[name])
+    assert invoke("inspect", tmp_path / "live.pcapng").code == 0
+
+
+def test_our_replay_plays_the_devices(tmp_path: Path) -> None:
+    with serving(tmp_path, "v5-qos", "--verify", "--pace", "causal", "--format", "jsonl") as running:
+        broker = f"mqtt://127.0.0.1:{running.port}"
+        done = run("replay", capture("v5-qos"), "--broker", broker, "--pace", "causal", "--verify")
+        assert done.code == 0, done.text
+        assert running.finish() == 0, running.out
+    summary = running.lines[-1]
+    assert summary["event"] == "serve"
+    assert summary["complete"] is True
+    assert summary["never_connected"] == []
+
+
+def talk(port: int, *packets: bytes, leave: bool = True) -> None:
+    """A client that says all of it and leaves."""
+    with socket.create_connection(("127.0.0.1", port), rig.PATIENCE_S) as client:
+        for packet in packets:
+            client.sendall(packet)
+        if leave:
+            client.sendall(encode(Disconnect(), V3_1_1))
+        while client.recv(1000):
+            pass
+
+
+HELLO = encode(Connect(client_identifier="example", keep_alive=60), V3_1_1)
+
+
+def message(topic: str = "a/b", qos: int = 1, payload: bytes = b"c") -> bytes:
+    number = 7 if qos else None
+    return encode(Publish(qos=qos, topic_name=topic, packet_identifier=number, payload=payload), V3_1_1)
+
+
+def recorded_message() -> tuple[str, bytes]:
+    """Topic and payload of the one message of the capture."""
+    done = invoke("inspect", capture("example-a-b-v311"), "--format", "jsonl")
+    found = next(one for one in done.packets if one["type"] == "publish")
+    return found["topic"], found["publish"]["payload"]["text"].encode()
+
+
+def test_a_client_that_misbehaves_is_reported_by_kind(tmp_path: Path) -> None:
+    topic, payload = recorded_message()
+    for packets, expected in (
+        ((HELLO, message(topic, 1, payload)), []),
+        ((HELLO, message("x/y", 1, payload)), [("field", "topic")]),
+        ((HELLO, message(topic, 0, payload)), [("field", "qos")]),
+        ((HELLO,), [("missing-packet", None)]),
+        ((HELLO, message(topic, 1, payload), message("new", 0)), [("extra-packet", None)]),
+    ):
+        with serving(tmp_path, "example-a-b-v311", "--verify", "--format", "jsonl") as running:
+            talk(running.port, *packets)
+            assert running.finish() == (1 if expected else 0), running.out + running.err
+        assert running.kinds() == expected
+
+
+def test_violations_are_found_while_it_goes_on(tmp_path: Path) -> None:
+    with serving(tmp_path, "example-a-b-v311", "--lint", "--output", str(tmp_path / "report")) as running:
+        talk(running.port, HELLO, message("a/+"), leave=False)
+        assert running.finish() == 1, running.err
+
+    assert "error[PUB103]" in (tmp_path / "report").read_text()
+    assert "closed: PUBLISH that breaks the protocol" in running.err
+
+
+def test_who_never_connects_is_told_at_the_end(tmp_path: Path) -> None:
+    with serving(tmp_path, "v311-qos", "--verify", "--client", "sensor-*") as running:
+        assert running.finish(ask=True) == 1
+
+    assert "never-connected: No device made this connection." in running.out
+    assert "never connected: sensor-1" in running.out
+    assert "logger" not in running.out
+
+
+@pytest.mark.broker
+def test_tls(tmp_path: Path) -> None:
+    with rig.certificates(tmp_path) as made:
+        options = ("--listen-cert", str(tmp_path / "server.pem"), "--listen-key", str(tmp_path / "server.key"))
+        with serving(tmp_path, "v5-qos", "--verify", "--pace", "asap", *options) as running:
+            broker = f"mqtts://127.0.0.1:{running.port}"
+            done = run("replay", capture("v5-qos"), "--broker", broker, "--ca", made.ca, "--pace", "asap", "--verify")
+            assert done.code == 0, done.text
+            assert running.finish() == 0, running.out
+
+
+def test_what_cannot_be_is_said(tmp_path: Path) -> None:
+    name = capture("v311-qos")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run("serve", name, "--listen", f"127.0.0.1:{port}")
+    assert done.code == 3
+    assert f"port {port} is in use" in done.err
+    assert run("serve", name, "--listen", "nowhere").code == 2
+    assert run("serve", name, "--listen-key", "x").code == 2
+    assert run("serve", name, "--write", name, "--listen", "127.0.0.1:0").code == 2
+    assert run("serve", capture("server-side-only"), "--listen", "127.0.0.1:0").code == 3
+    assert run("serve", tmp_path / "none.pcapng", "--listen", "127.0.0.1:0").code == 3

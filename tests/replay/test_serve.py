@@ -1,0 +1,180 @@
+"""Our replay against our stand-in, for every capture: neither finds a difference."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, Subscribe, Subscription, encode
+from mqttscope.replay.rewrite.links import copy_scripts
+from mqttscope.replay.run import Goal, Pace, Replay
+from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.serve import Serving
+from mqttscope.replay.stand_in import Casting, Manner, Unexpected
+from mqttscope.replay.verify import verify
+from mqttscope.replay.verify.difference import Difference
+from mqttscope.report.replay.served import ServedOutcome
+from mqttscope.transport.target import Target
+from tests.replay.recordings import NAMES, captured
+
+PLAYED = [name for name in NAMES if any(script.begins for script in captured(name))]
+EXCEPTIONS = {
+    "v5-message-expiry": "property: a Message Expiry Interval tells of time that has not passed at this pace",
+}
+"""What replay finds, and why."""
+V3_1_1 = ProtocolVersion.V3_1_1
+
+
+async def both(scripts: list[Script], patience_s: float = 1.0) -> tuple[Replay, Serving]:
+    """A replay against a stand-in, causal."""
+    notes: list[str] = []
+    serving = Serving(scripts, Casting(scripts), Manner(speed=None), causal=True, note=notes.append)
+    await serving.start("127.0.0.1", 0)
+    try:
+        assert serving.server is not None
+        goal = Goal(Target("mqtt", "127.0.0.1", serving.server.port))
+        replay = Replay(scripts, goal, Pace(None, causal=True), patience_s=patience_s)
+        await asyncio.wait_for(replay.run(), 50)
+        await asyncio.wait_for(serving.stopping.wait(), 10)
+    finally:
+        await serving.close()
+    assert not [one for one in notes if "internal error" in one]
+    return replay, serving
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_replay_and_serve_of_one_capture_agree(name: str) -> None:
+    scripts = [script for script in copy_scripts(captured(name)) if script.begins]
+    replay, serving = asyncio.run(both(scripts))
+
+    skipped: set[Entry] = set()
+    for one in replay.performers:
+        skipped |= one.player.skipped
+    found = verify([(one.player.script, one.player.live) for one in replay.performers], skipped=skipped)
+    expected = EXCEPTIONS.get(name)
+    assert [one.message for one in found.differences] == [] or expected
+    assert {f"{one.kind}" for one in found.differences} <= {(expected or "").partition(":")[0]}
+    served = ServedOutcome.of(serving, "causal", [])
+    assert [one.message for one in served.verify(by_order=False).differences] == []
+    assert served.unplayed == []
+
+
+def test_the_exceptions_are_captures() -> None:
+    assert set(EXCEPTIONS) <= set(PLAYED)
+
+
+class Talker:
+    """A serving stand-in, and sockets that speak with it from a thread."""
+
+    def __init__(self, name: str, **manner: object) -> None:
+        scripts = [script for script in copy_scripts(captured(name)) if script.begins]
+        manner.setdefault("speed", None)
+        self.notes: list[str] = []
+        self.serving = Serving(scripts, Casting(scripts), Manner(**manner), note=self.notes.append)  # type: ignore[arg-type]
+
+    def run(self, talk: object) -> list[Difference]:
+        """Let a function of a port talk, and compare."""
+
+        async def work() -> None:
+            await self.serving.start("127.0.0.1", 0)
+            assert self.serving.server is not None
+            try:
+                await asyncio.wait_for(asyncio.to_thread(talk, self.serving.server.port), 20)  # type: ignore[arg-type]
+                await asyncio.sleep(0.1)
+            finally:
+                await self.serving.close()
+
+        asyncio.run(work())
+        return ServedOutcome.of(self.serving, "asap", []).verify(by_order=False).differences
+
+
+def opened(port: int, *said: bytes) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), 10)
+    client.sendall(b"".join(said))
+    return client
+
+
+def until_closed(client: socket.socket) -> bytes:
+    data = b""
+    try:
+        while more := client.recv(4096):
+            data += more
+    except ConnectionError:
+        pass
+    client.close()
+    return data
+
+
+CONNECT = encode(Connect(client_identifier="sensor-1", keep_alive=60), V3_1_1)
+
+
+def test_peers_that_misbehave_leave_the_others_alone() -> None:
+    talker = Talker("v311-qos")
+
+    def talk(port: int) -> None:
+        stalled = opened(port, CONNECT[:5])
+        garbage = opened(port, b"GET / HTTP/1.1\r\n\r\n")
+        nothing = opened(port)
+        gone = opened(port, encode(Connect(client_identifier="logger", keep_alive=60), V3_1_1))
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        gone.close()
+        good = opened(port, CONNECT)
+        assert good.recv(4) == b"\x20\x02\0\0"
+        good.sendall(
+            encode(Publish(qos=1, topic_name="plant/line1/temperature", packet_identifier=9, payload=b"21.1"), V3_1_1)
+        )
+        assert good.recv(4) == b"\x40\x02\0\x09"
+        good.shutdown(socket.SHUT_WR)
+        assert good.recv(1) == b""
+        assert until_closed(garbage) == b""
+        assert until_closed(opened(port, b"\x16\x03\x01\x00")) == b""
+        assert until_closed(opened(port, b"\xff")) == b""
+        for one in (stalled, nothing, good):
+            one.close()
+
+    differences = talker.run(talk)
+    assert {str(one.kind) for one in differences} >= {"missing-packet", "close"}
+    assert not [one for one in talker.notes if "internal error" in one]
+    told = "\n".join(talker.notes)
+    assert "--websocket" in told
+    assert "--listen-cert" in told
+    assert "does not begin with a CONNECT" in told
+
+
+def test_a_connection_that_is_not_in_the_recording() -> None:
+    for unexpected, heard in ((Unexpected.CLOSE, b"\x20\x02\0\x03"), (Unexpected.ANSWER, b"\x20\x02\0\0")):
+        talker = Talker("example-a-b-v311", unexpected=unexpected)
+        talker.serving.casting.choose(Connect(client_identifier="example"))
+
+        def talk(port: int, heard: bytes = heard) -> None:
+            client = opened(port, CONNECT)
+            assert client.recv(4) == heard
+            client.sendall(encode(Disconnect(), V3_1_1))
+            until_closed(client)
+
+        kinds = [str(one.kind) for one in talker.run(talk)]
+        assert "extra-connection" in kinds
+
+
+def test_a_device_of_another_version_gets_the_recording_in_its_version() -> None:
+    talker = Talker("v311-qos")
+
+    def talk(port: int) -> None:
+        hello = Connect(protocol_level=5, client_identifier="logger", keep_alive=60)
+        client = opened(
+            port,
+            encode(hello),
+            encode(Subscribe(1, None, [Subscription("plant/+/temperature", 2)]), ProtocolVersion.V5),
+        )
+        wanted = bytes.fromhex("20030000009004000100 02".replace(" ", ""))
+        data = b""
+        while len(data) < len(wanted):
+            data += client.recv(100)
+        assert data.startswith(wanted)
+        client.close()
+
+    fields = {one.field for one in talker.run(talk)}
+    assert "protocol_level" in fields
+    assert any("speaks MQTT 5.0" in one for one in talker.notes)
