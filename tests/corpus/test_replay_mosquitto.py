@@ -43,7 +43,7 @@ DIFFERENT: dict[str, tuple[str, set[str]]] = {
     "example-alias-repaired": (INVENTED, {"property", "reason-code"}),
     "example-length-repaired": (INVENTED, {"property"}),
     "example-length-too-long": (INVENTED, {"property", "reason-code"}),
-    "failing-device": (INVENTED, {"property", "reason-code", "close"}),
+    "failing-device": (INVENTED, {"property", "reason-code"}),
     "five-byte-length": (INVENTED, {"property", "reason-code", "close"}),
     "planted-violations": (INVENTED, {"property", "close"}),
     "port-reused": (INVENTED, {"property"}),
@@ -52,6 +52,8 @@ DIFFERENT: dict[str, tuple[str, set[str]]] = {
     "websocket-deflate": (INVENTED, {"property", "missing-delivery"}),
 }
 """Captures that no mosquitto answers as they were recorded: why, and in which ways."""
+CHANCE = {"failing-device": {"close"}}
+"""What may differ besides: whether the client or the broker, which has reason to complain, leaves first."""
 
 PLAYED = [name for name in NAMES if name not in NOT_PLAYED]
 CAUSAL = [
@@ -72,7 +74,7 @@ def check(name: str, pace: str, folder: Path) -> None:
     port = int(url.rpartition(":")[2])
     _, kinds = DIFFERENT.get(name, ("", set()))
 
-    assert set(found.kinds) == kinds, found.told
+    assert set(found.kinds) - CHANCE.get(name, set()) == kinds, found.told
     assert found.done.code == (EXIT_FINDINGS if kinds else EXIT_CLEAN), found.done.err
     assert found.failures == []
     assert brokers.client_errors(found.findings) <= brokers.recorded_errors(name)
