@@ -71,7 +71,8 @@ class Boundaries(ABC):
         for start in range(0, min(len(data), CHAIN_BYTES), self._step):
             if start in bad:
                 continue
-            seen, position, before = [], start, -1
+            seen: list[int] = []
+            position, before = start, -1
             while True:
                 if (position - start > CHAIN_BYTES and len(seen) >= CHAIN_RECORDS) or (last and position == len(data)):
                     return at + start
