@@ -79,7 +79,7 @@ class Settled:
     fault: str | None = None
     """Why the rest of the file stays in one piece, where it could have been cut."""
     offset: int = 0
-    """Offset from which on it could not be cut."""
+    """Offset from which on it is in one piece."""
 
 
 def split(found: Boundaries | None, size: int, split_bytes: int = SPLIT_BYTES) -> list[Split]:
@@ -156,8 +156,9 @@ def settle(first: int, extents: Sequence[Extent], *, more: bool = False) -> Sett
         ranges[-1] = replace(ranges[-1], stop=None, frames=None)
     if not ranges:
         return Settled((WHOLE,))
+    rest = ranges[-1].start
     ranges[0] = replace(ranges[0], start=0)
-    return Settled(tuple(ranges), fault if more else None, position)
+    return Settled(tuple(ranges), fault if more else None, rest if more else 0)
 
 
 def read_range(file: BinaryIO, capture: str, part: Range = WHOLE, head: bytes = b"") -> Iterator[Frame | CaptureNotice]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -64,11 +64,14 @@ def _flush(
     yield from made.notes((Note(SKIPPED, reason, count=count) for reason, count in skipped.items()), file, capture)
 
 
-def _fragment(row: dict[str, object]) -> Fragment:
+def _fragment(row: dict[str, Any]) -> Fragment:
     parts = row["fragment"]
-    assert isinstance(parts, dict)
     return Fragment(
-        row["direction"], parts["offset"], parts["more"], parts["protocol"], row["payload"], row["missing"],
-        parts["source"], parts["destination"], parts["encapsulation"],
-        row["frame"], row["timestamp_ns"], row["capture"],
-    )  # type: ignore[arg-type]  # fmt: skip
+        row["direction"],
+        data=row["payload"],
+        missing=row["missing"],
+        frame=row["frame"],
+        timestamp_ns=row["timestamp_ns"],
+        capture=row["capture"],
+        **parts,
+    )

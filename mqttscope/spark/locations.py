@@ -63,9 +63,9 @@ def find(sources: Sequence[str], settings: Mapping[str, str] | None = None) -> l
     for source in sources:
         local = _local(source)
         if local is None:
-            named = {one.name for one in found} | set(sources)
+            named = {one.target for one in found} | set(sources)
             listed = _find_remote(source, settings or {})
-            found += (one for one in listed if one.name == source or one.name not in named)
+            found += (one for one in listed if one.target == source or one.target not in named)
     # Together: what a glob finds is not read again where it is named as well.
     paths = [path for path in map(_local, sources) if path is not None]
     for one in find_captures(paths):
@@ -95,11 +95,11 @@ def _local(source: str) -> str | None:
     """The path of a local source."""
     match = _URI.match(source)
     if match is None:
+        if source.startswith("dbfs:/"):
+            return "/dbfs/" + source[6:]
         return source.removeprefix("file:") if source.startswith("file:/") else source
     if match["scheme"].lower() == "file":
         return "/" + unquote(match["key"])
-    if match["scheme"].lower() == "dbfs":
-        return "/dbfs/" + match["key"]
     return None
 
 
@@ -158,7 +158,7 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
         with _one_line():
             info = system.get_file_info(path.rstrip("/"))
             if info.type == fs.FileType.File:
-                return [Location(source, source)]
+                return [Location(_public(source), source)]
             prefix = source[: len(source) - len(path.partition("/")[2])] if "/" in path else source
             base = path.partition("/")[0]
             if info.type == fs.FileType.Directory:
@@ -166,19 +166,27 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
                 files = sorted(one.path for one in listed if one.type == fs.FileType.File)
                 targets = [prefix + one[len(base) + 1 :] for one in files]
                 looked = list(_each(lambda target: _is_capture(target, settings), targets))
-                found = [Location(one, one) for one, is_capture in zip(targets, looked, strict=True) if is_capture]
-                return found or [Location(source, source, fault="is a directory without captures")]
+                found = [
+                    Location(_public(one), one) for one, is_capture in zip(targets, looked, strict=True) if is_capture
+                ]
+                return found or [Location(_public(source), source, fault="is a directory without captures")]
             if not _MAGIC.search(path):
-                return [Location(source, source, fault="does not exist")]
+                return [Location(_public(source), source, fault="does not exist")]
             fixed = path[: path.index(_MAGIC.search(path)[0])].rpartition("/")[0]  # type: ignore[index]
             below = "**" in path or "/" in path[len(fixed) + 1 :]
             listed = system.get_file_info(fs.FileSelector(fixed, allow_not_found=True, recursive=below))
             wanted = _pattern(path)
             files = sorted(one.path for one in listed if one.type == fs.FileType.File and wanted.fullmatch(one.path))
-            found = [Location(prefix + one[len(base) + 1 :], prefix + one[len(base) + 1 :]) for one in files]
-            return found or [Location(source, source, fault="matches no file")]
+            targets = [prefix + one[len(base) + 1 :] for one in files]
+            found = [Location(_public(one), one) for one in targets]
+            return found or [Location(_public(source), source, fault="matches no file")]
     except (OSError, ValueError) as error:
-        return [Location(source, source, fault=why_not_opened(error))]
+        return [Location(_public(source), source, fault=why_not_opened(error))]
+
+
+def _public(uri: str) -> str:
+    """A URI without the password in it."""
+    return re.sub(r"//[^/@:]*:[^/@]*@", "//", uri, count=1)
 
 
 def _is_capture(target: str, settings: Mapping[str, str]) -> bool:

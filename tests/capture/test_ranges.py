@@ -292,7 +292,7 @@ def test_measures_that_do_not_fit_together_are_refused() -> None:
 
     settled = settle(24, extents)
 
-    assert settled == Settled((Range(0, 100, 1, 5), Range(100, None, 6)), REFUSED, 200)
+    assert settled == Settled((Range(0, 100, 1, 5), Range(100, None, 6)), REFUSED, 100)
     assert settle(24, [replace(extents[0], start=30)]).ranges == (WHOLE,)
     assert settle(24, []).ranges == (WHOLE,)
 
