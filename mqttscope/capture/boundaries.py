@@ -201,28 +201,31 @@ class _Pcapng(Boundaries):
         self.first = at
 
     def walk(self, file: BinaryIO, position: int, until: int, size: int) -> Walk:
-        two, fields, one = self._two, struct.Struct(self._order + "II4xI").unpack_from, self._one
+        fields, one = struct.Struct(self._order + "IIII4xI").unpack_from, self._one
         latest, interfaces, frames = self._latest, len(self._latest), 0
-        data, at = b"", 0
+        data, at, end = b"", 0, 0
         while position + at < until:
-            if at + 32 > len(data):
+            if at + 32 > end:
                 position += at
                 data, at = _read(file, position, _BLOCK), 0
-                if len(data) < 12:
+                end = len(data)
+                if end < 12:
                     return Walk(position, frames, "it ends inside a block" if data else "it is shorter than it was")
-            kind, length = two(data, at)
-            if length < 12 or length & 3 or length > FRAME_LIMIT + BLOCK_OVERHEAD:
-                return Walk(position + at, frames, "a block is damaged")
+                if end < 32:
+                    data += bytes(32)  # the last block may have no such fields
+            kind, length, interface, high, captured = fields(data, at)
             stop = at + length
-            if stop > len(data):
+            if stop > end:
+                if length > FRAME_LIMIT + BLOCK_OVERHEAD:
+                    return Walk(position + at, frames, "a block is damaged")
                 position += at
                 data, at, stop = _read(file, position, max(_BLOCK, length)), 0, length
-                if stop > len(data):
+                end = len(data)
+                if stop > end:
                     return Walk(position, frames, "it ends inside a block")
-            if one(data, stop - 4)[0] != length:
+            if length < 12 or length & 3 or one(data, stop - 4)[0] != length:
                 return Walk(position + at, frames, "a block is damaged")
             if kind == _PACKET and length >= 32:
-                interface, high, captured = fields(data, at + 8)
                 if interface >= interfaces or captured + 32 > length or captured > FRAME_LIMIT:
                     return Walk(position + at, frames, "a block is damaged")
                 if high > latest[interface]:
