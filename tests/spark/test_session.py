@@ -44,7 +44,7 @@ def test_java_is_found(tmp_path: Path, says: str, version: int) -> None:
 @pytest.mark.parametrize(
     ("says", "code", "message"),
     [
-        ('openjdk version "11.0.2" 2019-01-15', 0, r"^Spark needs Java 17, and .*/java is Java 11: install .*jre-headless, "),
+        ('openjdk version "11.0.2" 2019-01-15', 0, r"^Spark needs Java 17, and .* is Java 11: install .*jre-headless"),
         ('java version "1.8.0_292"', 0, "is Java 8: install"),
         ("Error occurred during initialization", 1, r"is none \(Error occurred during initialization\): install"),
     ],
