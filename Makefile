@@ -1,5 +1,5 @@
-# Everything here sets up what it needs itself: a virtual environment, the package, and for the tests tshark, jq and
-# mosquitto from Debian's packages when they are missing and can be installed.
+# Everything here sets up what it needs itself: a virtual environment, the package, and for the tests tshark, jq,
+# mosquitto and Java from Debian's packages when they are missing and can be installed.
 
 PYTHON ?= python3
 VENV := .venv

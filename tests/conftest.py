@@ -21,6 +21,9 @@ SLOW = (
     "cli/test_serve.py",
     "cli/test_sniff.py",
     "cli/test_sources.py",
+    # These start Spark.
+    "spark/test_reading.py",
+    "spark/test_session.py",
     "test_ci_examples.py",
     "test_docs.py",
     "test_generated.py",

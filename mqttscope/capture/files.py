@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
@@ -81,6 +81,31 @@ def is_source(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[
     return False
 
 
+def find_captures(sources: Sequence[str | os.PathLike[str]]) -> list[str | CaptureError]:
+    """The paths that ``sources`` stand for, as for `open_capture` but not ordered yet; an error for one without any."""
+    found: list[str | CaptureError] = []
+    for capture in _expand(sources, None, CHUNK_SIZE, FRAME_LIMIT):
+        if capture.name == STDIN:
+            found.append(CaptureError(STDIN, "is standard input, which only one process can read"))
+        elif capture.items is None:
+            found.append(capture.name)
+        else:
+            found += [item for item in capture.items if isinstance(item, CaptureError)]
+    return found
+
+
+def first_time(file: BinaryIO) -> float:
+    """Time of the first frame of a capture, by which captures are ordered; those without any come first."""
+    items = read_capture(file, "", chunk_size=_PEEK_SIZE)
+    return next((item.timestamp_ns for item in items if isinstance(item, Frame)), float("-inf"))
+
+
+def looks_like_capture(file: BinaryIO) -> bool:
+    """Whether a file begins like a capture, compressed or not."""
+    head = ByteSource(file, chunk_size=_SNIFF_SIZE).fill(b"", 4)
+    return head[:4] in PCAP_MAGICS or head[:4] == PCAPNG_MAGIC
+
+
 def read_capture(
     file: BinaryIO, capture: str, *, chunk_size: int = CHUNK_SIZE, frame_limit: int = FRAME_LIMIT
 ) -> Iterator[_Item]:
@@ -125,8 +150,8 @@ class _Capture:
     def peek(self) -> None:
         """Read up to the first frame."""
         if self.items is None and _is_regular(self.name):
-            with closing(self._read_file(_PEEK_SIZE)) as peeked:
-                self.first_ns = next((item.timestamp_ns for item in peeked if isinstance(item, Frame)), self.first_ns)
+            with suppress(OSError, ValueError), open(self.name, "rb", buffering=0) as file:
+                self.first_ns = first_time(file)
             return
         items: Iterator[_Item] = iter(self.read(CHUNK_SIZE))
         seen: list[_Item] = []
@@ -144,7 +169,7 @@ class _Capture:
         try:
             file = open(self.name, "rb", buffering=0)  # noqa: SIM115 (closed below; only opening is tried here)
         except (OSError, ValueError) as error:
-            yield CaptureError(self.name, _why_not_opened(error))
+            yield CaptureError(self.name, why_not_opened(error))
             return
         with file:
             yield from read_capture(file, self.name, chunk_size=chunk_size, frame_limit=self.frame_limit)
@@ -198,7 +223,7 @@ def _captures_in(directory: str) -> list[str] | CaptureError:
     try:
         paths = [os.path.join(directory, name) for name in sorted(os.listdir(directory))]
     except OSError as error:
-        return CaptureError(directory, _why_not_opened(error))
+        return CaptureError(directory, why_not_opened(error))
     return [path for path in paths if _looks_like_capture(path)] or CaptureError(
         directory, "is a directory without captures"
     )
@@ -216,10 +241,9 @@ def _looks_like_capture(path: str) -> bool:
         return False
     try:
         with open(path, "rb", buffering=0) as file:
-            head = ByteSource(file, chunk_size=_SNIFF_SIZE).fill(b"", 4)
+            return looks_like_capture(file)
     except OSError:
         return True
-    return head[:4] in PCAP_MAGICS or head[:4] == PCAPNG_MAGIC
 
 
 def _is_regular(path: str) -> bool:
@@ -229,7 +253,8 @@ def _is_regular(path: str) -> bool:
         return False
 
 
-def _why_not_opened(error: OSError | ValueError) -> str:
+def why_not_opened(error: OSError | ValueError) -> str:
+    """What to say of a capture that cannot be opened."""
     if isinstance(error, FileNotFoundError):
         return "does not exist"
     reason = error.strerror if isinstance(error, OSError) else None

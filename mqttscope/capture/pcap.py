@@ -19,10 +19,10 @@ STANDARD_SNAP_LENGTH = 262_144
 LINK_TYPE_MASK = 0xFFFF
 """The upper bits of the link type field hold the length of a frame check sequence, or nothing."""
 
-_FILE_HEADER_SIZE = 24
+FILE_HEADER_SIZE = 24
+"""Bytes before the first record."""
 _new = object.__new__
-# magic -> byte order, nanoseconds per unit of the fraction, layout of a record header
-_LAYOUTS = {
+LAYOUTS = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000, "IIII"),
     b"\xa1\xb2\xc3\xd4": (">", 1000, "IIII"),
     b"\x4d\x3c\xb2\xa1": ("<", 1, "IIII"),
@@ -30,7 +30,8 @@ _LAYOUTS = {
     b"\x34\xcd\xb2\xa1": ("<", 1000, "IIII8x"),
     b"\xa1\xb2\xcd\x34": (">", 1000, "IIII8x"),
 }
-PCAP_MAGICS = frozenset(_LAYOUTS)
+"""Magic -> byte order, nanoseconds per unit of the fraction, layout of a record header."""
+PCAP_MAGICS = frozenset(LAYOUTS)
 """The first four bytes of the pcap files that are read."""
 
 
@@ -42,18 +43,18 @@ def read_pcap(
     ``source``: where the file goes on after ``buffer``, the bytes read so far, which begin with a magic of
     :data:`PCAP_MAGICS`.  ``capture``: name for the frames.  ``frame_limit``: longest frame believed, in bytes.
     """
-    buffer = buffer if len(buffer) >= _FILE_HEADER_SIZE else source.fill(buffer, _FILE_HEADER_SIZE)
-    if len(buffer) < _FILE_HEADER_SIZE:
-        message = f"ends inside the file header ({len(buffer)} of {_FILE_HEADER_SIZE} bytes are there)"
+    buffer = buffer if len(buffer) >= FILE_HEADER_SIZE else source.fill(buffer, FILE_HEADER_SIZE)
+    if len(buffer) < FILE_HEADER_SIZE:
+        message = f"ends inside the file header ({len(buffer)} of {FILE_HEADER_SIZE} bytes are there)"
         yield CaptureError(capture, source.fault or message, 0, 0)
         return
-    order, scale, layout = _LAYOUTS[buffer[:4]]
+    order, scale, layout = LAYOUTS[buffer[:4]]
     snap_length, network = struct.unpack_from(order + "II", buffer, 16)
     link_type = network & LINK_TYPE_MASK
     limit = min(max(snap_length, STANDARD_SNAP_LENGTH), frame_limit)
     record = struct.Struct(order + layout)
     unpack, header_size = record.unpack_from, record.size
-    base, position, end = 0, _FILE_HEADER_SIZE, len(buffer)
+    base, position, end = 0, FILE_HEADER_SIZE, len(buffer)
     number = 0
     while True:
         start = position + header_size

@@ -272,6 +272,21 @@ def _integers(data: bytes, order: str) -> dict[int, int]:
     return {code: int.from_bytes(value, byte_order) for code, value in _options(data, order) if len(value) == 8}
 
 
+def latest_half(body: bytes, order: str) -> int:
+    """The last upper half of a packet's ticks of which every time is within `TIMESTAMP_LIMIT`; -1: there is none.
+
+    ``body``: of the Interface Description Block; `ValueError` where it contradicts itself.
+    """
+    try:
+        interface = _interface(body, order)
+    except _DamagedBlockError as error:
+        raise ValueError(str(error)) from None
+    if not _is_near(interface.time(0)):
+        return -1
+    ticks = ((TIMESTAMP_LIMIT - interface.offset_ns) * interface.divisor - 1) // interface.multiplier
+    return min(ticks + 1 >> 32, 1 << 32) - 1
+
+
 def _check_section_header(body: bytes, order: str) -> None:
     _, major, minor = _fields(order + "IHH", body, "a section header")
     if major != 1:

@@ -1,0 +1,188 @@
+"""What is read by whom: captures cut into ranges, and ranges packed into tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from mqttscope.capture.boundaries import boundaries, read_head
+from mqttscope.capture.ranges import SPLIT_BYTES, WHOLE, Extent, Range, Settled, Split, index, measure, settle, split
+from mqttscope.spark.locations import Location, open_location
+from mqttscope.spark.rows import ERROR, UNSPLIT, Note
+
+SMALLEST_TASK = 8 << 20
+"""Tasks are filled up to this, whatever the length of ranges: starting one costs more than reading a few megabytes."""
+TASKS = 16
+"""How many tasks the bytes should make at least: more than the cores of most machines."""
+FILE_COST = 256 << 10
+"""What opening a file counts beside its bytes, so that very many small ones are not one task."""
+MEASURES_DDL = (
+    "file int, capture string, target string, size bigint, first bigint, head binary, "
+    "begin bigint, end bigint, start bigint, stop bigint, frames bigint, fault string"
+)
+"""One row for each split of each capture, in SQL: what `measured` makes."""
+
+
+def good_size(locations: Iterable[Location]) -> int:
+    """How long ranges and tasks should be where nobody says."""
+    return max(SMALLEST_TASK, min(SPLIT_BYTES, sum(location.size for location in locations) // TASKS))
+
+
+@dataclass(slots=True)
+class Task:
+    """A part of a capture that is read in one go."""
+
+    file: int
+    """Place of the capture in the order of reading, from 0."""
+    location: Location
+    part: Range | None = None
+    """What to read; ``None``: nothing."""
+    head: bytes = b""
+    split: Split | None = None
+    """What to measure instead."""
+    notes: list[Note] = field(default_factory=list)
+    """What is known of the capture already."""
+
+    @property
+    def cost(self) -> int:
+        """How much there is to do, in bytes."""
+        if self.split is not None:
+            return FILE_COST + self.split.end - self.split.begin
+        if self.part is None:
+            return 0
+        return FILE_COST + (self.location.size if self.part.stop is None else self.part.stop) - self.part.start
+
+
+@dataclass(slots=True)
+class Planned:
+    """One capture and its ranges."""
+
+    location: Location
+    head: bytes = b""
+    settled: Settled = field(default_factory=lambda: Settled((WHOLE,)))
+
+    def tasks(self, file: int) -> list[Task]:
+        """Its tasks; ``file``: its place in the order of reading."""
+        location = self.location
+        if location.fault is not None:
+            return [Task(file, location, notes=[Note(ERROR, location.fault, 0)])]
+        made = [Task(file, location, part, self.head if part.start else b"") for part in self.settled.ranges]
+        if self.settled.fault is not None:
+            message = f"is read in one piece from here on: {self.settled.fault}"
+            made[0].notes.append(Note(UNSPLIT, message, offset=self.settled.offset))
+        return made
+
+
+def plan(locations: Sequence[Location], settings: Mapping[str, str], split_bytes: int) -> list[Planned]:
+    """Ranges by one walk over each long local capture.
+
+    Remote ones stay whole: a walk would fetch all their bytes.
+    """
+    made = []
+    for location in locations:
+        planned = Planned(location)
+        if location.fault is None and not location.is_remote and location.size > split_bytes:
+            with open_location(location.target, settings) as file:
+                found = boundaries(read_head(file))
+                if found is not None:
+                    planned.head = found.head
+                    planned.settled = index(file, found, split(found, location.size, split_bytes))
+        made.append(planned)
+    return made
+
+
+def splits(locations: Sequence[Location], settings: Mapping[str, str], split_bytes: int) -> list[Task]:
+    """What has to be measured for a plan."""
+    made = []
+    for file, location in enumerate(locations):
+        parts = [Split(0, location.size)]
+        if location.fault is None and location.size > split_bytes:
+            with open_location(location.target, settings) as opened:
+                parts = split(boundaries(read_head(opened)), location.size, split_bytes)
+        made += [Task(file, location, split=part) for part in parts]
+    return made
+
+
+def measured(task: Task, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Measure a split: a row of `MEASURES_DDL`.  What is not to be cut has no ``first``."""
+    location, part = task.location, task.split
+    assert part is not None
+    row: dict[str, Any] = {
+        "file": task.file, "capture": location.name, "target": location.target, "size": location.size,
+        "begin": part.begin, "end": part.end, "fault": location.fault,
+        "first": None, "head": None, "start": None, "stop": None, "frames": None,
+    }  # fmt: skip
+    if location.fault is None and (part.begin > 0 or part.end < location.size):
+        with open_location(location.target, settings) as file:
+            found = boundaries(read_head(file))
+            extent = Extent(0, 0, 0, "it has changed")
+            if found is not None:
+                extent = measure(file, found, part, location.size)
+                row |= {"first": found.first, "head": found.head}
+        row |= {"start": extent.start, "stop": extent.stop, "frames": extent.frames, "fault": extent.fault}
+    return row
+
+
+def settled(rows: Iterable[Mapping[str, Any]]) -> list[Planned]:
+    """The plan that follows from the measures of all splits."""
+    files: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        files.setdefault(row["file"], []).append(row)
+    made = []
+    for _, measures in sorted(files.items()):
+        measures.sort(key=lambda row: int(row["begin"]))
+        one = measures[0]
+        fault = one["fault"] if len(measures) == 1 else None
+        planned = Planned(Location(one["capture"], one["target"], one["size"], fault=fault))
+        if len(measures) > 1:
+            extents = [Extent(row["start"], row["stop"], row["frames"], row["fault"]) for row in measures]
+            planned.head = bytes(one["head"] or b"")
+            planned.settled = settle(one["first"] or 0, extents)
+        made.append(planned)
+    return made
+
+
+def pack(tasks: Iterable[Task], task_bytes: int) -> list[list[Task]]:
+    """Tasks in groups of about this many bytes, in their order."""
+    packed: list[list[Task]] = []
+    room = 0
+    for task in tasks:
+        if not packed or task.cost > room:
+            packed.append([])
+            room = task_bytes
+        packed[-1].append(task)
+        room -= task.cost
+    return packed
+
+
+def write_plan(planned: Sequence[Planned]) -> str:
+    """A plan as text."""
+    return orjson.dumps(
+        [
+            {
+                "name": one.location.name,
+                "target": one.location.target,
+                "size": one.location.size,
+                "fault": one.location.fault,
+                "head": one.head.hex(),
+                "ranges": [[part.start, part.stop, part.first, part.frames] for part in one.settled.ranges],
+                "unsplit": [one.settled.fault, one.settled.offset],
+            }
+            for one in planned
+        ]
+    ).decode()
+
+
+def read_plan(text: str) -> list[Planned]:
+    """A plan from text."""
+    return [
+        Planned(
+            Location(one["name"], one["target"], one["size"], fault=one["fault"]),
+            bytes.fromhex(one["head"]),
+            Settled(tuple(Range(*part) for part in one["ranges"]), *one["unsplit"]),
+        )
+        for one in orjson.loads(text)
+    ]

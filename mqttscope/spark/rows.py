@@ -1,0 +1,198 @@
+"""Rows of the data source: their columns, and how batches of them are made.
+
+A row is a TCP segment, an IP fragment, or something else that a capture says; ``kind`` tells them apart.  Only the
+columns that are asked for are built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from operator import attrgetter
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets
+from mqttscope.net.segment import Fragment, Segment, reverse_key
+
+SEGMENT = "segment"
+FRAGMENT = "fragment"
+ERROR = "error"
+"""A `CaptureError`: a capture or the rest of it cannot be read, or a link type is not supported."""
+DROPS = "drops"
+"""A `CaptureDrops`."""
+SECRETS = "secrets"
+"""A `CaptureSecrets`."""
+SKIPPED = "skipped"
+"""Frames that hold no segment, by reason: one row for each reason and range."""
+UNSPLIT = "unsplit"
+"""A capture or the rest of it was read in one piece, although it is longer than a range."""
+KINDS = (SEGMENT, FRAGMENT, ERROR, DROPS, SECRETS, SKIPPED, UNSPLIT)
+
+BATCH_ROWS = 8192
+BATCH_BYTES = 8 << 20
+"""A batch ends at so many rows, or bytes of payload."""
+_KNOWN_FLOWS = 1 << 16
+
+_FRAGMENT = (
+    ("offset", "int"),
+    ("more", "boolean"),
+    ("protocol", "int"),
+    ("source", "binary"),
+    ("destination", "binary"),
+    ("encapsulation", "binary"),
+)
+COLUMNS = {
+    "kind": "string",
+    "file": "int",
+    "capture": "string",
+    "frame": "bigint",
+    "timestamp_ns": "bigint",
+    "flow": "binary",
+    "direction": "binary",
+    "sequence": "bigint",
+    "acknowledgment": "bigint",
+    "flags": "int",
+    "window": "int",
+    "payload": "binary",
+    "missing": "bigint",
+    "fragment": "struct<" + ",".join(f"{name}:{kind}" for name, kind in _FRAGMENT) + ">",
+    "message": "string",
+    "offset": "bigint",
+    "count": "bigint",
+    "notice": "string",
+}
+"""All columns with their types in SQL."""
+DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+
+
+@dataclass(slots=True)
+class Note:
+    """A row that is neither segment nor fragment."""
+
+    kind: str
+    message: str
+    frame: int | None = None
+    offset: int | None = None
+    count: int | None = None
+    notice: str | None = None
+    payload: bytes | None = None
+
+
+def note_of(notice: CaptureNotice) -> Note:
+    """A notice as a row."""
+    if isinstance(notice, CaptureError):
+        return Note(ERROR, notice.message, notice.frames, notice.offset)
+    told = asdict(notice)
+    told.pop("capture")
+    told.pop("data", None)
+    written = orjson.dumps(told).decode()
+    if isinstance(notice, CaptureDrops):
+        message = f"interface {notice.interface} dropped {notice.dropped} frames"
+        return Note(DROPS, message, count=notice.dropped, notice=written)
+    return Note(SECRETS, "holds secrets for decryption", count=len(notice.data), notice=written, payload=notice.data)
+
+
+def notice_of(
+    kind: str, capture: str, message: str, frame: int | None, offset: int | None, notice: str | None, data: bytes | None
+) -> CaptureNotice | None:
+    """The notice that a row was made of; ``None`` for rows that were made of none."""
+    if kind == ERROR:
+        return CaptureError(capture, message, offset, frame or 0)
+    if kind == DROPS:
+        return CaptureDrops(capture, **orjson.loads(notice or "{}"))
+    if kind == SECRETS:
+        return CaptureSecrets(capture, data=data or b"", **orjson.loads(notice or "{}"))
+    return None
+
+
+class Batches:
+    """Makes record batches of the rows of one capture.
+
+    ``schema``: the columns that are wanted, by the names and types of `COLUMNS`.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._flows: dict[bytes, bytes] = {}
+
+    def segments(self, segments: Sequence[Segment], file: int) -> pa.RecordBatch:
+        """A batch of segments of one capture."""
+        return self._batch(segments, SEGMENT, file, segments[0].capture, _OF_SEGMENT)
+
+    def fragments(self, fragments: Sequence[Fragment], file: int) -> pa.RecordBatch:
+        """A batch of fragments of one capture."""
+        return self._batch(fragments, FRAGMENT, file, fragments[0].capture, _OF_FRAGMENT)
+
+    def notes(self, notes: Iterable[Note], file: int, capture: str) -> Iterator[pa.RecordBatch]:
+        """Batches of other rows."""
+        for note in notes:
+            yield self._batch([note], note.kind, file, capture, _OF_NOTE)
+
+    def _batch(
+        self, rows: Sequence[Any], kind: str, file: int, capture: str, columns: dict[str, Callable[[Any], Any]]
+    ) -> pa.RecordBatch:
+        constants: dict[str, Any] = {"kind": kind, "file": file, "capture": capture}
+        arrays = []
+        for field in self.schema:
+            name = field.name
+            if name in constants:
+                # What a name holds may be no text for Arrow.
+                value = constants[name]
+                value = value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+                arrays.append(pa.repeat(pa.scalar(value, field.type), len(rows)))
+            elif name == "flow" and kind == SEGMENT:
+                arrays.append(pa.array(self._flow([row.key for row in rows]), field.type))
+            elif name in columns:
+                arrays.append(pa.array([*map(columns[name], rows)], field.type))
+            else:
+                arrays.append(pa.nulls(len(rows), field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _flow(self, keys: list[bytes]) -> list[bytes]:
+        """Keys that are the same for both directions."""
+        known = self._flows
+        if len(known) > _KNOWN_FLOWS:
+            known.clear()
+        made = []
+        for key in keys:
+            flow = known.get(key)
+            if flow is None:
+                flow = known[key] = flow_key(key)
+            made.append(flow)
+        return made
+
+
+def flow_key(direction: bytes) -> bytes:
+    """The key of a flow: that of the direction which sorts first."""
+    return min(direction, reverse_key(direction))
+
+
+def _parts(fragment: Fragment) -> dict[str, Any]:
+    return {name: getattr(fragment, name) for name, _ in _FRAGMENT}
+
+
+_OF_SEGMENT: dict[str, Callable[[Any], Any]] = {
+    "frame": attrgetter("frame"),
+    "timestamp_ns": attrgetter("timestamp_ns"),
+    "direction": attrgetter("key"),
+    "sequence": attrgetter("sequence"),
+    "acknowledgment": attrgetter("acknowledgment"),
+    "flags": attrgetter("flags"),
+    "window": attrgetter("window"),
+    "payload": attrgetter("payload"),
+    "missing": attrgetter("missing"),
+}
+_OF_FRAGMENT: dict[str, Callable[[Any], Any]] = {
+    "frame": attrgetter("frame"),
+    "timestamp_ns": attrgetter("timestamp_ns"),
+    "direction": attrgetter("key"),
+    "payload": attrgetter("data"),
+    "missing": attrgetter("missing"),
+    "fragment": _parts,
+}
+_OF_NOTE: dict[str, Callable[[Any], Any]] = {
+    name: attrgetter(name) for name in ("frame", "message", "offset", "count", "notice", "payload")
+}

@@ -1,0 +1,129 @@
+"""One task of reading: from a range of a capture to batches of rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from mqttscope.capture.files import why_not_opened
+from mqttscope.capture.ranges import RangeRefused, read_range
+from mqttscope.net.frame import CaptureError, Frame
+from mqttscope.net.headers import segment as segment_of
+from mqttscope.net.segment import Fragment, Segment, ports
+from mqttscope.spark.locations import open_location
+from mqttscope.spark.plan import Task
+from mqttscope.spark.rows import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    ERROR,
+    FRAGMENT,
+    KINDS,
+    SEGMENT,
+    SKIPPED,
+    Batches,
+    Note,
+    note_of,
+)
+
+
+class ScanFailed(Exception):  # noqa: N818 - a name for people
+    """A program error while a capture was read; the text names the place."""
+
+
+@dataclass(slots=True, frozen=True)
+class Wanted:
+    """Which rows are wanted."""
+
+    kinds: frozenset[str] = frozenset(KINDS)
+    ports: frozenset[int] = frozenset()
+    """Segments from or to one of these ports; empty: all segments."""
+    start_ns: int | None = None
+    """Segments and fragments from this time on."""
+    end_ns: int | None = None
+    """Segments and fragments before this time."""
+
+    def limits(self) -> tuple[int, int] | None:
+        """Both times, or ``None`` where there is nothing to compare."""
+        if self.start_ns is None and self.end_ns is None:
+            return None
+        return (-1 << 64 if self.start_ns is None else self.start_ns, 1 << 64 if self.end_ns is None else self.end_ns)
+
+
+def scan(task: Task, batches: Batches, wanted: Wanted, settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """The rows of one task.
+
+    What is wrong with a capture is a row; `ScanFailed` is raised for what is wrong with this program.
+    """
+    notes = list(task.notes)
+    if task.part is not None:
+        try:
+            file = open_location(task.location.target, settings)
+        except (OSError, ValueError) as error:
+            notes.append(Note(ERROR, why_not_opened(error), task.part.first - 1))
+        else:
+            with file:
+                yield from _read(file, task, batches, wanted, notes)
+    yield from batches.notes((note for note in notes if note.kind in wanted.kinds), task.file, task.location.name)
+
+
+def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: list[Note]) -> Iterator[pa.RecordBatch]:
+    segments: list[Segment] = []
+    fragments: list[Fragment] = []
+    skipped: Counter[str] = Counter()
+    told: set[str] = set()
+    size = 0
+    wants_segments, wants_fragments = SEGMENT in wanted.kinds, FRAGMENT in wanted.kinds
+    own_ports, limits = wanted.ports, wanted.limits()
+    part = task.part
+    assert part is not None
+    frame: Frame | None = None
+    try:
+        for item in read_range(file, task.location.name, part, task.head):
+            if type(item) is not Frame:
+                notes.append(note_of(item))  # type: ignore[arg-type]
+                continue
+            frame = item
+            found = segment_of(frame)
+            kind = type(found)
+            if kind is Segment:
+                if not wants_segments or (own_ports and own_ports.isdisjoint(ports(found.key))):  # type: ignore[union-attr]
+                    continue
+                if limits is not None and not limits[0] <= frame.timestamp_ns < limits[1]:
+                    continue
+                segments.append(found)  # type: ignore[arg-type]
+                size += len(found.payload)  # type: ignore[union-attr]
+                if len(segments) == BATCH_ROWS or size >= BATCH_BYTES:
+                    yield batches.segments(segments, task.file)
+                    segments, size = [], 0
+            elif kind is Fragment:
+                if not wants_fragments or (limits is not None and not limits[0] <= frame.timestamp_ns < limits[1]):
+                    continue
+                fragments.append(found)  # type: ignore[arg-type]
+                if len(fragments) == BATCH_ROWS:
+                    yield batches.fragments(fragments, task.file)
+                    fragments = []
+            else:
+                skipped[found.reason] += 1  # type: ignore[union-attr]
+                if found.reason == "unsupported_link_type" and found.detail not in told:  # type: ignore[union-attr]
+                    told.add(found.detail)  # type: ignore[union-attr]
+                    error = CaptureError(task.location.name, found.detail, None, frame.number - 1)  # type: ignore[union-attr]
+                    notes.append(note_of(error))
+    except RangeRefused as error:
+        notes.append(Note(ERROR, str(error), part.first - 1, part.start))
+    except OSError as error:
+        number = part.first - 1 if frame is None else frame.number
+        notes.append(Note(ERROR, f"cannot be read any further: {error.strerror or error}", number, part.start))
+    except Exception as error:
+        behind = "before its first frame" if frame is None else f"behind frame {frame.number}"
+        raise ScanFailed(
+            f"{task.location.name}, from offset {part.start} on, {behind}: {type(error).__name__}: {error}"
+        ) from error
+    if segments:
+        yield batches.segments(segments, task.file)
+    if fragments:
+        yield batches.fragments(fragments, task.file)
+    notes += [Note(SKIPPED, reason, count=count) for reason, count in sorted(skipped.items())]

@@ -1,0 +1,226 @@
+"""The data source ``mqttcapture``: ``spark.read.format("mqttcapture").load(path)``.
+
+=============  ====================================================================================================
+option         meaning
+=============  ====================================================================================================
+path, paths    what to read: paths, globs, directories, URIs (``load`` gives them)
+split_bytes    how long ranges are (``64m``, ``8388608``); by default a sixteenth of all bytes, 8 to 64 MiB
+rows           ``all``, ``segments`` (nothing else), ``notes`` (all that is neither segment nor fragment),
+               ``fragments``, or ``measures``: what a plan is made of
+ports          only segments from or to these ports: ``1883,8883``
+start_ns,      only frames of this time: nanoseconds since the epoch, the end is not part of it
+end_ns
+pushdown       ``true``: filters of the query reach the reader; needs ``spark.sql.python.filterPushdown.enabled``
+plan           ranges made before, as ``plan.write_plan`` gives them
+fs.NAME        a setting for the file system of a URI, as pyarrow's URIs have them: ``fs.region``
+=============  ====================================================================================================
+
+Spark registers it by itself where mqttscope is installed: see ``pyspark_mqttscope``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from mqttscope.spark.locations import find
+from mqttscope.spark.plan import MEASURES_DDL, SMALLEST_TASK, Task, good_size, measured, pack, plan, read_plan, splits
+from mqttscope.spark.rows import COLUMNS, DDL, FRAGMENT, KINDS, SEGMENT, Batches
+from mqttscope.spark.scan import Wanted, scan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = "mqttcapture"
+ROWS = {
+    "all": frozenset(KINDS),
+    "segments": frozenset([SEGMENT]),
+    "fragments": frozenset([FRAGMENT]),
+    "notes": frozenset(KINDS) - {SEGMENT, FRAGMENT},
+    "measures": frozenset[str](),
+}
+OPTIONS = ("path", "paths", "split_bytes", "rows", "ports", "start_ns", "end_ns", "pushdown", "plan")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class BadOption(ValueError):  # noqa: N818 - a name for people
+    """An option, or a column that is asked for, makes no sense."""
+
+
+@dataclass(slots=True)
+class Options:
+    """The options of the data source, checked."""
+
+    sources: list[str]
+    split_bytes: int | None
+    rows: str
+    wanted: Wanted
+    pushdown: bool
+    plan: str | None
+    settings: dict[str, str]
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Options:
+        """Read what Spark passes on; `BadOption` names what is wrong."""
+        options = {name.lower(): value for name, value in given.items()}
+        settings = {name[3:]: value for name, value in options.items() if name.startswith("fs.")}
+        unknown = [name for name in options if name not in OPTIONS and not name.startswith("fs.")]
+        if unknown:
+            raise BadOption(f"{FORMAT} has no option {unknown[0]}; it has {', '.join(OPTIONS)} and fs.NAME")
+        sources = json.loads(options["paths"]) if "paths" in options else []
+        if "path" in options:
+            sources.insert(0, options["path"])
+        size = re.fullmatch(r"(\d+)\s*([kmg]?)b?", options.get("split_bytes", "0").strip().lower())
+        if size is None:
+            raise BadOption(f"split_bytes is {options['split_bytes']!r}; write 67108864 or 64m")
+        rows = options.get("rows", "all").lower()
+        if rows not in ROWS:
+            raise BadOption(f"rows is {rows!r}; it is one of {', '.join(ROWS)}")
+        pushdown = options.get("pushdown", "false").lower()
+        if pushdown not in ("true", "false"):
+            raise BadOption(f"pushdown is {pushdown!r}; it is true or false")
+        ports = _integers(options, "ports")
+        start_ns, end_ns = (next(iter(_integers(options, name)), None) for name in ("start_ns", "end_ns"))
+        return cls(
+            sources,
+            int(size[1]) * _UNITS[size[2]] or None,
+            rows,
+            Wanted(ROWS[rows], frozenset(ports), start_ns, end_ns),
+            pushdown == "true",
+            options.get("plan"),
+            settings,
+        )
+
+
+def _integers(options: Mapping[str, str], name: str) -> list[int]:
+    try:
+        return [int(one) for one in options.get(name, "").split(",") if one.strip()]
+    except ValueError:
+        raise BadOption(f"{name} is {options[name]!r}, which is no number") from None
+
+
+@dataclass
+class Tasks(InputPartition):
+    """What one task of Spark reads."""
+
+    tasks: list[Task]
+
+
+class MqttCapture(DataSource):
+    """Captures as rows: see ``docs/spark.md``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What to write behind ``format``."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """All columns, for who names none."""
+        return MEASURES_DDL if Options.of(self.options).rows == "measures" else DDL
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader for the columns of ``schema``."""
+        options = Options.of(self.options)
+        return (_PushingReader if options.pushdown else Reader)(schema, options)
+
+
+class Reader(DataSourceReader):
+    """Finds the captures and cuts them, on the driver; reads ranges, on the executors."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        self.options = options
+        self.wanted = options.wanted
+        self.captures: frozenset[str] | None = None
+        """Only these, by name; ``None``: all."""
+        self._schema = schema
+        if options.rows == "measures":
+            return
+        for field in schema.fields:
+            if field.name not in COLUMNS:
+                raise BadOption(f"{FORMAT} has no column {field.name}; it has {', '.join(COLUMNS)}")
+            expected = COLUMNS[field.name]
+            if not expected.startswith("struct") and field.dataType.simpleString() != expected:
+                raise BadOption(f"column {field.name} is {expected}, not {field.dataType.simpleString()}")
+        if options.rows == "all" and "kind" not in schema.fieldNames():
+            raise BadOption("without the column kind nothing tells segments from other rows; add it, or option rows")
+
+    def partitions(self) -> list[InputPartition]:
+        """Ranges of captures, small ones together."""
+        options = self.options
+        if options.plan is not None:
+            planned = read_plan(options.plan)
+            size = options.split_bytes or good_size(one.location for one in planned)
+        else:
+            locations = find(options.sources, options.settings)
+            size = options.split_bytes or good_size(locations)
+            if options.rows == "measures":
+                todo = splits(locations, options.settings, size)
+                return [Tasks(tasks) for tasks in pack(todo, max(size, SMALLEST_TASK))]
+            planned = plan(locations, options.settings, size)
+        tasks = [task for file, one in enumerate(planned) if self._reads(one.location.name) for task in one.tasks(file)]
+        packed = pack(tasks, max(size, SMALLEST_TASK))
+        # Spark takes no partitions at all for one that is None.
+        return [Tasks(tasks) for tasks in packed] or [Tasks([])]
+
+    def _reads(self, name: str) -> bool:
+        return self.captures is None or name in self.captures
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition."""
+        import pyarrow as pa
+
+        assert isinstance(partition, Tasks)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        if self.options.rows == "measures":
+            rows = [measured(task, self.options.settings) for task in partition.tasks]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+            return
+        batches = Batches(schema)
+        for task in partition.tasks:
+            yield from scan(task, batches, self.wanted, self.options.settings)
+
+
+class _PushingReader(Reader):
+    """Takes filters into account.  Spark refuses every query of a class with this method where it does not push."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+        """Leave out early what the filters exclude; Spark applies all of them again."""
+        for one in filters:
+            self._take(one)
+            yield one
+
+    def _take(self, one: Any) -> None:
+        name = one.attribute[0] if getattr(one, "attribute", ()) else ""
+        if isinstance(one, EqualTo | In) and name in ("kind", "capture"):
+            values = frozenset([one.value] if isinstance(one, EqualTo) else one.value)
+            if name == "kind":
+                self.wanted = replace(self.wanted, kinds=self.wanted.kinds & values)
+            else:
+                self.captures = values if self.captures is None else self.captures & values
+        elif name == "timestamp_ns" and isinstance(
+            one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+        ):
+            start, end = self.wanted.start_ns, self.wanted.end_ns
+            if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
+                start = one.value if start is None else max(start, one.value)
+            if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
+                end = one.value + 1 if end is None else min(end, one.value + 1)
+            self.wanted = replace(self.wanted, start_ns=start, end_ns=end)

@@ -1,0 +1,65 @@
+"""One session of Spark for all tests that need one; they are skipped where it cannot be had."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session of two cores with a small heap, started in a directory that is not the source tree."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+    from mqttscope.spark.session import SparkUnavailable, find_java, spark_session
+
+    try:
+        find_java()
+    except SparkUnavailable as error:
+        pytest.skip(str(error))
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("elsewhere"))
+    try:
+        session = spark_session(
+            configuration={
+                "spark.master": "local[2]",
+                "spark.driver.memory": "700m",
+                "spark.sql.shuffle.partitions": "2",
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            }
+        )
+    finally:
+        os.chdir(before)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def bucket() -> Iterator[tuple[Any, dict[str, str]]]:
+    """A store that speaks S3, on this machine: a client for it, and the settings that lead to it."""
+    moto = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[s3,server]'")
+    import boto3
+
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    before = dict(os.environ)
+    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
+    try:
+        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1")
+        client.create_bucket(Bucket="captures")
+        yield client, {"endpoint_override": f"{host}:{port}", "scheme": "http", "region": "us-east-1"}
+        client.close()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        server.stop()
