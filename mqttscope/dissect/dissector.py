@@ -64,7 +64,10 @@ class Dissector(Transports):
                 yield from self.data(dialogue, event)
             return
         if isinstance(event, FlowOpened):
-            event.flow.context = Dialogue(event.flow)
+            dialogue = Dialogue(event.flow)
+            if not self.options.count_by_connection:
+                dialogue.counting = self.counting
+            event.flow.context = dialogue
             return
         if isinstance(event, StreamGap):
             if event.reason == "cut":
@@ -130,9 +133,8 @@ class Dissector(Transports):
             connection.side(direction).gapped = True
             if connection.history is not None:
                 connection.history.party(direction).position = event.offset + event.length
-            yield GapEvent(
-                connection, direction, event.frame, event.timestamp_ns, event.capture, event.length, event.reason
-            )
+            place = (event.frame, event.timestamp_ns, event.capture)
+            yield GapEvent(connection, direction, *place, event.length, event.reason, event.offset)
         if dialogue.speaks_mqtt:
             yield from self.gap_in_stream(dialogue, from_client, event.length, event)
         elif dialogue.web is not None:
