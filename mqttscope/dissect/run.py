@@ -25,8 +25,12 @@ def dissect_segments(
     source: Iterable[Segment | CaptureNotice | Plaintext],
     options: Options | None = None,
     dissector: Dissector | None = None,
+    *,
+    more: bool = False,
 ) -> Iterator[Event]:
     """Events of TCP segments in capture order; capture notices among them pass through.
+
+    ``more``: the capture goes on elsewhere, so that flows are left open at the end.
 
     What somebody has decrypted of a TLS flow comes behind the segment that completed it.
 
@@ -102,4 +106,5 @@ def dissect_segments(
             event.stream_offset = offset
             yield event
             connection.apply(item, direction, number, segment.frame, segment.timestamp_ns)  # type: ignore[arg-type]
-    yield from running.close()
+    if not more:
+        yield from running.close()
