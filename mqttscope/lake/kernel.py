@@ -46,6 +46,8 @@ SEGMENT_COLUMNS = (
 ORDER = ("flow", "kind_order", "timestamp_ns", "file", "frame")
 """What rows are sorted by; ``kind_order`` is 0 for state and 1 for segments, and may be left out without state."""
 SEGMENT, STATE_KIND = "segment", "state"
+AT_THE_END = 1 << 62
+"""When flows that are still open are told to be over: behind all segments, in the order in which they began."""
 
 
 class Row(NamedTuple):
@@ -88,8 +90,8 @@ def kernel(
 ) -> Iterator[pa.RecordBatch]:
     """Event rows of segment rows.
 
-    ``more``: further segments will come, so that flows stay open and leave a row of ``state``, unless they have been
-    idle for too long at ``watermark_ns``, the time up to which everything is known to be here.
+    ``more``: further segments will come, so that flows stay open and leave a row of ``state``.  ``watermark_ns`` is the
+    time of the last segment of all flows: those that have been idle for too long by then are over, whatever comes.
     """
     options = options or LakeOptions()
     collector = Collector(options)
@@ -131,27 +133,43 @@ def run_flow(
     """Feed the rows of one flow to the collector; returns what is remembered of it when more will come."""
     dissector = Dissector(options.reading())
     source = _segments(rows, dissector, collector)
-    for event in dissect_segments(source, dissector=dissector, more=more):
+    for event in dissect_segments(source, dissector=dissector, more=True):
         collector.feed(event)
-    if not more:
-        return []
     if watermark_ns is not None:
-        for event in dissector.advance(watermark_ns):
-            collector.feed(event)
-    return remembered(dissector, collector, watermark_ns)
+        _wait(watermark_ns, dissector, collector)
+    if more:
+        return remembered(dissector, collector, watermark_ns)
+    for flow in dissector.flows.flows.values():
+        collector.emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
+    for event in dissector.close():
+        collector.feed(event)
+    return []
 
 
 def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector) -> Iterator[Segment]:
-    at = collector.emitted
+    ordered = collector.options.scope_events
     for row in rows:
         if row.kind == STATE_KIND:
             resume(load(row.payload), dissector, collector)
             continue
-        at.now_ns, at.file, at.frame = row.timestamp_ns, row.file, row.frame
+        if ordered:
+            now = row.timestamp_ns
+            collector.emitted.set(now, row.file, row.frame)
+            for flow in dissector.flows.flows.values():
+                if not flow.closed:
+                    collector.emitted.due_ns = min(now, flow.check_ns)
         yield Segment(
             row.direction, row.sequence, row.acknowledgment, row.flags, row.window, row.payload or b"",
             row.missing or 0, row.frame, row.timestamp_ns, row.capture,
         )  # fmt: skip
+
+
+def _wait(timestamp_ns: int, dissector: Dissector, collector: Collector) -> None:
+    """Let time pass."""
+    for flow in dissector.flows.flows.values():
+        collector.emitted.set(flow.check_ns, 0, 0)
+    for event in dissector.advance(timestamp_ns):
+        collector.feed(event)
 
 
 def resume(memory: Memory, dissector: Dissector, collector: Collector) -> None:

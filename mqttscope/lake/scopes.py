@@ -52,7 +52,7 @@ _PARTY = (
 )  # fmt: skip
 
 Beside = tuple[Any, ...]
-"""What the dissector, not a packet, has changed of a connection: its fields of `_CONNECTION`, which sides lost bytes,
+"""What the dissector, not a packet, has changed of a connection: its fields of `_CONNECTION`, how far its sides are read and whether they lost bytes,
 details of the transport, and how far TCP had come on both sides."""
 
 
@@ -63,6 +63,19 @@ class Emitted:
     now_ns: int = 0
     file: int = 0
     frame: int = 0
+    due_ns: int = 0
+    """When a hole or the flow was waited for long enough.  Whoever sees all flows at once notices it with the next
+    segment of any of them, and so before those that came between then and now."""
+
+    def set(self, now_ns: int, file: int, frame: int) -> None:
+        """Go on to another one."""
+        self.now_ns, self.file, self.frame, self.due_ns = now_ns, file, frame, now_ns
+
+    def place(self, timestamp_ns: int) -> tuple[int, int, int]:
+        """Where an event of this time has its place among those of other flows."""
+        if timestamp_ns < self.now_ns and self.due_ns < self.now_ns:
+            return self.due_ns, 0, 0
+        return self.now_ns, self.file, self.frame
 
 
 def beside(connection: Connection) -> Beside:
@@ -73,7 +86,7 @@ def beside(connection: Connection) -> Beside:
         tcp = (history.disordered, *(tuple(getattr(one, name) for name in _PARTY) for one in _parties(history)))
     return (
         tuple(getattr(connection, name) for name in _CONNECTION),
-        (connection.client_side.gapped, connection.server_side.gapped),
+        tuple((side.gapped, side.stream_offset) for side in (connection.client_side, connection.server_side)),
         copy.deepcopy(connection.details),
         tcp,
     )
@@ -85,10 +98,11 @@ def _parties(history: History) -> tuple[Party, Party]:
 
 def _tell(connection: Connection, told: Beside) -> None:
     """Make a connection as `beside` saw it."""
-    fields, gapped, details, tcp = told
+    fields, sides, details, tcp = told
     for name, value in zip(_CONNECTION, fields, strict=True):
         setattr(connection, name, value)
-    connection.client_side.gapped, connection.server_side.gapped = gapped
+    for side, (gapped, offset) in zip((connection.client_side, connection.server_side), sides, strict=True):
+        side.gapped, side.stream_offset = gapped, offset
     if details is not None:
         connection.details = details
     if tcp is not None:
@@ -131,8 +145,8 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted) -> tuple[
     else:
         what = None
     return (
-        tracker.connection_id, connection.server, _utf8(connection.client_identifier), at.now_ns, at.file, at.frame,
-        tracker.events, dump((type(event).__name__, place, written, what)),
+        tracker.connection_id, connection.server, _utf8(connection.client_identifier),
+        *at.place(event.timestamp_ns), tracker.events, dump((type(event).__name__, place, written, what)),
     )  # fmt: skip
 
 
