@@ -81,7 +81,9 @@ def _summed(table: pa.Table, by: tuple[str, ...]) -> pa.Table:
     names = [name for name in _SUMMED if name in table.column_names]
     how = [*((name, "sum") for name in names), ("first_ns", "min"), ("last_ns", "max")]
     found = table.group_by(list(by)).aggregate(how)
-    return pa.table({name: found.column(name) for name in by} | {name: found.column(f"{name}_{do}") for name, do in how})
+    return pa.table(
+        {name: found.column(name) for name in by} | {name: found.column(f"{name}_{do}") for name, do in how}
+    )
 
 
 @dataclass(slots=True)

@@ -95,7 +95,11 @@ def _columns_of(row: Declared) -> list[tuple[str, pa.DataType]]:
         return [("password_length", pa.int32())]
     if name == "rest of the packet":
         return [("payload_length", pa.int64()), ("payload_sha256", pa.string()), ("payload", pa.binary())]
-    special = {"Properties": properties_type, "Will": will_type, "subscriptions": lambda: pa.list_(SUBSCRIPTION)}
+    special: dict[str, Callable[[], pa.DataType]] = {
+        "Properties": properties_type,
+        "Will": will_type,
+        "subscriptions": lambda: pa.list_(SUBSCRIPTION),
+    }
     kind = special[name]() if name in special else _BY_WIRE[name]
     return [(row.name, kind)]
 
@@ -142,10 +146,12 @@ def payload_columns(value: bytes, missing: int, limit: int) -> tuple[int, str | 
 def properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
     """The struct of a property block; what it has no place for goes to ``other``."""
     shown: Row = {}
+    value: Any
     for number, value in block.items:
         row = _PROPERTY.get(number)
         name = "" if row is None else row[0]
-        if row is None or not isinstance(value, row[1]) or (name in shown and name not in LISTS):
+        usual = row is not None and isinstance(value, row[1])
+        if not usual or (name in shown and name not in LISTS):
             if number == AUTHENTICATION_DATA and isinstance(value, bytes):
                 other.append({"identifier": number, "path": path, "number": len(value)})
             else:
@@ -157,7 +163,7 @@ def properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
         elif name == "subscription_identifier":
             shown.setdefault(name, []).append(value)
         elif number == AUTHENTICATION_DATA:
-            shown.setdefault(_SECRET, len(value))
+            shown[_SECRET] = len(value)
         else:
             shown[name] = text(value, f"{path}.{name}", bad) if isinstance(value, str) else value
     return shown
@@ -169,7 +175,7 @@ def _loose(value: Any) -> Row:
     return {"value": value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)}
 
 
-_PYTHON = {"UTF-8 Encoded String": str, "Binary Data": bytes, "UTF-8 String Pair": tuple}
+_PYTHON: dict[str, type] = {"UTF-8 Encoded String": str, "Binary Data": bytes, "UTF-8 String Pair": tuple}
 _PROPERTY: dict[int, tuple[str, type]] = {
     row.identifier: (
         _SECRET if row.identifier == AUTHENTICATION_DATA else row.name,

@@ -8,12 +8,12 @@ put together before (`whole_segments`), since all parts of a datagram are needed
 Output rows have ``kind``, the name of a table, and one struct for each table; all rows of a batch are of one kind.
 
 Nothing of one flow depends on another one, so the result does not depend on how flows were shared out, nor on the files
-that the segments come from, as long as their times put them into the right order.  Memory holds one flow at a time: what
-reassembly and the protocol state hold within their limits, and one batch of each table.  A flow whose ports are used
-again is told from the one before by the rules of `net.flows`.
+that the segments come from, as long as their times put them into the right order.  Memory holds one flow at a time:
+what reassembly and the protocol state hold within their limits, and one batch of each table.  A flow whose ports are
+used again is told from the one before by the rules of `net.flows`.
 
-Numbers that count a run do not come out: ``connection_id`` names a connection.  `inspect`, which reads everything in one
-go, numbers connections by the order in which it recognises them, and so does a rank over ``found_ns``, the order of the
+Numbers that count a run do not come out: ``connection_id`` names a connection.  `inspect`, which reads everything in
+one go, numbers connections by the order in which it recognises them, and so does a rank over ``found_ns``, the order of the
 captures and ``found_frame``.
 """
 
@@ -31,7 +31,8 @@ from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import STATE
 from mqttscope.lake.state import dump, load
-from mqttscope.lake.tables import Collector, Tracker, batch, event_batch
+from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
+from mqttscope.lake.tracker import Tracker
 from mqttscope.net.flows import Flow
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
@@ -76,6 +77,10 @@ class Memory:
     tracker: Tracker | None = None
 
 
+def _flow_of(row: Row) -> bytes | None:
+    return row.flow
+
+
 def flow_key(direction: bytes) -> bytes:
     """The key of a flow: the same for both directions."""
     return min(direction, reverse_key(direction))
@@ -96,14 +101,10 @@ def kernel(
     options = options or LakeOptions()
     collector = Collector(options)
     states: list[tuple[Any, ...]] = []
-    for flow, rows in groupby(read_rows(batches), key=lambda row: row.flow):
-        if flow is None:
-            continue
-        kept = run_flow(rows, options, collector, more=more, watermark_ns=watermark_ns)
-        for memory in kept:
-            states.append(state_row(memory))
-        for name, found in collector.batches():
-            yield event_batch(name, found)
+    for _, rows in groupby(read_rows(batches), key=_flow_of):
+        for _ in run_flow(rows, options, collector, states, more=more, watermark_ns=watermark_ns):
+            for name, found in collector.batches():
+                yield event_batch(name, found)
         if len(states) >= options.batch_rows:
             yield event_batch(STATE.name, batch(STATE.name, states))
             states = []
@@ -126,24 +127,31 @@ def run_flow(
     rows: Iterable[Row],
     options: LakeOptions,
     collector: Collector,
+    states: list[tuple[Any, ...]],
     *,
     more: bool = False,
     watermark_ns: int | None = None,
-) -> list[Memory]:
-    """Feed the rows of one flow to the collector; returns what is remembered of it when more will come."""
+) -> Iterator[None]:
+    """Feed the rows of one flow to the collector; what is remembered of it goes to ``states`` when more will come.
+
+    Stops now and then, and at the end, so that rows can be taken out of the collector: a flow may be very long.
+    """
     dissector = Dissector(options.reading())
-    source = _segments(rows, dissector, collector)
-    for event in dissect_segments(source, dissector=dissector, more=True):
+    for event in dissect_segments(_segments(rows, dissector, collector), dissector=dissector, more=True):
         collector.feed(event)
+        if collector.waiting >= LOOK:
+            yield
     if watermark_ns is not None:
         _wait(watermark_ns, dissector, collector)
     if more:
-        return remembered(dissector, collector, watermark_ns)
-    for flow in dissector.flows.flows.values():
-        collector.emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
-    for event in dissector.close():
-        collector.feed(event)
-    return []
+        states += map(state_row, remembered(dissector, collector, watermark_ns))
+    else:
+        for flow in dissector.flows.flows.values():
+            collector.emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
+        for event in dissector.close():
+            collector.feed(event)
+    if collector.waiting >= LOOK:
+        yield
 
 
 def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector) -> Iterator[Segment]:

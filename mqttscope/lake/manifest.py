@@ -96,9 +96,7 @@ def sync_folder(folder: Path) -> None:
 def remove_strays(folder: Path, manifest: Manifest) -> list[str]:
     """Take away Parquet files that belong to no finished ingest; returns their names."""
     known = manifest.all_files()
-    strays = [
-        path for path in sorted(folder.glob("*/*.parquet")) if path.relative_to(folder).as_posix() not in known
-    ]
+    strays = [path for path in sorted(folder.glob("*/*.parquet")) if path.relative_to(folder).as_posix() not in known]
     for path in strays:
         path.unlink()
     return [path.relative_to(folder).as_posix() for path in strays]

@@ -58,7 +58,9 @@ class Exchanges:
     """Those that the client sent."""
     server: dict[int, Message] = field(default_factory=dict)
 
-    def feed(self, event: PacketEvent | MalformedEvent, packet: ControlPacket, message: Message | None) -> Message | None:
+    def feed(
+        self, event: PacketEvent | MalformedEvent, packet: ControlPacket, message: Message | None
+    ) -> Message | None:
         """Take a packet; returns the message that it ends, if any.  ``message`` is what a PUBLISH begins."""
         from_client = event.direction is C2S
         own, other = (self.client, self.server) if from_client else (self.server, self.client)

@@ -241,9 +241,7 @@ def _both(client: int, server: int) -> Row:
     return {"client_to_server": client, "server_to_client": server}
 
 
-def finding_row(
-    finding: Finding, connection_id: str, scope: str, number: int, stream_offset: int | None
-) -> Values:
+def finding_row(finding: Finding, connection_id: str, scope: str, number: int, stream_offset: int | None) -> Values:
     """The row of a finding, whose packets are counted by connection already."""
     bad: Bad = []
     identifier, topic = finding.client_identifier, finding.topic

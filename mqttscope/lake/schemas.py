@@ -21,7 +21,7 @@ from mqttscope.lake.declared import NOT_UTF8, OTHER_PROPERTIES, packet_columns
 VERSION = 1
 """Version of all schemas."""
 
-S, L, I, H, B, T, X = (
+S, L, N, H, B, T, X = (
     pa.string(), pa.int64(), pa.int32(), pa.int16(), pa.bool_(), pa.timestamp("us", "UTC"), pa.binary(),
 )  # fmt: skip
 
@@ -119,7 +119,7 @@ MESSAGES = TableSchema(
     (
         _ID, *_PLACE, *_ENDS, *_WHO, _NUMBER, _OFFSET,
         Column("topic", S, "with its alias resolved; null where it cannot be known"),
-        Column("qos", H), Column("retain", B), Column("packet_identifier", I),
+        Column("qos", H), Column("retain", B), Column("packet_identifier", N),
         Column("dup", B, "the first PUBLISH that was seen had DUP set: it came before"),
         Column("message_expiry_interval", L), Column("payload_length", L),
         Column("payload_sha256", S, "null where bytes of it are missing"),
@@ -130,7 +130,7 @@ MESSAGES = TableSchema(
         Column("released_ns", L, "time of the PUBREL"),
         Column("completed_ns", L, "time of the answer that ended the exchange"),
         Column("latency_ns", L, "from the PUBLISH to that answer, where the capture was made"),
-        Column("retransmissions", I, "how often it came again with DUP"),
+        Column("retransmissions", N, "how often it came again with DUP"),
         Column("acknowledge_reason_code", H, "of the PUBACK or PUBREC"),
         Column("release_reason_code", H, "of the PUBREL"),
         Column("complete_reason_code", H, "of the PUBCOMP"),
@@ -154,7 +154,7 @@ CONNECTIONS = TableSchema(
         *_WHO[1:], Column("version_evidence", S),
         Column("how", S, "how it ended; open while it has not"),
         Column("by", S), Column("disconnect_by", S), Column("disconnect_reason", H),
-        Column("keep_alive", I, "in force"), Column("clean_start", B), Column("session_present", B),
+        Column("keep_alive", N, "in force"), Column("clean_start", B), Column("session_present", B),
         Column("session_expiry_interval", L, "in force"),
         Column("phase", S), Column("packets", _by_direction(L)), Column("bytes", _by_direction(L)),
         Column("gaps", L), Column("gap_bytes", L),

@@ -1,7 +1,7 @@
 """Rules that look further than one connection: events as rows, brought together by key, and events again.
 
 A rule of session scope needs all connections of a Client Identifier on a server, one of broker scope all of a server.
-So the kernel writes each event down, with what the dissector told the connection beside it (`Beside`); the packets
+So the kernel writes each event down, with what the dissector told the connection beside it (`beside`); the packets
 themselves move the state on when they are fed again.  The rows of a key, in the order of `ORDER`, go through
 `ScopeRun`, which runs the rules in the same engine.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -26,6 +26,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lake.state import dump, load
+from mqttscope.lake.tracker import Beside, Tracker
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.rule import Rule, Scope
@@ -38,9 +39,6 @@ from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
 from mqttscope.session.party import Party
 
-if TYPE_CHECKING:
-    from mqttscope.lake.tables import Tracker
-
 ORDER = ("emitted_ns", "file", "frame", "connection_id", "event_in_connection")
 """Columns that put the rows of a key into the order in which one dissector gives the events."""
 _CONNECTION = (
@@ -50,10 +48,6 @@ _CONNECTION = (
 _PARTY = (
     "position", "acknowledged", "segment_ns", "begun", "segment_length", "length_before", "single_bytes", "shown",
 )  # fmt: skip
-
-Beside = tuple[Any, ...]
-"""What the dissector, not a packet, has changed of a connection: its fields of `_CONNECTION`, how far its sides are read and whether they lost bytes,
-details of the transport, and how far TCP had come on both sides."""
 
 
 @dataclass(slots=True)
@@ -79,7 +73,11 @@ class Emitted:
 
 
 def beside(connection: Connection) -> Beside:
-    """What has to be told of a connection before an event; taken before the linter sees the event."""
+    """What the dissector, not a packet, has changed of a connection; taken before the linter sees the event.
+
+    Its fields of `_CONNECTION`, how far its sides are read and whether they lost bytes, details of the transport, and
+    how far TCP had come on both sides.
+    """
     history = connection.history
     tcp: Any = None
     if history is not None:
@@ -87,7 +85,7 @@ def beside(connection: Connection) -> Beside:
     return (
         tuple(getattr(connection, name) for name in _CONNECTION),
         tuple((side.gapped, side.stream_offset) for side in (connection.client_side, connection.server_side)),
-        copy.deepcopy(connection.details),
+        copy.deepcopy(connection.details) if connection.details else {},
         tcp,
     )
 
@@ -144,9 +142,10 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted) -> tuple[
         what = replace(connection, history=None, details=copy.deepcopy(connection.details))
     else:
         what = None
+    data = dump((type(event).__name__, place, written, what), compress=False)
     return (
         tracker.connection_id, connection.server, _utf8(connection.client_identifier),
-        *at.place(event.timestamp_ns), tracker.events, dump((type(event).__name__, place, written, what)),
+        *at.place(event.timestamp_ns), tracker.events, data,
     )  # fmt: skip
 
 
@@ -207,11 +206,9 @@ class ScopeRun:
             return None  # its beginning is not among the rows
         _tell(connection, told)
         if kind == "PacketEvent":
-            direction, number, packet, topic, offset = what
-            return PacketEvent(connection, direction, number, *place, packet, topic, offset)
+            return PacketEvent(connection, what[0], what[1], *place, *what[2:])
         if kind == "MalformedEvent":
-            direction, number, malformed, topic, offset = what
-            return MalformedEvent(connection, direction, number, *place, malformed, topic, offset)
+            return MalformedEvent(connection, what[0], what[1], *place, *what[2:])
         if kind == "GapEvent":
             return GapEvent(connection, what[0], *place, *what[1:])
         if kind == "UnparsedEvent":

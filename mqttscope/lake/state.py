@@ -5,7 +5,8 @@ members of enumerations and instances of the dataclasses of `PACKAGES`, so that 
 way in.  Classes are written by name with the names of their fields.  A field that has come since gets its default, one
 that is gone or a class that is gone is a `StateError`: what is remembered would not mean the same.
 
-    b"MQTS", version (1 byte), CRC-32 of the rest (4 bytes, big endian), zlib stream of one value
+    b"MQTS", version (1 byte), CRC-32 of the rest (4 bytes, big endian), b"z" and a zlib stream of one value, or b"p"
+    and the value as it is
 
     value   one byte that says what it is, then as the table `_Writer` and `_Reader` share; lengths are 4 bytes
     object  number of its class in the order of first use (the first use holds its name and fields), then its fields;
@@ -20,6 +21,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
@@ -67,11 +69,12 @@ def allow(cls: type) -> type:
     return cls
 
 
-def dump(value: Any) -> bytes:
+def dump(value: Any, *, compress: bool = True) -> bytes:
     """A value as bytes; `Unwritable` where something in it is no plain data."""
     writer = _Writer()
     writer.write(value)
-    body = zlib.compress(b"".join(writer.parts), 1)
+    plain = b"".join(writer.parts)
+    body = b"z" + zlib.compress(plain, 1) if compress else b"p" + plain
     return b"".join((MAGIC, bytes((VERSION,)), zlib.crc32(body).to_bytes(4, "big"), body))
 
 
@@ -84,11 +87,8 @@ def load(data: bytes) -> Any:
     body = data[9:]
     if zlib.crc32(body) != int.from_bytes(data[5:9], "big"):
         raise StateError("the state is damaged")
-    inflate = zlib.decompressobj()
     try:
-        plain = inflate.decompress(body, MAX_BYTES)
-        if not inflate.eof or inflate.unused_data:
-            raise StateError("the state is damaged or too long")
+        plain = body[1:] if body[:1] == b"p" else _inflated(body)
         reader = _Reader(plain)
         value = reader.read()
     except StateError:
@@ -98,6 +98,14 @@ def load(data: bytes) -> Any:
     if reader.at != len(plain):
         raise StateError("the state is damaged: bytes are left over")
     return value
+
+
+def _inflated(body: bytes) -> bytes:
+    inflate = zlib.decompressobj()
+    plain = inflate.decompress(body[1:], MAX_BYTES) if body[:1] == b"z" else b""
+    if not inflate.eof or inflate.unused_data:
+        raise StateError("the state is damaged or too long")
+    return plain
 
 
 def class_name(cls: type) -> str:
@@ -355,10 +363,14 @@ def _check(cls: type, name: str, names: tuple[str, ...]) -> tuple[tuple[str, Cal
         if one.default_factory is not dataclasses.MISSING:
             missing.append((one.name, one.default_factory))
         elif one.default is not dataclasses.MISSING:
-            missing.append((one.name, lambda value=one.default: value))
+            missing.append((one.name, partial(_same, one.default)))
         else:
             raise StateError(f"the state is of another version: {name} needs {one.name}")
     return tuple(missing)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 _READ: dict[bytes, Callable[[_Reader], Any]] = {

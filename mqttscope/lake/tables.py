@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -18,10 +17,11 @@ from mqttscope.events import (
 )
 from mqttscope.lake import rows
 from mqttscope.lake.keys import connection_id
-from mqttscope.lake.messages import Exchanges, Message
+from mqttscope.lake.messages import Message
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, SCOPE_EVENTS, TABLES, event_schema
-from mqttscope.lake.scopes import Beside, Emitted, beside, scope_row
+from mqttscope.lake.scopes import Emitted, beside, scope_row
+from mqttscope.lake.tracker import Beside, Tracker
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.net.frame import CaptureDrops, CaptureError
@@ -30,20 +30,9 @@ from mqttscope.report.findings.conceal import conceal
 from mqttscope.session.connection import Connection
 
 Values = rows.Values
+LOOK = 1_024
+"""After so many events it is time to look whether there are rows for a batch."""
 _SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
-
-
-@dataclass(slots=True)
-class Tracker:
-    """What the tables have to remember of a connection while it is open.  Plain data."""
-
-    connection_id: str
-    exchanges: Exchanges = field(default_factory=Exchanges)
-    findings: int = 0
-    gaps: int = 0
-    events: int = 0
-    beside: Beside = field(default_factory=lambda: ())
-    """What the last event for wider scopes said beside itself."""
 
 
 class Collector:
@@ -64,11 +53,14 @@ class Collector:
         """Connections that close have ended; else what is read of them so far ends here."""
         self.emitted = Emitted()
         """Which segment is read now; whoever drives the dissector keeps it up, where wider scopes are wanted."""
+        self.waiting = 0
+        """Events since rows were last looked for: that is worth while now and then."""
         self._introductions: dict[int, rows.Introduction] = {}
         self._view = View(width=0, payload_limit=256, secret_length=options.secret_length)
 
     def feed(self, event: Event) -> None:
         """Take one event."""
+        self.waiting += 1
         told: Beside = ()
         if self.options.scope_events and isinstance(event, Scoped):
             told = beside(event.connection)
@@ -95,6 +87,7 @@ class Collector:
 
     def batches(self, *, everything: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Take the rows of tables that have enough for a batch, or of all tables."""
+        self.waiting = 0
         least = 1 if everything else self.options.batch_rows
         for name, found in self.rows.items():
             while len(found) >= least:

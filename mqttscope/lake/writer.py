@@ -38,7 +38,7 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, STATE, TABLES
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION
 from mqttscope.lake.state import load
-from mqttscope.lake.tables import Collector, batch
+from mqttscope.lake.tables import LOOK, Collector, batch
 from mqttscope.net.segment import Segment
 
 ROWS_PER_FILE = 1_000_000
@@ -167,8 +167,9 @@ def _read(
     try:
         for event in dissect_segments(source, dissector=dissector, more=True):
             collector.feed(event)
-            for name, found in collector.batches():
-                files.write(name, found)
+            if collector.waiting >= LOOK:
+                for name, found in collector.batches():
+                    files.write(name, found)
         for name, found in collector.batches(everything=True):
             files.write(name, found)
         memories = remembered(dissector, collector, seen.last_ns)

@@ -86,7 +86,7 @@ class Connection:
     revision: int = 0
     """Grows whenever something changes that identifies the connection in reports."""
     flow_key: bytes = b""
-    """Direction key from the initiator to the responder, as `net.segment.Segment.key`; empty where no flow is behind."""
+    """Direction key from the initiator to the responder (`net.segment.Segment.key`); empty where no flow is behind."""
     initial_sequence: int = -1
     """Sequence number of the initiator's SYN, as far as it was known when the connection was recognised; else -1."""
     found_frame: int = 0

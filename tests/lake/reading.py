@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def all_of_them() -> tuple[Rule, ...]:
 
 
 def options(**changes: Any) -> LakeOptions:
-    return LakeOptions(**({"payload_limit": 65_536, "rules": all_of_them()} | changes))
+    return replace(LakeOptions(payload_limit=65_536, rules=all_of_them()), **changes)
 
 
 def collect(events: Iterable[Event], given: LakeOptions) -> Tables:

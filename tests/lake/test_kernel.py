@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.lake.kernel import Memory, errors_of, flow_key, kernel, state_row, whole_segments
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, event_schema
 from mqttscope.lake.state import load
+from mqttscope.mqtt.packets import Publish
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.mqtt.packets import Publish
 from mqttscope.net.segment import Fragment, Segment
 from tests.dissect.scenes import mixed_tape
-from tests.dissect.talk import SECOND, Tape, Talk, connect, publish
+from tests.dissect.talk import Talk, Tape, connect, publish
 from tests.lake.reading import (
     CAPTURES,
     Tables,
@@ -79,9 +79,7 @@ def fold(found: list[Segment], given: LakeOptions, edges: list[int]) -> Tables:
         more = stop < len(found)
         last = found[stop - 1].timestamp_ns
         got = by_kernel([*states, *segment_rows(found[start:stop])], given, more=more, watermark_ns=last)
-        states = [
-            ("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "") for row in got.pop("state", [])
-        ]
+        states = [("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "") for row in got.pop("state", [])]
         for name, rows in got.items():
             tables.setdefault(name, []).extend(rows)
     assert not states
@@ -177,11 +175,13 @@ def test_fragments_become_the_segments_that_one_table_makes() -> None:
     parts = []
     for number in range(20):
         data = header + bytes([0x30, 20]) + b"\0\x01a" + bytes([number]) * 17
-        for offset in (0, 24):
-            parts.append(
-                Fragment(b"key%02d" % number, offset, not offset, 6, data[offset : offset + 24] if not offset else data[24:],
-                         0, b"\x0a\0\0\1", b"\x0a\0\0\2", b"", 2 * number + offset // 24 + 1, SECOND + number, "a.pcap")
-            )  # fmt: skip
+        ends = (b"\x0a\0\0\1", b"\x0a\0\0\2")
+        parts += [
+            Fragment(
+                b"key%02d" % number, at, not at, 6, piece, 0, *ends, b"", 2 * number + at // 24 + 1, number, "a.pcap"
+            )
+            for at, piece in ((0, data[:24]), (24, data[24:]))
+        ]
     table = FragmentTable()
     wanted = [one for one in map(table.feed, parts) if isinstance(one, Segment)]
 

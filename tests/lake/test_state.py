@@ -6,6 +6,7 @@ import dataclasses
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,11 @@ plain = st.recursive(
 
 @given(plain)
 def test_plain_values_come_back(value: Any) -> None:
-    found = load(dump(value))
+    for compress in (True, False):
+        found = load(dump(value, compress=compress))
 
-    assert found == value
-    assert type(found) is type(value)
+        assert found == value
+        assert type(found) is type(value)
 
 
 @given(st.binary(max_size=60))
@@ -73,17 +75,15 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 
 
 def signed(plain_bytes: bytes) -> bytes:
-    body = zlib.compress(plain_bytes)
+    body = b"z" + zlib.compress(plain_bytes)
     return MAGIC + bytes((VERSION,)) + zlib.crc32(body).to_bytes(4, "big") + body
 
 
 @given(st.binary(max_size=40))
 @settings(max_examples=300)
 def test_bytes_that_are_sealed_well_make_a_value_or_are_refused(data: bytes) -> None:
-    try:
+    with suppress(StateError):
         load(signed(data))
-    except StateError:
-        pass
 
 
 def written(name: str) -> bytes:
@@ -101,7 +101,7 @@ def test_only_plain_classes_of_this_program_are_made(name: str) -> None:
 
 
 def test_what_ends_early_nests_too_deeply_or_goes_on_is_refused() -> None:
-    body = zlib.decompress(dump([1, "two", {"three": 3}])[9:])
+    body = dump([1, "two", {"three": 3}], compress=False)[10:]
     for cut in range(len(body)):
         with pytest.raises(StateError):
             load(signed(body[:cut]))

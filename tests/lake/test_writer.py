@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
+import pyarrow.parquet as pq
+
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
@@ -120,7 +122,7 @@ def _open_packets(folder: Path) -> int:
     return 0 if "packets" not in read_manifest(folder).open_files else 1
 
 
-class Crash(Exception):
+class CrashError(Exception):
     pass
 
 
@@ -133,12 +135,12 @@ def test_an_ingest_that_breaks_off_leaves_the_lake_as_it_was(
     before = tables_of(tmp_path / "lake")
 
     def crash(*_: object, **__: object) -> None:
-        raise Crash
+        raise CrashError
 
     with monkeypatch.context() as patched:
-        target: Any = writing.pq.ParquetWriter if where == "write_batch" else writing
+        target: Any = pq.ParquetWriter if where == "write_batch" else writing
         patched.setattr(target, where, crash)
-        with pytest.raises(Crash):
+        with pytest.raises(CrashError):
             write_lake(parts[1:], tmp_path / "lake", options())
     assert tables_of(tmp_path / "lake") == before
 
