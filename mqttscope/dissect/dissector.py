@@ -213,8 +213,8 @@ def _note_segment(dialogue: Dialogue, event: StreamData) -> None:
     from_client = event.from_initiator is dialogue.client_is_initiator
     spoken = dialogue.inner or dialogue
     stream, answers = spoken.stream(from_client), spoken.stream(not from_client)
-    peer = event.flow.responder if event.from_initiator else event.flow.initiator
-    shown = history.party(S2C if from_client else C2S).position if dialogue.replaying else peer.offset
+    # Not where the other stream stands now: what came at once may have moved it on already.
+    shown = history.party(S2C if from_client else C2S).position if dialogue.replaying else event.shown
     history.segment(
         from_client,
         event.offset + len(event.data),

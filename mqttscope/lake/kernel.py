@@ -13,8 +13,8 @@ what reassembly and the protocol state hold within their limits, and one batch o
 used again is told from the one before by the rules of `net.flows`.
 
 Numbers that count a run do not come out: ``connection_id`` names a connection.  `inspect`, which reads everything in
-one go, numbers connections by the order in which it recognises them, and so does a rank over ``found_ns``, the order of the
-captures and ``found_frame``.
+one go, numbers connections by the order in which it recognises them, and so does a rank over ``found_ns``, the order
+of the captures and ``found_frame``.
 """
 
 from __future__ import annotations

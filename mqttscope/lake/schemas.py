@@ -195,7 +195,7 @@ FINDINGS = TableSchema(
 GAPS = TableSchema(
     "gaps",
     "Bytes that the capture does not have, and bytes that belong to no packet that could be read",
-    ("connection_id", "direction", "event", "stream_offset"),
+    ("connection_id", "event_in_connection"),
     (
         _ID, *_PLACE, *_ENDS, *_WHO, Column("event", S, "gap or unparsed"),
         Column("event_in_connection", L, "counts the gaps and unparsed bytes of the connection from 0"),

@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Options, dissect, dissect_segments
 from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.state import load
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.secrets import LENGTH
@@ -47,6 +48,13 @@ def test_every_field_of_every_packet_is_that_of_json_lines(path: Path) -> None:
     assert [as_json.gap(row) for row in tables.get("gaps", [])] == gaps
     check_connections(wanted, tables)
     check_numbers(wanted, tables)
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+def test_keys_name_one_row(path: Path) -> None:
+    for name, rows in usual(path).items():
+        keys = [tuple(row[column] for column in TABLES[name].key) for row in rows]
+        assert len(set(keys)) == len(keys), name
 
 
 def check_connections(wanted: list[Row], tables: Tables) -> None:

@@ -11,6 +11,7 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 import pyarrow as pa
 
 from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, TABLES, VERSION, TableSchema, event_schema
+from tests.conftest import ROOT
 
 each_table = pytest.mark.parametrize("table", [*TABLES.values(), *INTERNAL], ids=lambda table: table.name)
 
@@ -60,3 +61,10 @@ def test_event_rows_have_a_struct_for_each_table() -> None:
     assert event_schema().names == ["kind", *EVENT_TABLES, "state", "scope_events"]
     assert event_schema(("packets",)).names == ["kind", "packets"]
     assert set(EVENT_TABLES) < set(TABLES)
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_the_page_has_every_column(table: TableSchema) -> None:
+    page = (ROOT / "docs" / "lake.md").read_text("utf-8")
+    section = page.partition(f"\n## {table.name}\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(table.names)
