@@ -26,6 +26,9 @@ class PacketEvent:
     packet: ControlPacket
     topic: str | None
     """Resolved topic of a PUBLISH; ``None`` for other packets and where an alias cannot be resolved."""
+    stream_offset: int = -1
+    """Place of its first byte in the stream of its direction: that of TCP, or what its WebSocket or TLS carries.  The
+    same however the capture was cut into files; -1 where there is no stream."""
 
     @property
     def type(self) -> str:
@@ -45,6 +48,8 @@ class MalformedEvent:
     capture: str
     malformed: Malformed
     topic: str | None
+    stream_offset: int = -1
+    """As in `PacketEvent`."""
 
     @property
     def type(self) -> str | None:
@@ -65,6 +70,8 @@ class GapEvent:
     length: int
     reason: str
     """As in ``net.events.StreamGap``."""
+    stream_offset: int = -1
+    """Place of the first missing byte in the stream of TCP."""
 
 
 @dataclass(slots=True)
@@ -77,6 +84,8 @@ class UnparsedEvent:
     timestamp_ns: int
     capture: str
     unparsed: Unparsed
+    stream_offset: int = -1
+    """As in `PacketEvent`."""
 
 
 @dataclass(slots=True)

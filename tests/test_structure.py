@@ -46,6 +46,8 @@ TESTED_ELSEWHERE = {
     "filter/evaluate.py": "filter/test_expressions.py, filter/test_errors.py: what expressions mean",
     "filter/lexer.py": "filter/test_expressions.py, filter/test_errors.py: what expressions are made of",
     "filter/parser.py": "filter/test_expressions.py, filter/test_errors.py: how expressions are built",
+    "lake/tracker.py": "lake/test_tables.py, lake/test_kernel.py: what is remembered of a connection",
+    "lake/options.py": "lake/test_tables.py: what the tables hold",
     "lint/examples.py": "lint/test_rehearsal.py, lint/test_rules.py: conversations are tested by what is made of them",
     "lint/moment.py": "lint/test_engine.py: what rules look at",
     "lint/rule.py": "lint/test_engine.py, lint/test_catalogue.py: the base of rules, and the laws of rules",

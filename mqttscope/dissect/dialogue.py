@@ -64,6 +64,14 @@ class Held:
 
 
 @dataclass(slots=True)
+class Counting:
+    """Numbers of packets, of a run or of one connection."""
+
+    packets: int = 0
+    """How many were counted; the next one gets this number."""
+
+
+@dataclass(slots=True)
 class Dialogue:
     """One flow seen from above."""
 
@@ -105,6 +113,8 @@ class Dialogue:
     closed_by: str | None = None
     """``client`` or ``server``: who ended the transport first."""
     closed_how: str | None = None
+    counting: Counting = field(default_factory=Counting)
+    """What its packets are numbered with."""
 
     @property
     def speaks_mqtt(self) -> bool:

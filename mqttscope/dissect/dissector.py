@@ -64,7 +64,10 @@ class Dissector(Transports):
                 yield from self.data(dialogue, event)
             return
         if isinstance(event, FlowOpened):
-            event.flow.context = Dialogue(event.flow)
+            dialogue = Dialogue(event.flow)
+            if not self.options.count_by_connection:
+                dialogue.counting = self.counting
+            event.flow.context = dialogue
             return
         if isinstance(event, StreamGap):
             if event.reason == "cut":
@@ -130,9 +133,8 @@ class Dissector(Transports):
             connection.side(direction).gapped = True
             if connection.history is not None:
                 connection.history.party(direction).position = event.offset + event.length
-            yield GapEvent(
-                connection, direction, event.frame, event.timestamp_ns, event.capture, event.length, event.reason
-            )
+            place = (event.frame, event.timestamp_ns, event.capture)
+            yield GapEvent(connection, direction, *place, event.length, event.reason, event.offset)
         if dialogue.speaks_mqtt:
             yield from self.gap_in_stream(dialogue, from_client, event.length, event)
         elif dialogue.web is not None:
@@ -217,8 +219,8 @@ def _note_segment(dialogue: Dialogue, event: StreamData) -> None:
     from_client = event.from_initiator is dialogue.client_is_initiator
     spoken = dialogue.inner or dialogue
     stream, answers = spoken.stream(from_client), spoken.stream(not from_client)
-    peer = event.flow.responder if event.from_initiator else event.flow.initiator
-    shown = history.party(S2C if from_client else C2S).position if dialogue.replaying else peer.offset
+    # Not where the other stream stands now: what came at once may have moved it on already.
+    shown = history.party(S2C if from_client else C2S).position if dialogue.replaying else event.shown
     history.segment(
         from_client,
         event.offset + len(event.data),

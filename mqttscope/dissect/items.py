@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from mqttscope.dissect.dialogue import SEARCHING, Arrival, Dialogue, Held
+from mqttscope.dissect.dialogue import SEARCHING, Arrival, Counting, Dialogue, Held
 from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, PacketType
@@ -32,8 +32,13 @@ class PacketEvents:
     """The lower half of the dissector: dialogues that are known to speak MQTT."""
 
     def __init__(self) -> None:
-        self.packets = 0
-        """Packets reported so far, malformed ones included."""
+        self.counting = Counting()
+        """Packets reported so far, malformed ones included, unless each connection counts its own."""
+
+    @property
+    def packets(self) -> int:
+        """Packets reported so far, malformed ones included; 0 where each connection counts its own."""
+        return self.counting.packets
 
     def feed_stream(self, dialogue: Dialogue, from_client: bool, data: bytes, at: Place) -> Iterator[Event]:
         """Events of the next bytes of one direction."""
@@ -89,7 +94,9 @@ class PacketEvents:
         if dialogue.holding and len(dialogue.held) <= MAX_HELD_ITEMS and not final:
             return
         held, dialogue.held = dialogue.held, []
-        held.sort(key=lambda one: one.frame)
+        # Frames count anew in each capture.
+        one_capture = all(one.capture == held[0].capture for one in held)
+        held.sort(key=lambda one: one.frame if one_capture else one.timestamp_ns)
         for one in held:
             yield from self._events_of(dialogue, one.from_client, [one.item], one)
 
@@ -112,10 +119,13 @@ class PacketEvents:
         if not connection.version_known:
             self._learn_version(dialogue, connection, from_client)
         frame, timestamp_ns, capture = at.frame, at.timestamp_ns, at.capture
+        side, counting = connection.side(direction), dialogue.counting
         for item in items:
+            offset = side.stream_offset
+            side.stream_offset = offset + _length(item)
             if isinstance(item, ControlPacket):
-                number = self.packets
-                self.packets = number + 1
+                number = counting.packets
+                counting.packets = number + 1
                 kind = item.packet_type
                 topic = None
                 if kind == 3:
@@ -123,25 +133,31 @@ class PacketEvents:
                 elif kind <= 2:
                     connection.identify(item)
                     self._share_version(dialogue, connection)
-                yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic)
+                yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic, offset)
                 connection.apply(item, direction, number, frame, timestamp_ns)
                 continue
             if isinstance(item, Malformed):
-                yield from self._malformed(dialogue, connection, direction, item, at)
+                yield from self._malformed(dialogue, connection, direction, item, at, offset)
             else:
                 connection.side(direction).gapped = True
                 if item.packet_type == PacketType.CONNECT:
                     self._identify_by_head(dialogue, connection, item)
                 # Lost bytes alone say nothing new: the gap itself was reported.
                 if item.raw or item.reason != "gap":
-                    yield UnparsedEvent(connection, direction, frame, timestamp_ns, capture, item)
+                    yield UnparsedEvent(connection, direction, frame, timestamp_ns, capture, item, offset)
             self._note_search(dialogue, from_client, at)
 
     def _malformed(
-        self, dialogue: Dialogue, connection: Connection, direction: Direction, item: Malformed, at: Place
+        self,
+        dialogue: Dialogue,
+        connection: Connection,
+        direction: Direction,
+        item: Malformed,
+        at: Place,
+        offset: int,
     ) -> Iterator[Event]:
-        number = self.packets
-        self.packets = number + 1
+        number = dialogue.counting.packets
+        dialogue.counting.packets = number + 1
         topic = None
         made = item.packet
         if made is not None and (item.complete or isinstance(made, Connect)):
@@ -150,7 +166,7 @@ class PacketEvents:
             self._share_version(dialogue, connection)
             if isinstance(made, Publish):
                 topic = connection.resolve_topic(made, direction)
-        yield MalformedEvent(connection, direction, number, at.frame, at.timestamp_ns, at.capture, item, topic)
+        yield MalformedEvent(connection, direction, number, at.frame, at.timestamp_ns, at.capture, item, topic, offset)
         if made is not None and item.complete:
             # The fault was in a value, so the peer may well have taken the packet: its answer will name it.
             connection.apply(made, direction, number, at.frame, at.timestamp_ns)

@@ -29,6 +29,9 @@ class Options:
     """Somebody decrypts: flows of TLS are kept in view even where nothing says yet that they carry MQTT."""
     detect: bool = True
     """Look for MQTT on every port, not only on those named and well known."""
+    count_by_connection: bool = False
+    """Number the packets of each connection from 0 instead of those of the run: such numbers do not depend on what
+    else was captured."""
 
     def protocol_of(self, first: int, second: int) -> tuple[str | None, int | None]:
         """What the ports of a flow say: the protocol and the server's port, as far as they are known.

@@ -25,8 +25,12 @@ def dissect_segments(
     source: Iterable[Segment | CaptureNotice | Plaintext],
     options: Options | None = None,
     dissector: Dissector | None = None,
+    *,
+    more: bool = False,
 ) -> Iterator[Event]:
     """Events of TCP segments in capture order; capture notices among them pass through.
+
+    ``more``: the capture goes on elsewhere, so that flows are left open at the end.
 
     What somebody has decrypted of a TLS flow comes behind the segment that completed it.
 
@@ -72,7 +76,8 @@ def dissect_segments(
         if not connection.version_known:
             yield from running.items(dialogue, from_client, list(items), segment)
             continue
-        direction = C2S if from_client else S2C
+        direction, side = (C2S, connection.client_side) if from_client else (S2C, connection.server_side)
+        counting = dialogue.counting
         left = iter(items)
         for item in left:
             if type(item) is Publish:
@@ -83,8 +88,11 @@ def dissect_segments(
                 # With all that came at once: what it does to the version holds from the next bytes on.
                 yield from running.items(dialogue, from_client, [item, *left], segment)
                 break
-            number = running.packets
-            running.packets = number + 1
+            number = counting.packets
+            counting.packets = number + 1
+            offset = side.stream_offset
+            # Bytes are missing of packets behind a gap alone, and a gap does not come this way.
+            side.stream_offset = offset + len(item.raw)
             # Without __init__: there is one for each packet.
             event = _new(PacketEvent)
             event.connection = connection
@@ -95,6 +103,8 @@ def dissect_segments(
             event.capture = segment.capture
             event.packet = item  # type: ignore[assignment]
             event.topic = topic
+            event.stream_offset = offset
             yield event
             connection.apply(item, direction, number, segment.frame, segment.timestamp_ns)  # type: ignore[arg-type]
-    yield from running.close()
+    if not more:
+        yield from running.close()

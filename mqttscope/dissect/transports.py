@@ -66,6 +66,8 @@ class Transports(PacketEvents):
                 return
             # Nothing of its TLS said that it would carry MQTT.
             outer = flow.context = Dialogue(flow, TLS)
+            if not self.options.count_by_connection:
+                outer.counting = self.counting
         if outer.inner is None:
             outer.inner = Dialogue(
                 flow,
@@ -75,6 +77,7 @@ class Transports(PacketEvents):
                 connection=outer.connection,
                 tls=outer.tls,
                 inside=True,
+                counting=outer.counting,
             )
         data = StreamData(flow, from_initiator, found.data, half.offset, found.frame, found.timestamp_ns, found.capture)
         yield from self.data(outer.inner, data)
@@ -94,7 +97,9 @@ class Transports(PacketEvents):
             before = dialogue.proxied
             if before is not None:
                 header = Unparsed("proxy_header", len(before.data), before.data)
-                yield UnparsedEvent(connection, C2S, before.frame, before.timestamp_ns, before.capture, header)
+                if transport == "tcp":
+                    connection.client_side.stream_offset = header.length
+                yield UnparsedEvent(connection, C2S, before.frame, before.timestamp_ns, before.capture, header, 0)
         if dialogue.inside:
             connection.decrypted = True
             connection.revision += 1
@@ -125,6 +130,11 @@ class Transports(PacketEvents):
             flow.syn_seen or flow.syn_ack_seen,
             dialogue.roles_known,
             dialogue.roles_evidence,
+            flow_key=flow.key,
+            initial_sequence=flow.initiator.initial_sequence,
+            found_frame=flow.last_frame,
+            found_ns=flow.last_timestamp_ns,
+            found_capture=flow.last_capture,
         )
         self.connections += 1
         if dialogue.tls is not None:

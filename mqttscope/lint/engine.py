@@ -384,9 +384,10 @@ def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
     """The key that findings of a scope depend on: run per key, an engine finds the same."""
     if scope is Scope.BROKER:
         return (connection.server,)
-    if scope is Scope.SESSION:
+    if scope is Scope.SESSION and connection.client_identifier:
         return (connection.server, connection.client_identifier)
-    return (connection.capture, connection.number)
+    # Who has not said a Client Identifier, or waits for one, shares a session with nobody that is known.
+    return (connection.capture, connection.number, connection.flow_key, connection.opened_ns)
 
 
 def _known_client(at: Moment) -> str | None:

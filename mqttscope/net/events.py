@@ -39,6 +39,8 @@ class StreamData:
     acknowledged: int = -1
     """Stream position of the other direction up to which the sender of these bytes had received it when it sent them;
     -1 where the segment's own acknowledgment does not prove it (data that came again or waited behind a hole)."""
+    shown: int = -1
+    """Stream position of the other direction up to which the capture had shown it by then; -1 where nobody said."""
 
 
 @dataclass(slots=True)
@@ -116,7 +118,9 @@ class Report:
 
     def data(self, data: bytes, offset: int) -> None:
         """Add a ``StreamData``."""
-        self.events.append(StreamData(self.flow, self.from_initiator, data, offset, *self.place, self.acknowledged))
+        peer = self.flow.responder if self.from_initiator else self.flow.initiator
+        made = StreamData(self.flow, self.from_initiator, data, offset, *self.place, self.acknowledged, peer.offset)
+        self.events.append(made)
 
     def gap(self, length: int, offset: int, reason: str) -> None:
         """Add a ``StreamGap``."""

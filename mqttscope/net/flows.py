@@ -276,12 +276,20 @@ def acknowledged(entry: Entry, segment: Segment) -> int:
 
 def delivered(entry: Entry, segment: Segment) -> StreamData:
     """What a segment with a payload did that `FlowTable.take_in_order` took."""
-    flow, half, _, from_initiator = entry
+    flow, half, peer, from_initiator = entry
     payload = segment.payload
     offset = half.offset - len(payload)
     received = acknowledged(entry, segment)
     return StreamData(
-        flow, from_initiator, payload, offset, segment.frame, segment.timestamp_ns, segment.capture, received
+        flow,
+        from_initiator,
+        payload,
+        offset,
+        segment.frame,
+        segment.timestamp_ns,
+        segment.capture,
+        received,
+        peer.offset,
     )
 
 

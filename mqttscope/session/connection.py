@@ -85,6 +85,14 @@ class Connection:
     """What judging needs beside this; ``None`` unless somebody asked for it when the connection was opened."""
     revision: int = 0
     """Grows whenever something changes that identifies the connection in reports."""
+    flow_key: bytes = b""
+    """Direction key from the initiator to the responder (`net.segment.Segment.key`); empty where no flow is behind."""
+    initial_sequence: int = -1
+    """Sequence number of the initiator's SYN, as far as it was known when the connection was recognised; else -1."""
+    found_frame: int = 0
+    """The frame that showed what the connection speaks."""
+    found_ns: int = 0
+    found_capture: str = ""
 
     @property
     def websocket(self) -> dict[str, object] | None:

@@ -74,6 +74,8 @@ class Side:
     """Bytes of the topics in ``aliases``, at most `MAX_ALIAS_BYTES`."""
     aliases_dropped: int = 0
     """How often an alias could not be kept because of that limit: its topic is unknown until it is set again."""
+    stream_offset: int = 0
+    """Place of what comes next in the stream of this side: all before it was told in events, or is told to be lost."""
     gapped: bool = False
     """Whether bytes of this direction were lost: unfinished exchanges prove nothing any more."""
 

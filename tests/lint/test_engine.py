@@ -253,9 +253,13 @@ def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_keys_say_what_findings_of_a_scope_depend_on() -> None:
     connection = Connection(3, "c:1", "s:1883", "x.pcap", 1, 0, client_identifier="dev1")
 
-    assert scope_key(Scope.PACKET, connection) == scope_key(Scope.CONNECTION, connection) == ("x.pcap", 3)
+    alone = ("x.pcap", 3, b"", 0)
+    assert scope_key(Scope.PACKET, connection) == scope_key(Scope.CONNECTION, connection) == alone
     assert scope_key(Scope.SESSION, connection) == ("s:1883", "dev1")
     assert scope_key(Scope.BROKER, connection) == ("s:1883",)
+    for nobody in (None, ""):
+        connection.client_identifier = nobody
+        assert scope_key(Scope.SESSION, connection) == alone
 
 
 def test_the_end_of_a_connection_is_judged_and_belongs_to_no_packet() -> None:

@@ -1,0 +1,12 @@
+"""Tables of MQTT traffic for analysis: events as rows of Arrow, and a folder of Parquet.
+
+=========  ================================================================================================
+table      one kind of rows with a schema that is documented and versioned (`schemas`)
+key        what names a connection or a packet however a collection of captures was cut (`keys`)
+kernel     segment rows of sorted flows in, event rows of all tables out (`kernel`): the same for every engine
+state      what a flow remembers between two ingests, as bytes (`state`)
+lake       a folder of tables with a record of what was ingested (`writer`)
+=========  ================================================================================================
+
+`state` and `keys` need the standard library alone, everything else pyarrow (``pip install 'mqttscope[spark]'``).
+"""

@@ -1,0 +1,131 @@
+"""Messages: each PUBLISH with what became of it on its connection.
+
+The same way of pairing as `session.Connection` has: a PUBLISH with DUP repeats the running exchange of its packet
+identifier, one without takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mqttscope.events import MalformedEvent, PacketEvent
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.constants import Direction, PacketType
+from mqttscope.mqtt.declare import ControlPacket
+
+C2S = Direction.CLIENT_TO_SERVER
+REFUSED = 0x80
+"""Reason codes from here on mean that the message was not taken."""
+
+
+@dataclass(slots=True)
+class Message:
+    """A message that may still be answered."""
+
+    head: list[Any]
+    """Its columns up to the state, as `lake.rows` made them."""
+    published_ns: int
+    qos: int
+    bad: list[dict[str, Any]] | None = None
+    """Texts among them that are not UTF-8."""
+    state: str = "sent"
+    ended: str | None = None
+    acknowledged_ns: int | None = None
+    released_ns: int | None = None
+    completed_ns: int | None = None
+    retransmissions: int = 0
+    acknowledge_reason_code: int | None = None
+    release_reason_code: int | None = None
+    complete_reason_code: int | None = None
+
+    def row(self) -> tuple[Any, ...]:
+        """The row of the table."""
+        latency = None if self.completed_ns is None else self.completed_ns - self.published_ns
+        return (
+            *self.head, self.state, self.ended, self.acknowledged_ns, self.released_ns, self.completed_ns, latency,
+            self.retransmissions, self.acknowledge_reason_code, self.release_reason_code, self.complete_reason_code,
+            self.bad or None,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Exchanges:
+    """Messages of one connection that wait for an answer, at most one for each packet identifier and side."""
+
+    client: dict[int, Message] = field(default_factory=dict)
+    """Those that the client sent."""
+    server: dict[int, Message] = field(default_factory=dict)
+
+    def feed(
+        self, event: PacketEvent | MalformedEvent, packet: ControlPacket, message: Message | None
+    ) -> Message | None:
+        """Take a packet; returns the message that it ends, if any.  ``message`` is what a PUBLISH begins."""
+        from_client = event.direction is C2S
+        own, other = (self.client, self.server) if from_client else (self.server, self.client)
+        kind = packet.packet_type
+        if message is not None:
+            assert isinstance(packet, packets.Publish)
+            return self._begin(own, packet, message)
+        if kind == PacketType.PUBREL:
+            running = own.get(packet.packet_identifier)  # type: ignore[attr-defined]
+            if running is not None:
+                running.state, running.released_ns = "released", event.timestamp_ns
+                running.release_reason_code = _code(packet, event)
+            return None
+        if kind in (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP):
+            return self._answer(other, kind, packet, event)
+        return None
+
+    def close(self) -> Iterator[Message]:
+        """The connection has ended: what was not answered."""
+        for table in (self.client, self.server):
+            for message in table.values():
+                message.ended = "connection"
+                yield message
+            table.clear()
+
+    @staticmethod
+    def _begin(own: dict[int, Message], packet: packets.Publish, message: Message) -> Message | None:
+        identifier = packet.packet_identifier
+        if not packet.qos or identifier is None:
+            return message
+        running = own.get(identifier)
+        if running is not None and packet.dup:
+            running.retransmissions += 1
+            return None
+        own.pop(identifier, None)
+        own[identifier] = message
+        if running is not None:
+            running.ended = "replaced"
+        return running
+
+    @staticmethod
+    def _answer(
+        other: dict[int, Message], kind: int, packet: ControlPacket, event: PacketEvent | MalformedEvent
+    ) -> Message | None:
+        identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
+        running = other.get(identifier)
+        if running is None:
+            return None
+        code = _code(packet, event)
+        refused = (code or 0) >= REFUSED
+        if kind == PacketType.PUBCOMP:
+            running.complete_reason_code = code
+        else:
+            running.acknowledged_ns = event.timestamp_ns
+            running.acknowledge_reason_code = code
+            if kind == PacketType.PUBREC and not refused:
+                running.state = "received"
+                return None
+        running.state, running.ended = "refused" if refused else "completed", "answer"
+        running.completed_ns = event.timestamp_ns
+        del other[identifier]
+        return running
+
+
+def _code(packet: ControlPacket, event: PacketEvent | MalformedEvent) -> int | None:
+    """The reason code of an acknowledgement: 0 where 5.0 leaves it out, ``None`` before 5.0."""
+    code: int | None = getattr(packet, "reason_code", None)
+    return code or 0 if event.connection.version == 5 else None

@@ -1,0 +1,42 @@
+"""What the tables hold beside what is always in them.  Plain data, so that it can be sent to other machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from mqttscope.dissect.options import Options
+from mqttscope.lint.rule import Rule, Scope
+from mqttscope.lint.secrets import LENGTH
+
+MAX_RAW_BYTES = 65_536
+"""Bytes that are kept of a malformed packet or of unparsed bytes."""
+BATCH_ROWS = 8_192
+"""Rows of a record batch, at most."""
+NARROW = (Scope.PACKET, Scope.CONNECTION)
+
+
+@dataclass(slots=True)
+class LakeOptions:
+    """How events become rows."""
+
+    dissect: Options = field(default_factory=Options)
+    """How the captures are read; packets are counted by connection whatever this says."""
+    group: str = ""
+    """Names captures that belong together: no connection goes on in another group."""
+    payload_limit: int = 0
+    """Bytes of each payload that are kept; length and SHA-256 always are."""
+    rules: tuple[Rule, ...] = ()
+    """Rules to run; those of wider scope than a connection are left to `lake.scopes`."""
+    scope_events: bool = False
+    """Give the rows that `lake.scopes` needs."""
+    secret_length: int = LENGTH
+    """Characters from which on random text in a finding counts as a secret."""
+    batch_rows: int = BATCH_ROWS
+
+    def reading(self) -> Options:
+        """How the captures are read."""
+        return replace(self.dissect, count_by_connection=True)
+
+    def narrow_rules(self) -> list[Rule]:
+        """Rules that need one connection alone."""
+        return [rule for rule in self.rules if rule.scope in NARROW]

@@ -1,0 +1,273 @@
+"""Events as rows: tuples in the order of the columns of their table (`lake.schemas`).
+
+Passwords are never in them, and Authentication Data is not either; the bytes of damaged packets have asterisks there,
+as in JSON Lines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.lake.declared import (
+    Bad,
+    Row,
+    packet_columns,
+    packet_fields,
+    payload_columns,
+    properties_row,
+    text,
+)
+from mqttscope.lake.messages import Message
+from mqttscope.lake.options import MAX_RAW_BYTES
+from mqttscope.lint.finding import Finding
+from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion, reason_name
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.view import redacted
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report.base import may_hold_password
+from mqttscope.report.findings.plain import utf8
+from mqttscope.report.jsonl import JsonLines
+from mqttscope.session.connection import Connection
+
+Values = tuple[Any, ...]
+_NAMES = tuple(packet_columns())
+_TYPES = {int(kind): kind.name.lower() for kind in PacketType}
+_V5 = ProtocolVersion.V5
+
+
+class Introduction:
+    """What every row of a connection begins with; kept until the connection is called otherwise."""
+
+    __slots__ = ("_kept", "_revision", "connection_id")
+
+    def __init__(self, connection_id: str) -> None:
+        self.connection_id = connection_id
+        self._revision = -1
+        self._kept: dict[Direction, tuple[Values, Bad]] = {}
+
+    def who(self, connection: Connection, direction: Direction) -> tuple[Values, Bad]:
+        """Client, server, direction, client identifier, version, whether it is known; and what is not UTF-8."""
+        if connection.revision != self._revision:
+            self._revision = connection.revision
+            self._kept.clear()
+        kept = self._kept.get(direction)
+        if kept is None:
+            bad: Bad = []
+            kept = self._kept[direction] = (
+                (connection.client, connection.server, str(direction), *_identity(connection, bad)),
+                bad,
+            )
+        return kept
+
+
+def _identity(connection: Connection, bad: Bad) -> Values:
+    identifier = connection.client_identifier
+    return (
+        None if identifier is None else text(identifier, "client_identifier", bad),
+        connection.version.text,
+        connection.version_known,
+    )
+
+
+def _name(capture: str) -> str:
+    return capture if capture.isascii() else utf8(capture)
+
+
+def _place(event: Any) -> Values:
+    return (_name(event.capture), event.frame, event.timestamp_ns // 1000, event.timestamp_ns)
+
+
+def packet_row(event: PacketEvent, intro: Introduction, limit: int) -> tuple[Values, Row]:
+    """The row of a packet, and its fields by column."""
+    packet, connection = event.packet, event.connection
+    version = connection.version
+    who, known_bad = intro.who(connection, event.direction)
+    bad, other = list(known_bad), list[Row]()
+    if type(packet) is Publish:
+        fields = _publish(packet, version, limit, bad, other)
+    else:
+        fields = packet_fields(packet, version, limit, bad, other)
+    topic = None if event.topic is None else text(event.topic, "topic", bad)
+    raw = packet.raw
+    header = 2
+    while raw[header - 1] & 0x80:
+        header += 1
+    length = len(raw) + packet.missing
+    code = fields.get("reason_code")
+    row = (
+        intro.connection_id, *_place(event), *who, "packet", event.number, event.stream_offset,
+        _TYPES[packet.packet_type], length, length - header, packet.header_flags, packet.missing or None, topic,
+        *map(fields.get, _NAMES),
+        None if code is None else reason_name(packet.packet_type, code, version), None, bad or None, other or None,
+    )  # fmt: skip
+    return row, fields
+
+
+def _publish(packet: Publish, version: ProtocolVersion, limit: int, bad: Bad, other: Bad) -> Row:
+    """As `packet_fields` would, for speed alone."""
+    length, digest, kept = payload_columns(packet.payload, packet.missing, limit)
+    name = packet.topic_name
+    fields: Row = {
+        "dup": packet.dup,
+        "qos": packet.qos,
+        "retain": packet.retain,
+        "topic_name": name if name.isascii() else text(name, "topic_name", bad),
+        "packet_identifier": packet.packet_identifier,
+        "payload_length": length,
+        "payload_sha256": digest,
+        "payload": kept,
+    }
+    if version is _V5:
+        block = packet.properties
+        fields["properties"] = {} if not block else properties_row(block, "properties", bad, other)
+    return fields
+
+
+def malformed_row(event: MalformedEvent, intro: Introduction, limit: int) -> tuple[Values, Row]:
+    """The row of a packet that breaks the layout, and those of its fields that could be read."""
+    found, connection = event.malformed, event.connection
+    version, kind = connection.version, event.type
+    who, known_bad = intro.who(connection, event.direction)
+    bad, other = list(known_bad), list[Row]()
+    fields: Row = {}
+    flags = topic = None
+    if found.packet is not None and kind is not None:
+        fields = packet_fields(found.packet, version, limit, bad, other, found.fields_read)
+        flags = found.packet.header_flags
+        if kind == "publish" and event.topic is not None:
+            topic = text(event.topic, "topic", bad)
+    raw = redacted(found.raw, version)
+    if may_hold_password(event):
+        raw = b"*" * len(found.raw)
+    told = {
+        "reason": str(found.reason), "offset": found.offset, "field": found.field or None, "detail": found.detail,
+        "reason_code": found.reason_code, "raw": raw[:MAX_RAW_BYTES], "raw_length": len(found.raw),
+        "redacted": raw != found.raw or may_hold_password(event), "missing": found.missing or None,
+        "faults": [
+            {"reason": str(one.reason), "offset": one.offset, "field": one.field or None, "detail": one.detail}
+            for one in found.faults
+        ] if len(found.faults) > 1 else None,
+        "fields_read": None if found.packet is None else list(found.fields_read),
+    }  # fmt: skip
+    code = fields.get("reason_code")
+    row = (
+        intro.connection_id, *_place(event), *who, "malformed", event.number, event.stream_offset, kind,
+        len(found.raw) + found.missing, None, flags, None, topic, *map(fields.get, _NAMES),
+        None if code is None or found.packet is None else reason_name(found.packet.packet_type, code, version),
+        told, bad or None, other or None,
+    )  # fmt: skip
+    return row, fields
+
+
+def new_message(
+    event: PacketEvent | MalformedEvent, packet: ControlPacket, row: Values, fields: Row, intro: Introduction
+) -> Message | None:
+    """What a PUBLISH begins, from its row; ``None`` for other packets and where its payload could not be read."""
+    if type(packet) is not Publish or "payload_length" not in fields:
+        return None
+    bad: Bad = list(intro.who(event.connection, event.direction)[1])
+    topic = None if event.topic is None else text(event.topic, "topic", bad)
+    block = packet.properties
+    head = [
+        *row[:11], event.number, event.stream_offset, topic, packet.qos, packet.retain, packet.packet_identifier,
+        packet.dup, None if block is None else block.message_expiry_interval, fields["payload_length"],
+        fields["payload_sha256"], len(packet.raw) + packet.missing,
+    ]  # fmt: skip
+    return Message(head, event.timestamp_ns, packet.qos, bad or None)
+
+
+def gap_row(event: GapEvent | UnparsedEvent, intro: Introduction, number: int) -> Values:
+    """The row of bytes that are missing or belong to no packet."""
+    who, _ = intro.who(event.connection, event.direction)
+    head = (intro.connection_id, *_place(event), *who)
+    if isinstance(event, GapEvent):
+        return (*head, "gap", number, event.stream_offset, event.length, event.reason, None, None, None, None, None)
+    found = event.unparsed
+    hidden = may_hold_password(event)
+    raw = None if hidden else redacted(found.raw, event.connection.version)[:MAX_RAW_BYTES]
+    return (
+        *head, "unparsed", number, event.stream_offset, found.length, found.reason, found.missing,
+        found.packet_type, raw, len(found.raw), hidden,
+    )  # fmt: skip
+
+
+class _Nowhere:
+    def write(self, data: bytes, /) -> object:
+        return None
+
+
+_LINES = JsonLines(_Nowhere())
+"""For the objects of connections alone."""
+
+
+def connection_row(event: ConnectionOpened | ConnectionClosed, connection_id: str, group: str, *, over: bool) -> Values:
+    """The row of a connection; ``over`` says that it has ended, and not only what was read so far."""
+    connection = event.connection
+    bad: Bad = []
+    shown = _LINES.connection(event)
+    details = shown.get(connection.transport)
+    closed = isinstance(event, ConnectionClosed)
+    end: Values = (None, None, None, None)
+    if closed and over:
+        end = (_name(event.capture), event.frame, event.timestamp_ns // 1000, event.timestamp_ns)
+    client, server = connection.client_side, connection.server_side
+    return (
+        connection_id, group, _name(connection.capture), connection.frame, connection.opened_ns // 1000,
+        connection.opened_ns, _name(connection.found_capture), connection.found_frame, connection.found_ns, *end,
+        connection.client, connection.server, connection.flow_key,
+        connection.initial_sequence if connection.initial_sequence >= 0 else None,
+        connection.transport, connection.decrypted, connection.handshake_seen, connection.roles_known,
+        connection.roles_evidence, *_identity(connection, bad), connection.version_evidence,
+        connection.closed_how if over else "open", connection.closed_by, connection.disconnect_by,
+        connection.disconnect_reason, connection.keep_alive, connection.clean_start, connection.session_present,
+        connection.session_expiry_interval, connection.phase, _both(client.packets, server.packets),
+        _both(client.bytes, server.bytes), connection.gaps, connection.gap_bytes, connection.details.get("tcp"),
+        connection.details.get("proxy"), None if details is None else orjson.dumps(details).decode(), bad or None,
+    )  # fmt: skip
+
+
+def _both(client: int, server: int) -> Row:
+    return {"client_to_server": client, "server_to_client": server}
+
+
+def finding_row(finding: Finding, connection_id: str, scope: str, number: int, stream_offset: int | None) -> Values:
+    """The row of a finding, whose packets are counted by connection already."""
+    bad: Bad = []
+    identifier, topic = finding.client_identifier, finding.topic
+    related = [
+        {
+            "message": utf8(one.message),
+            "packet_in_connection": one.packet,
+            "frame": one.frame,
+            "timestamp_ns": one.timestamp_ns,
+        }
+        for one in finding.related
+    ]
+    return (
+        connection_id, scope, number, *_place(finding), finding.rule, finding.slug, str(finding.severity),
+        str(finding.confidence), utf8(finding.message), list(finding.statements), finding.client, finding.server,
+        finding.direction, None if identifier is None else text(identifier, "client_identifier", bad),
+        finding.version, finding.packet, stream_offset, finding.packet_type, utf8(finding.field), finding.offset,
+        finding.length, finding.reason_code, finding.fingerprint,
+        None if topic is None else text(topic, "topic", bad), related or None, bad or None,
+    )  # fmt: skip
+
+
+def error_row(notice: CaptureError | CaptureDrops) -> Values:
+    """The row of what is wrong with a capture."""
+    capture = _name(notice.capture)
+    if isinstance(notice, CaptureError):
+        return (capture, "capture_error", utf8(notice.message), notice.offset, notice.frames, None, None, None)
+    told = f"interface {notice.interface} dropped {notice.dropped} frames"
+    return (capture, "capture_drops", told, None, None, notice.interface, notice.received, notice.dropped)

@@ -1,0 +1,268 @@
+"""The tables: what their columns are called, hold and mean.
+
+Column names are the words of the JSON forms.  Numbers that count a run do not exist here, since they would depend on
+how captures were cut: a connection is its ``connection_id``, a packet its ``stream_offset`` and direction in it, and
+``packet_in_connection`` puts the packets of a connection into their order.
+
+A version of a schema stays readable: columns are added, never renamed, removed or given another meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import pyarrow as pa
+
+from mqttscope.dissect.counters import COUNTERS
+from mqttscope.lake.declared import NOT_UTF8, OTHER_PROPERTIES, packet_columns
+
+VERSION = 1
+"""Version of all schemas."""
+
+S, L, N, H, B, T, X = (
+    pa.string(), pa.int64(), pa.int32(), pa.int16(), pa.bool_(), pa.timestamp("us", "UTC"), pa.binary(),
+)  # fmt: skip
+
+
+@dataclass(slots=True, frozen=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    type: pa.DataType
+    meaning: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class TableSchema:
+    """One table."""
+
+    name: str
+    meaning: str
+    key: tuple[str, ...]
+    """Columns that name a row."""
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(one.name for one in self.columns)
+
+    def arrow(self) -> pa.Schema:
+        """The schema for Arrow, with the meanings as comments."""
+        fields = [
+            pa.field(one.name, one.type, metadata={"comment": one.meaning} if one.meaning else None)
+            for one in self.columns
+        ]
+        return pa.schema(fields, {"mqttscope.table": self.name, "mqttscope.schema": str(VERSION)})
+
+    def struct(self) -> pa.DataType:
+        """The columns as one struct, for rows of several tables in one stream."""
+        return pa.struct([pa.field(one.name, one.type) for one in self.columns])
+
+
+def _by_direction(kind: pa.DataType) -> pa.DataType:
+    return pa.struct([("client_to_server", kind), ("server_to_client", kind)])
+
+
+_ID = Column("connection_id", S, "the connection: the same however the captures were cut (`lake.keys`)")
+_PLACE = (
+    Column("capture", S, "the capture of the frame"),
+    Column("frame", L, "number of the frame, from 1, that completed it or at which it was noticed"),
+    Column("timestamp", T, "capture time, in microseconds as Spark has them"),
+    Column("timestamp_ns", L, "the same in nanoseconds since 1970"),
+)
+_ENDS = (Column("client", S, "endpoint of the client"), Column("server", S, "endpoint of the server"))
+_WHO = (
+    Column("direction", S, "client_to_server or server_to_client"),
+    Column("client_identifier", S, "from CONNECT or assigned in CONNACK; null where neither was seen"),
+    Column("version", S, "3.1, 3.1.1 or 5.0"),
+    Column("version_known", B, "false where no CONNECT said so"),
+)
+_OFFSET = Column("stream_offset", L, "place of its first byte in the stream of its direction")
+_NUMBER = Column("packet_in_connection", L, "counts the packets of the connection from 0, malformed ones included")
+_FAULT = pa.struct([("reason", S), ("offset", L), ("field", S), ("detail", S)])
+_MALFORMED = pa.struct(
+    [
+        ("reason", S), ("offset", L), ("field", S), ("detail", S), ("reason_code", H), ("raw", X), ("raw_length", L),
+        ("redacted", B), ("missing", L), ("faults", pa.list_(_FAULT)), ("fields_read", pa.list_(S)),
+    ]
+)  # fmt: skip
+
+PACKETS = TableSchema(
+    "packets",
+    "MQTT Control Packets, also those that break the layout",
+    ("connection_id", "direction", "stream_offset"),
+    (
+        _ID, *_PLACE, *_ENDS, *_WHO,
+        Column("event", S, "packet or malformed"),
+        _NUMBER, _OFFSET,
+        Column("type", S, "name of the packet type; null where not even that is known"),
+        Column("length", L, "bytes of the whole packet"),
+        Column("remaining_length", L, "bytes behind the fixed header; null when malformed"),
+        Column("header_flags", H, "only where the flags differ from the table of the specification"),
+        Column("missing", L, "bytes of the payload that the capture does not have; null for none"),
+        Column("topic", S, "of a PUBLISH: the topic with its alias resolved; null where it cannot be known"),
+        *(Column(name, kind) for name, kind in packet_columns().items()),
+        Column("reason", S, "name of the reason code"),
+        Column("malformed", _MALFORMED, "what is wrong with a malformed packet; its bytes with secrets redacted"),
+        Column("not_utf8", NOT_UTF8, "texts of this row that are not UTF-8, by the path of the field"),
+        Column("other_properties", OTHER_PROPERTIES, "properties outside the table, and forbidden repetitions"),
+    ),
+)  # fmt: skip
+MESSAGES = TableSchema(
+    "messages",
+    "Application Messages: a PUBLISH with its whole QoS exchange on its connection",
+    ("connection_id", "direction", "stream_offset"),
+    (
+        _ID, *_PLACE, *_ENDS, *_WHO, _NUMBER, _OFFSET,
+        Column("topic", S, "with its alias resolved; null where it cannot be known"),
+        Column("qos", H), Column("retain", B), Column("packet_identifier", N),
+        Column("dup", B, "the first PUBLISH that was seen had DUP set: it came before"),
+        Column("message_expiry_interval", L), Column("payload_length", L),
+        Column("payload_sha256", S, "null where bytes of it are missing"),
+        Column("length", L, "bytes of the first PUBLISH"),
+        Column("state", S, "sent (QoS 0, or not answered), received (PUBREC), released (PUBREL), completed, refused"),
+        Column("ended", S, "answer, replaced (the identifier was used again) or connection (it ended before)"),
+        Column("acknowledged_ns", L, "time of the PUBACK or PUBREC"),
+        Column("released_ns", L, "time of the PUBREL"),
+        Column("completed_ns", L, "time of the answer that ended the exchange"),
+        Column("latency_ns", L, "from the PUBLISH to that answer, where the capture was made"),
+        Column("retransmissions", N, "how often it came again with DUP"),
+        Column("acknowledge_reason_code", H, "of the PUBACK or PUBREC"),
+        Column("release_reason_code", H, "of the PUBREL"),
+        Column("complete_reason_code", H, "of the PUBCOMP"),
+        Column("not_utf8", NOT_UTF8),
+    ),
+)  # fmt: skip
+CONNECTIONS = TableSchema(
+    "connections",
+    "MQTT Network Connections; of one that is still open, what is known so far",
+    ("connection_id",),
+    (
+        _ID, Column("capture_group", S, "captures of different groups share no connection"), *_PLACE,
+        Column("found_capture", S, "where it was recognised; by its rank `inspect` numbers connections"),
+        Column("found_frame", L), Column("found_ns", L),
+        Column("closed_capture", S, "where it ended"),
+        Column("closed_frame", L), Column("closed", T), Column("closed_ns", L),
+        *_ENDS, Column("flow_key", X, "addresses, ports and encapsulation, as `net.segment.Segment.key`"),
+        Column("initial_sequence", L, "of the initiator; null where its SYN was not captured"),
+        Column("transport", S, "tcp, websocket or tls"), Column("decrypted", B), Column("handshake_seen", B),
+        Column("roles_known", B), Column("roles_evidence", S),
+        *_WHO[1:], Column("version_evidence", S),
+        Column("how", S, "how it ended; open while it has not"),
+        Column("by", S), Column("disconnect_by", S), Column("disconnect_reason", H),
+        Column("keep_alive", N, "in force"), Column("clean_start", B), Column("session_present", B),
+        Column("session_expiry_interval", L, "in force"),
+        Column("phase", S), Column("packets", _by_direction(L)), Column("bytes", _by_direction(L)),
+        Column("gaps", L), Column("gap_bytes", L),
+        Column("tcp", _by_direction(pa.struct([(name, L) for name in COUNTERS])), "counters of TCP"),
+        Column("proxy", pa.struct([("client", S), ("server", S)]), "what a PROXY protocol header tells"),
+        Column("details", S, "of WebSocket or TLS: a JSON object as `inspect` shows it; null for plain TCP"),
+        Column("not_utf8", NOT_UTF8),
+    ),
+)  # fmt: skip
+SESSIONS = TableSchema(
+    "sessions",
+    "MQTT Sessions: connections of one Client Identifier on a server that go on with each other's session",
+    ("server", "client_identifier", "session"),
+    (
+        _ENDS[1], _WHO[1], Column("session", L, "counts the sessions of this client and server from 0"),
+        Column("first_ns", L), Column("last_ns", L), Column("clean_start", B, "of its first connection"),
+        Column("begin_known", B, "whether the session began on its first connection"),
+        Column("session_expiry_interval", L, "of its last connection"),
+        Column("connections", L), Column("connection_ids", pa.list_(S)),
+    ),
+)  # fmt: skip
+_RELATED = pa.struct([("message", S), ("packet_in_connection", L), ("frame", L), ("timestamp_ns", L)])
+FINDINGS = TableSchema(
+    "findings",
+    "What the rules found",
+    ("connection_id", "scope", "finding_in_connection"),
+    (
+        _ID, Column("scope", S, "connection, session or broker: how far the rules looked that ran together"),
+        Column("finding_in_connection", L, "counts the findings of the connection and this scope from 0"), *_PLACE,
+        Column("rule", S), Column("slug", S), Column("severity", S), Column("confidence", S), Column("message", S),
+        Column("statements", pa.list_(S)), *_ENDS, *_WHO[:3],
+        Column("packet_in_connection", L, "null when the finding is about no packet"), _OFFSET,
+        Column("packet_type", S), Column("field", S), Column("offset", L, "of the field in the packet"),
+        Column("length", L), Column("reason_code", H), Column("fingerprint", S), Column("topic", S),
+        Column("related", pa.list_(_RELATED)), Column("not_utf8", NOT_UTF8),
+    ),
+)  # fmt: skip
+GAPS = TableSchema(
+    "gaps",
+    "Bytes that the capture does not have, and bytes that belong to no packet that could be read",
+    ("connection_id", "event_in_connection"),
+    (
+        _ID, *_PLACE, *_ENDS, *_WHO, Column("event", S, "gap or unparsed"),
+        Column("event_in_connection", L, "counts the gaps and unparsed bytes of the connection from 0"),
+        Column("stream_offset", L, "of a gap: its place in the stream of TCP"),
+        Column("length", L), Column("reason", S), Column("missing", L), Column("packet_type", H), Column("raw", X),
+        Column("raw_length", L), Column("redacted", B),
+    ),
+)  # fmt: skip
+TOPICS = TableSchema(
+    "topics",
+    "Topics of each server",
+    ("server", "topic", "direction"),
+    (
+        _ENDS[1], Column("topic", S), _WHO[0], Column("messages", L), Column("payload_bytes", L),
+        Column("qos_0", L), Column("qos_1", L), Column("qos_2", L), Column("retained", L),
+        Column("retransmissions", L), Column("connections", L), Column("first_ns", L), Column("last_ns", L),
+    ),
+)  # fmt: skip
+CLIENTS = TableSchema(
+    "clients",
+    "Client Identifiers on each server",
+    ("server", "client_identifier"),
+    (
+        _ENDS[1], _WHO[1], Column("connections", L), Column("packets_sent", L), Column("packets_received", L),
+        Column("bytes_sent", L), Column("bytes_received", L), Column("first_ns", L), Column("last_ns", L),
+        Column("versions", pa.list_(S)),
+    ),
+)  # fmt: skip
+INGEST_ERRORS = TableSchema(
+    "ingest_errors",
+    "What is wrong with captures, and what they say to have dropped",
+    ("capture", "event", "message"),
+    (
+        Column("capture", S), Column("event", S, "capture_error or capture_drops"), Column("message", S),
+        Column("offset", L), Column("frames", L), Column("interface", L), Column("received", L), Column("dropped", L),
+    ),
+)  # fmt: skip
+
+TABLES: dict[str, TableSchema] = {
+    one.name: one
+    for one in (
+        PACKETS, MESSAGES, CONNECTIONS, SESSIONS, FINDINGS, TOPICS, CLIENTS, GAPS, INGEST_ERRORS,
+    )
+}  # fmt: skip
+EVENT_TABLES = ("packets", "messages", "connections", "findings", "gaps", "ingest_errors")
+"""Tables whose rows the kernel gives; the others are sums over them (`lake.aggregates`)."""
+
+STATE = TableSchema(
+    "state",
+    "What a flow that is still open remembers, for the next ingest (`lake.state`)",
+    ("flow",),
+    (Column("flow", X), Column("last_ns", L), Column("state", X)),
+)
+SCOPE_EVENTS = TableSchema(
+    "scope_events",
+    "Events as rules of wider scopes need them (`lake.scopes`)",
+    ("connection_id", "event_in_connection"),
+    (
+        _ID, _ENDS[1], _WHO[1], Column("emitted_ns", L), Column("file", L), Column("frame", L),
+        Column("event_in_connection", L), Column("event", X),
+    ),
+)  # fmt: skip
+INTERNAL = (STATE, SCOPE_EVENTS)
+
+
+@cache
+def event_schema(tables: Iterable[str] = (*EVENT_TABLES, STATE.name, SCOPE_EVENTS.name)) -> pa.Schema:
+    """Rows of several tables in one stream: ``kind`` names the table, one struct for each holds the row."""
+    known = TABLES | {one.name: one for one in INTERNAL}
+    return pa.schema([("kind", S), *((name, known[name].struct()) for name in tables)])

@@ -1,0 +1,181 @@
+"""From events to rows of all tables in one pass, and from rows to record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.lake import rows
+from mqttscope.lake.keys import connection_id
+from mqttscope.lake.messages import Message
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, SCOPE_EVENTS, TABLES, event_schema
+from mqttscope.lake.scopes import Emitted, beside, scope_row
+from mqttscope.lake.tracker import Beside, Tracker
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Finding
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report.base import View
+from mqttscope.report.findings.conceal import conceal
+from mqttscope.session.connection import Connection
+
+Values = rows.Values
+LOOK = 1_024
+"""After so many events it is time to look whether there are rows for a batch."""
+_SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
+
+
+class Collector:
+    """Rows of the events that it is fed, by table, until they are taken.
+
+    Feed it each event before the next is taken from the generator: rows show the state before a packet.
+    """
+
+    def __init__(self, options: LakeOptions, *, linter: Linter | None = None) -> None:
+        self.options = options
+        narrow = options.narrow_rules()
+        # Wider scopes need the history that the linter keeps, whether there are rules for it here or not.
+        self.linter = linter or (Linter(narrow) if narrow or options.scope_events else None)
+        self.rows: dict[str, list[Values]] = {name: [] for name in (*EVENT_TABLES, SCOPE_EVENTS.name)}
+        self.trackers: dict[int, Tracker] = {}
+        """By the number of the connection."""
+        self.over = True
+        """Connections that close have ended; else what is read of them so far ends here."""
+        self.emitted = Emitted()
+        """Which segment is read now; whoever drives the dissector keeps it up, where wider scopes are wanted."""
+        self.waiting = 0
+        """Events since rows were last looked for: that is worth while now and then."""
+        self._introductions: dict[int, rows.Introduction] = {}
+        self._view = View(width=0, payload_limit=256, secret_length=options.secret_length)
+
+    def feed(self, event: Event) -> None:
+        """Take one event."""
+        self.waiting += 1
+        told: Beside = ()
+        if self.options.scope_events and isinstance(event, Scoped):
+            told = beside(event.connection)
+        findings = self.linter.feed(event) if self.linter is not None else ()
+        kind = type(event)
+        if kind is PacketEvent or kind is MalformedEvent:
+            self._packet(event)  # type: ignore[arg-type]
+        elif isinstance(event, GapEvent | UnparsedEvent):
+            tracker = self._tracker(event.connection)
+            intro = self._introductions[event.connection.number]
+            self.rows["gaps"].append(rows.gap_row(event, intro, tracker.gaps))
+            tracker.gaps += 1
+        elif isinstance(event, CaptureError | CaptureDrops):
+            self.rows["ingest_errors"].append(rows.error_row(event))
+            return
+        if findings:
+            self._findings(event, findings)
+        if self.options.scope_events and isinstance(event, Scoped):
+            tracker = self._tracker(event.connection)
+            self.rows[SCOPE_EVENTS.name].append(scope_row(event, told, tracker, self.emitted))
+            tracker.events += 1
+        if isinstance(event, ConnectionClosed):
+            self._close(event)
+
+    def batches(self, *, everything: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Take the rows of tables that have enough for a batch, or of all tables."""
+        self.waiting = 0
+        least = 1 if everything else self.options.batch_rows
+        for name, found in self.rows.items():
+            while len(found) >= least:
+                some = found[: self.options.batch_rows]
+                del found[: self.options.batch_rows]
+                yield name, batch(name, some)
+
+    def adopt(self, connection: Connection, tracker: Tracker) -> None:
+        """Go on with a connection that another collector remembered."""
+        self.trackers[connection.number] = tracker
+        self._introductions[connection.number] = rows.Introduction(tracker.connection_id)
+
+    def _tracker(self, connection: Connection) -> Tracker:
+        tracker = self.trackers.get(connection.number)
+        if tracker is None:
+            tracker = Tracker(connection_id(connection, self.options.group))
+            self.adopt(connection, tracker)
+        return tracker
+
+    def _packet(self, event: PacketEvent | MalformedEvent) -> None:
+        tracker = self._tracker(event.connection)
+        intro = self._introductions[event.connection.number]
+        limit = self.options.payload_limit
+        if isinstance(event, PacketEvent):
+            packet = event.packet
+            row, fields = rows.packet_row(event, intro, limit)
+        else:
+            row, fields = rows.malformed_row(event, intro, limit)
+            if event.malformed.packet is None or not event.malformed.complete:
+                self.rows["packets"].append(row)
+                return
+            packet = event.malformed.packet
+        self.rows["packets"].append(row)
+        if 3 <= packet.packet_type <= 7:
+            message = rows.new_message(event, packet, row, fields, intro)
+            self._ended(tracker.exchanges.feed(event, packet, message))
+
+    def _ended(self, message: Message | None) -> None:
+        if message is not None:
+            self.rows["messages"].append(message.row())
+
+    def _findings(self, event: Event, findings: Iterable[Finding]) -> None:
+        assert isinstance(event, Scoped)
+        tracker = self._tracker(event.connection)
+        offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
+        for finding in findings:
+            shown = conceal(finding, self._view)
+            row = rows.finding_row(shown, tracker.connection_id, "connection", tracker.findings, offset)
+            self.rows["findings"].append(row)
+            tracker.findings += 1
+
+    def _close(self, event: ConnectionClosed) -> None:
+        number = event.connection.number
+        tracker = self._tracker(event.connection)
+        for message in tracker.exchanges.close():
+            if not self.over:
+                message.ended = None
+            self._ended(message)
+        row = rows.connection_row(event, tracker.connection_id, self.options.group, over=self.over)
+        self.rows["connections"].append(row)
+        del self.trackers[number], self._introductions[number]
+
+
+Scoped = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionClosed
+"""Events of a connection."""
+
+
+def batch(name: str, found: list[Values]) -> pa.RecordBatch:
+    """Rows of one table as a record batch."""
+    schema = _SCHEMAS[name]
+    arrays = []
+    for column, values in zip(schema, zip(*found, strict=True), strict=True):
+        if values.count(None) == len(values):
+            arrays.append(pa.nulls(len(values), column.type))
+        else:
+            arrays.append(pa.array(values, column.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def event_batch(name: str, found: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
+    """A record batch of one table as rows of several: ``kind`` and a struct, the other structs null."""
+    schema = schema or event_schema()
+    count = found.num_rows
+    arrays: list[pa.Array] = [pa.repeat(name, count)]
+    for column in schema.names[1:]:
+        kind = schema.field(column).type
+        if column == name:
+            arrays.append(pa.StructArray.from_arrays(found.columns, fields=list(kind)))
+        else:
+            arrays.append(pa.nulls(count, kind))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,145 @@
+"""Captures as tables, for the tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect_segments, segments
+from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.lake.kernel import SEGMENT_COLUMNS, flow_key, kernel
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import EVENT_TABLES
+from mqttscope.lake.tables import Collector
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.rule import Rule
+from mqttscope.net.segment import Segment
+from mqttscope.report.jsonl import JsonLines
+from tests.conftest import ROOT
+
+CAPTURES = sorted(ROOT.glob("captures/*/capture.pcapng"))
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
+TYPES = (
+    ("kind", pa.string()), ("flow", pa.binary()), ("timestamp_ns", pa.int64()), ("file", pa.int32()),
+    ("frame", pa.int64()), ("direction", pa.binary()), ("sequence", pa.int64()), ("acknowledgment", pa.int64()),
+    ("flags", pa.int32()), ("window", pa.int32()), ("payload", pa.binary()), ("missing", pa.int64()),
+    ("capture", pa.string()),
+)  # fmt: skip
+INPUT = pa.schema(TYPES)
+assert INPUT.names == list(SEGMENT_COLUMNS)
+
+
+@cache
+def all_of_them() -> tuple[Rule, ...]:
+    return tuple(rule() for rule in all_rules().values())
+
+
+def options(**changes: Any) -> LakeOptions:
+    return replace(LakeOptions(payload_limit=65_536, rules=all_of_them()), **changes)
+
+
+def collect(events: Iterable[Event], given: LakeOptions) -> Tables:
+    """All rows of events, in process."""
+    collector = Collector(given)
+    for event in events:
+        collector.feed(event)
+    return collected(collector)
+
+
+def collected(collector: Collector) -> Tables:
+    tables: Tables = {}
+    for name, batch in collector.batches(everything=True):
+        tables.setdefault(name, []).extend(batch.to_pylist())
+    return tables
+
+
+def in_process(paths: Iterable[Path], given: LakeOptions) -> Tables:
+    return collect(dissect_segments(segments(open_capture([*paths])), given.reading()), given)
+
+
+@cache
+def usual(path: Path) -> Tables:
+    """One capture with all rules; only to look at."""
+    return in_process([path], options())
+
+
+def segment_rows(found: Iterable[Segment], file: int = 0) -> list[tuple[Any, ...]]:
+    return [
+        ("segment", flow_key(one.key), one.timestamp_ns, file, one.frame, one.key, one.sequence, one.acknowledgment,
+         one.flags, one.window, one.payload, one.missing, one.capture)
+        for one in found
+    ]  # fmt: skip
+
+
+def read_segments(path: Path) -> list[Segment]:
+    return [one for one in segments(open_capture([path])) if isinstance(one, Segment)]
+
+
+def batches_of(rows: list[tuple[Any, ...]], size: int = 100) -> Iterable[pa.RecordBatch]:
+    """Sorted input rows as batches; state comes before segments."""
+    rows = sorted(rows, key=lambda row: (row[1], row[0] != "state", *row[2:5]))
+    for at in range(0, len(rows), size):
+        columns = list(zip(*rows[at : at + size], strict=True))
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(one, kind) for one, (_, kind) in zip(columns, TYPES, strict=True)], schema=INPUT
+        )
+
+
+def by_kernel(rows: list[tuple[Any, ...]], given: LakeOptions, **more: Any) -> Tables:
+    tables: Tables = {}
+    for batch in kernel(batches_of(rows), given, **more):
+        kinds = set(batch.column("kind").to_pylist())
+        assert len(kinds) == 1
+        (kind,) = kinds
+        tables.setdefault(kind, []).extend(batch.column(kind).to_pylist())
+    return tables
+
+
+PLACES = {"capture", "frame", "found_capture", "found_frame", "closed_capture", "closed_frame", "file"}
+
+
+def placeless(value: Any) -> Any:
+    """Without what says in which file something was."""
+    if isinstance(value, dict):
+        return {name: placeless(one) for name, one in value.items() if name not in PLACES}
+    return [placeless(one) for one in value] if isinstance(value, list) else value
+
+
+def ordered(tables: Tables, *, places: bool = True) -> Tables:
+    """Tables as sets of rows, so to speak: in an order of their own."""
+    found: Tables = {}
+    for name in EVENT_TABLES:
+        rows = tables.get(name, [])
+        rows = rows if places else [placeless(row) for row in rows]
+        found[name] = sorted(rows, key=lambda row: json.dumps(row, default=str, sort_keys=True))
+    return found
+
+
+class Lines:
+    """The lines of JSON Lines, with those numbers of packets that count a connection."""
+
+    def __init__(self) -> None:
+        self.lines: list[Row] = []
+        self._report = JsonLines(self)
+
+    def write(self, data: bytes, /) -> object:
+        self.lines.append(json.loads(data))
+        return None
+
+    def feed(self, event: Event) -> None:
+        self._report.feed(event)
+
+
+def numbered(event: Event) -> tuple[int, str, int] | None:
+    """What names a packet in a run."""
+    if isinstance(event, PacketEvent | MalformedEvent):
+        return event.connection.number, str(event.direction), event.stream_offset
+    return None

@@ -1,0 +1,210 @@
+"""The kernel gives the tables of one run in process, however its input was cut and shared out."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+
+from mqttscope.dissect import Dissector, Options, dissect_segments
+from mqttscope.lake.kernel import Memory, errors_of, flow_key, kernel, state_row, whole_segments
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import EVENT_TABLES, event_schema
+from mqttscope.lake.state import load
+from mqttscope.mqtt.packets import Publish
+from mqttscope.net.fragments import FragmentTable
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.segment import Fragment, Segment
+from tests.dissect.scenes import mixed_tape
+from tests.dissect.talk import Talk, Tape, connect, publish
+from tests.lake.reading import (
+    CAPTURES,
+    Tables,
+    batches_of,
+    by_kernel,
+    collect,
+    options,
+    ordered,
+    read_segments,
+    segment_rows,
+    usual,
+)
+
+
+def cut(found: list[Segment], files: int, seed: int) -> list[tuple[Any, ...]]:
+    """The rows of a capture that was cut into so many files, whose rows come in any order."""
+    chance = random.Random(seed)
+    edges = sorted(chance.sample(range(1, len(found)), min(files, len(found)) - 1)) if files > 1 else []
+    rows = []
+    for number, (start, stop) in enumerate(zip([0, *edges], [*edges, len(found)], strict=True)):
+        part = [
+            dataclasses.replace(one, capture=f"part{number}", frame=frame)
+            for frame, one in enumerate(found[start:stop], 1)
+        ]
+        rows.append(segment_rows(part, number))
+    chance.shuffle(rows)
+    return [row for part in rows for row in part]
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+def test_tables_do_not_depend_on_files(path: Path) -> None:
+    found, given = read_segments(path), options()
+    whole = ordered(by_kernel(segment_rows(found), given))
+
+    assert whole == ordered(usual(path))
+    bare = ordered(whole, places=False)
+    for files in (3, len(found)):
+        assert ordered(by_kernel(cut(found, files, files), given), places=False) == bare
+
+
+def test_other_transports() -> None:
+    given = options(dissect=Options(ports={8080: "ws", 22: "mqtt"}))
+    found = mixed_tape().segments
+
+    wanted = collect(dissect_segments(found, given.reading()), given)
+    assert ordered(by_kernel(segment_rows(found), given)) == ordered(wanted)
+
+
+def fold(found: list[Segment], given: LakeOptions, edges: list[int]) -> Tables:
+    """One run after the other, each with the state that the one before left."""
+    tables: Tables = {}
+    states: list[tuple[Any, ...]] = []
+    for start, stop in zip([0, *edges], [*edges, len(found)], strict=True):
+        more = stop < len(found)
+        last = found[stop - 1].timestamp_ns
+        got = by_kernel([*states, *segment_rows(found[start:stop])], given, more=more, watermark_ns=last)
+        states = [("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "") for row in got.pop("state", [])]
+        for name, rows in got.items():
+            tables.setdefault(name, []).extend(rows)
+    assert not states
+    return tables
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+def test_a_stream_of_runs_gives_what_one_run_gives(path: Path) -> None:
+    found, given = read_segments(path), options()
+    if [one.timestamp_ns for one in found] != sorted(one.timestamp_ns for one in found):
+        pytest.skip("what comes late in time is no part of a stream")
+    edges = sorted(random.Random(3).sample(range(1, len(found)), min(5, len(found) - 1)))
+
+    assert ordered(fold(found, given, edges)) == ordered(by_kernel(segment_rows(found), given))
+
+
+def test_state_is_of_what_is_open_alone() -> None:
+    tape = Tape()
+    one, other = Talk(tape), Talk(tape, client_port=50_001)
+    for talk in (one, other):
+        talk.handshake()
+        talk.client(connect())
+    one.close()
+    tape.wait(3 * 3600)
+    last = Talk(tape, client_port=50_002)
+    last.handshake()
+    last.client(connect(), publish())
+    got = by_kernel(segment_rows(tape.segments), LakeOptions(), more=True, watermark_ns=tape.now_ns)
+
+    (row,) = got["state"]
+    memory = load(row["state"])
+    assert isinstance(memory, Memory)
+    assert memory.flow.context.connection.client.endswith(":50002")  # type: ignore[attr-defined]
+    assert Counter(row["how"] for row in got["connections"]) == {"fin": 1, "idle": 1}
+    assert row["last_ns"] == memory.flow.last_timestamp_ns
+    assert state_row(memory)[0] == row["flow"] == flow_key(memory.flow.key)
+
+
+def test_ports_that_are_used_again_are_connections_of_their_own() -> None:
+    tape = Tape()
+    for _ in range(3):
+        talk = Talk(tape)
+        talk.handshake()
+        talk.client(connect(), Publish(topic_name="a", qos=1, packet_identifier=1))
+        tape.wait(24 * 3600)
+    got = by_kernel(segment_rows(tape.segments), LakeOptions())
+
+    assert len({row["connection_id"] for row in got["connections"]}) == 3
+    assert [row["how"] for row in got["connections"]] == ["idle", "idle", "capture_end"]
+    assert [row["packet_in_connection"] for row in got["packets"]] == [0, 1] * 3
+
+
+def test_what_is_idle_at_the_watermark_is_over() -> None:
+    tape = Tape()
+    early = Talk(tape).handshake()
+    early.client(connect())
+    tape.wait(3 * 3600)
+    late = Talk(tape, client_port=50_001).handshake()
+    late.client(connect())
+    rows, given = segment_rows(tape.segments), LakeOptions()
+
+    wanted = collect(dissect_segments(tape.segments, given.reading()), given)
+    assert ordered(by_kernel(rows, given, watermark_ns=tape.now_ns)) == ordered(wanted)
+    assert [row["how"] for row in wanted["connections"]] == ["idle", "capture_end"]
+
+
+def test_batches_hold_one_kind_and_bounded_rows() -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    talk.handshake()
+    talk.client(connect())
+    for _ in range(100):
+        talk.client(publish())
+    rows = segment_rows(tape.segments)
+    for batch in kernel(batches_of(rows, 7), LakeOptions(batch_rows=10)):
+        assert batch.schema == event_schema()
+        assert batch.num_rows <= 10
+        kind = batch.column("kind")[0].as_py()
+        for name in event_schema().names[1:]:
+            assert batch.column(name).null_count == (0 if name == kind else batch.num_rows)
+
+
+def test_other_rows_are_passed_over() -> None:
+    rows = segment_rows(mixed_tape().segments)
+    noise = [("error", b"", 0, 0, 0, None, None, None, None, None, None, None, "a.pcap")] * 3
+
+    assert by_kernel(noise + rows, LakeOptions()) == by_kernel(rows, LakeOptions())
+    assert not list(kernel([], LakeOptions()))
+
+
+def test_fragments_become_the_segments_that_one_table_makes() -> None:
+    header = bytes.fromhex("c350075b0000000a0000000b50180100") + b"\0\0\0\0"
+    parts = []
+    for number in range(20):
+        data = header + bytes([0x30, 20]) + b"\0\x01a" + bytes([number]) * 17
+        ends = (b"\x0a\0\0\1", b"\x0a\0\0\2")
+        parts += [
+            Fragment(
+                b"key%02d" % number, at, not at, 6, piece, 0, *ends, b"", 2 * number + at // 24 + 1, number, "a.pcap"
+            )
+            for at, piece in ((0, data[:24]), (24, data[24:]))
+        ]
+    table = FragmentTable()
+    wanted = [one for one in map(table.feed, parts) if isinstance(one, Segment)]
+
+    assert len(wanted) == 20
+    assert list(whole_segments(sorted(parts, key=lambda one: one.key))) == wanted
+
+
+def test_what_is_wrong_with_captures_is_a_row() -> None:
+    batch = errors_of([CaptureError("a\udcff.pcap", "is cut off", 12, 3), CaptureDrops("b.pcap", 0, 10, 2)])
+
+    rows = batch.to_pylist()
+    assert [row["event"] for row in rows] == ["capture_error", "capture_drops"]
+    assert rows[0] | {"capture": None} == {
+        "capture": None, "event": "capture_error", "message": "is cut off", "offset": 12, "frames": 3,
+        "interface": None, "received": None, "dropped": None,
+    }  # fmt: skip
+    assert rows[1]["dropped"] == 2
+
+
+def test_a_dissector_that_has_more_to_come_leaves_flows_open() -> None:
+    dissector = Dissector(Options())
+    events = list(dissect_segments(mixed_tape().segments, dissector=dissector, more=True))
+
+    assert dissector.flows.flows
+    assert len(events) < len(list(dissect_segments(mixed_tape().segments)))
+    assert set(EVENT_TABLES) < set(event_schema().names)

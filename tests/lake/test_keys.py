@@ -1,0 +1,53 @@
+"""Names of connections and packets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mqttscope.lake.keys import connection_id, packet_key
+from mqttscope.mqtt.constants import Direction
+from mqttscope.net.segment import direction_key, reverse_key
+from mqttscope.session.connection import Connection
+
+KEY = direction_key(b"\x0a\0\0\1\x0a\0\0\2", b"\xc3\x50\x07\x5b")
+ONE = Connection(
+    0, "10.0.0.1:50000", "10.0.0.2:1883", "a.pcap", 7, 1_767_225_600_000_000_000, flow_key=KEY, initial_sequence=99
+)
+
+
+def test_the_name_is_fixed_for_ever() -> None:
+    assert connection_id(ONE) == "975c99891a9727bcc9202287878d9f91"
+
+
+def test_what_depends_on_files_and_runs_does_not_count() -> None:
+    other = replace(ONE, number=5, capture="b.pcap", frame=1, version_known=True, client_identifier="x")
+
+    assert connection_id(other) == connection_id(ONE)
+    assert connection_id(replace(ONE, flow_key=reverse_key(KEY))) == connection_id(ONE)
+
+
+def test_everything_else_does() -> None:
+    tunnelled = direction_key(KEY[:8], KEY[8:], b"\0\x05")
+    others = [
+        replace(ONE, opened_ns=ONE.opened_ns + 1),
+        replace(ONE, initial_sequence=-1),
+        replace(ONE, initial_sequence=0),
+        replace(ONE, flow_key=KEY[:-1] + b"\x5c"),
+        replace(ONE, flow_key=tunnelled),
+        replace(ONE, flow_key=b""),
+        replace(ONE, opened_ns=-ONE.opened_ns),
+    ]
+    names = {connection_id(one) for one in others} | {
+        connection_id(ONE),
+        connection_id(ONE, "a"),
+        connection_id(ONE, "b"),
+    }
+
+    assert len(names) == len(others) + 3
+    assert all(len(name) == 32 for name in names)
+
+
+def test_a_packet_is_its_place_in_its_stream() -> None:
+    found = packet_key(ONE, Direction.CLIENT_TO_SERVER, 12, "a")
+
+    assert found == (connection_id(ONE, "a"), "client_to_server", 12)

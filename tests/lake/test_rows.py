@@ -1,0 +1,172 @@
+"""Rows say exactly what JSON Lines says: every packet, every field, every finding."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import Options, dissect, dissect_segments
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import TABLES
+from mqttscope.lake.state import load
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.secrets import LENGTH
+from mqttscope.report.base import View
+from mqttscope.report.findings.jsonl import JsonLines as FindingLines
+from tests.dissect.scenes import mixed_tape
+from tests.lake import as_json
+from tests.lake.reading import CAPTURES, Lines, Row, Tables, all_of_them, collect, in_process, options, usual
+
+SHOWN = ("packet", "malformed")
+
+
+def lines_of(path: Path) -> list[Row]:
+    lines = Lines()
+    for event in dissect(open_capture([path])):
+        lines.feed(event)
+    return lines.lines
+
+
+def without_run(line: Row) -> Row:
+    return {name: value for name, value in line.items() if name not in ("connection", "packet")}
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+def test_every_field_of_every_packet_is_that_of_json_lines(path: Path) -> None:
+    wanted = lines_of(path)
+    tables = usual(path)
+
+    packets = [without_run(one) for one in wanted if one["event"] in SHOWN]
+    assert [as_json.packet(row) for row in tables.get("packets", [])] == packets
+    gaps = [without_run(one) for one in wanted if one["event"] in ("gap", "unparsed")]
+    assert [as_json.gap(row) for row in tables.get("gaps", [])] == gaps
+    check_connections(wanted, tables)
+    check_numbers(wanted, tables)
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+def test_keys_name_one_row(path: Path) -> None:
+    for name, rows in usual(path).items():
+        keys = [tuple(row[column] for column in TABLES[name].key) for row in rows]
+        assert len(set(keys)) == len(keys), name
+
+
+def check_connections(wanted: list[Row], tables: Tables) -> None:
+    closed = [one for one in wanted if one["event"] == "connection_closed"]
+    for line, row in zip(closed, tables["connections"], strict=True):
+        texts = as_json.Texts(row)
+        shown: dict[str, Any] = {"schema": 1, "event": "connection_closed", "connection": line["connection"]}
+        shown |= {name: row[f"closed_{name}"] for name in ("capture", "frame")} | {"timestamp_ns": row["closed_ns"]}
+        shown["timestamp"] = as_json.CLOCK.iso(row["closed_ns"])
+        names = (
+            "client", "server", "transport", "handshake_seen", "roles_known", "roles_evidence", "version",
+            "version_known", "version_evidence", "how", "by", "disconnect_by", "disconnect_reason", "packets", "bytes",
+            "gaps", "gap_bytes", "tcp",
+        )  # fmt: skip
+        shown |= {name: row[name] for name in names}
+        shown["client_identifier"] = texts(row["client_identifier"], "client_identifier")
+        if row["details"] is not None:
+            shown[row["transport"]] = json.loads(row["details"])
+        if row["proxy"] is not None:
+            shown["proxy"] = row["proxy"]
+        assert shown == line
+
+
+def check_numbers(wanted: list[Row], tables: Tables) -> None:
+    """The numbers of `inspect` come back as ranks."""
+    ranked = sorted(tables["connections"], key=lambda row: (row["found_ns"], row["found_frame"], row["frame"]))
+    numbers = {row["connection_id"]: number for number, row in enumerate(ranked)}
+    found = [(numbers[row["connection_id"]], row["frame"]) for row in tables.get("packets", [])]
+    assert found == [(one["connection"], one["frame"]) for one in wanted if one["event"] in SHOWN]
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.lines: list[Row] = []
+
+    def write(self, data: bytes, /) -> object:
+        self.lines.append(json.loads(data))
+        return None
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+def test_findings_are_those_of_the_linter(path: Path) -> None:
+    sink = Sink()
+    report = FindingLines(sink, View(width=0, payload_limit=256, secret_length=LENGTH))
+    linter = Linter([rule for rule in all_of_them() if rule.scope in ("packet", "connection")])
+    given = options()
+    for event in dissect(open_capture([path]), given.reading()):
+        for finding in linter.feed(event):
+            report.feed(finding)
+    tables = in_process([path], given)
+
+    found = [as_json.finding(row) for row in tables.get("findings", [])]
+    assert found == [{name: value for name, value in one.items() if name != "connection"} for one in sink.lines]
+    names = {(row["connection_id"], row["scope"], row["finding_in_connection"]) for row in tables.get("findings", [])}
+    assert len(names) == len(found)
+
+
+def test_findings_of_one_connection_are_those_of_the_command_line() -> None:
+    """There, numbers of packets are those of the run, which are the same where nothing else is in it."""
+    compared = 0
+    for path in CAPTURES:
+        sink = Sink()
+        report = FindingLines(sink, View(width=0, payload_limit=256, secret_length=LENGTH))
+        linter = Linter(all_of_them())
+        for event in dissect(open_capture([path])):
+            for finding in linter.feed(event):
+                report.feed(finding)
+        tables = usual(path)
+        if len(tables["connections"]) == 1:
+            assert [as_json.finding(row) | {"connection": 0} for row in tables.get("findings", [])] == sink.lines
+            compared += len(sink.lines)
+    assert compared > 50
+
+
+def test_passwords_are_nowhere() -> None:
+    secrets = 0
+    for path in CAPTURES:
+        passwords = set()
+        for event in dissect(open_capture([path])):
+            password = getattr(getattr(event, "packet", None), "password", None)
+            if password and len(password) > 4:
+                passwords.add(password)
+        if not passwords:
+            continue
+        tables = in_process([path], options(scope_events=True))
+        tables["scope_events"] = [row | {"event": load(row["event"])} for row in tables["scope_events"]]
+        kept = repr(tables).encode()
+        for password in passwords:
+            secrets += 1
+            assert password not in kept
+            assert repr(password)[2:-1].encode() not in kept
+    assert secrets >= 2
+
+
+def test_payloads_are_kept_only_where_asked_for() -> None:
+    for path in CAPTURES[:20]:
+        bare = in_process([path], LakeOptions())
+        some = in_process([path], LakeOptions(payload_limit=3))
+        for one, other in zip(bare.get("packets", []), some.get("packets", []), strict=True):
+            assert one["payload"] is None
+            if other["payload"] is not None:
+                assert len(other["payload"]) == min(3, other["payload_length"] - (other["missing"] or 0))
+            assert one["payload_sha256"] == other["payload_sha256"]
+
+
+def test_other_transports() -> None:
+    given = options(dissect=Options(ports={8080: "ws", 22: "mqtt"}))
+    lines = Lines()
+    for event in dissect_segments(mixed_tape().segments, Options(ports={8080: "ws", 22: "mqtt"})):
+        lines.feed(event)
+    tables = collect(dissect_segments(mixed_tape().segments, given.reading()), given)
+
+    wanted = [without_run(one) for one in lines.lines if one["event"] in SHOWN]
+    assert [as_json.packet(row) for row in tables["packets"]] == wanted
+    check_connections(lines.lines, tables)

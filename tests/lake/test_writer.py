@@ -1,0 +1,196 @@
+"""A lake in a folder: all or nothing, nothing twice, and connections that go on."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+
+import pyarrow.parquet as pq
+
+from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.lake import writer as writing
+from mqttscope.lake.manifest import LakeError, read_manifest
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import EVENT_TABLES, TABLES
+from mqttscope.lake.writer import Ingested, read_table, write_lake
+from mqttscope.net.frame import Frame
+from mqttscope.net.segment import Segment
+from tests.lake.reading import CAPTURES, PLACES, Tables, options, ordered, usual
+
+SUMS = ("topics", "clients", "sessions")
+SEVERAL = [path for path in CAPTURES if path.parent.name in {
+    "session-taken-over", "v5-topic-alias-client", "v5-qos", "planted-violations", "lost-segment", "websocket-split",
+    "port-reused", "reordered", "joined-v5",
+}]  # fmt: skip
+
+
+def tables_of(folder: Path) -> Tables:
+    return {name: read_table(folder, name).to_pylist() for name in TABLES}
+
+
+def cut(path: Path, folder: Path, files: int, seed: int = 1) -> list[Path]:
+    """A capture as several files, cut at random frames."""
+    frames = [one for one in open_capture([path]) if isinstance(one, Frame)]
+    edges = sorted(random.Random(seed).sample(range(1, len(frames)), min(files, len(frames)) - 1))
+    made = []
+    for number, (start, stop) in enumerate(zip([0, *edges], [*edges, len(frames)], strict=True)):
+        target = folder / f"{path.parent.name}-{number:02d}.pcapng"
+        with target.open("wb") as file:
+            out = PcapngWriter(file)
+            for frame in frames[start:stop]:
+                out.write(frame)
+        made.append(target)
+    return made
+
+
+def placeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: placeless(one) for name, one in value.items() if name not in PLACES}
+    return [placeless(one) for one in value] if isinstance(value, list) else value
+
+
+def same(one: Tables, other: Tables, *, ended: bool = True) -> None:
+    assert ordered(one, places=False) == ordered(other, places=False)
+    for name in SUMS:
+        assert one[name] == other[name]
+
+
+def closing(tables: Tables) -> Tables:
+    """What only says whether the end of a capture is the end of a connection."""
+    for row in tables["connections"]:
+        if row["how"] in ("capture_end", "open"):
+            row |= {"how": None, "closed": None, "closed_ns": None, "closed_capture": None, "closed_frame": None}
+    for row in tables["messages"]:
+        if row["ended"] == "connection":
+            row["ended"] = None
+    return tables
+
+
+@pytest.mark.parametrize("path", SEVERAL, ids=lambda path: path.parent.name)
+def test_tables_of_several_ingests_are_those_of_one(path: Path, tmp_path: Path) -> None:
+    given = options()
+    write_lake([path], tmp_path / "whole", given)
+    whole = tables_of(tmp_path / "whole")
+    parts = cut(path, tmp_path, 4)
+    for part in parts:
+        write_lake([part], tmp_path / "parts", given)
+    write_lake(parts[::-1], tmp_path / "at_once", given)
+
+    same(tables_of(tmp_path / "parts"), whole)
+    same(tables_of(tmp_path / "at_once"), whole)
+    wanted = {name: [dict(row) for row in usual(path).get(name, [])] for name in EVENT_TABLES}
+    assert ordered(closing({name: whole[name] for name in EVENT_TABLES})) == ordered(closing(wanted))
+
+
+def test_every_step_shows_what_is_known_by_then(tmp_path: Path) -> None:
+    path = SEVERAL[0]
+    parts = cut(path, tmp_path, 3)
+    for number in range(3):
+        done = write_lake([parts[number]], tmp_path / "steps", options())
+        assert done.captures == [str(parts[number])]
+        write_lake(parts[: number + 1], tmp_path / f"alone{number}", options())
+        same(tables_of(tmp_path / "steps"), tables_of(tmp_path / f"alone{number}"))
+    assert read_manifest(tmp_path / "steps").generation == 3
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_in_is_not_read_again(tmp_path: Path) -> None:
+    copied = tmp_path / "other name.pcapng"
+    shutil.copy(SEVERAL[0], copied)
+    first = write_lake([SEVERAL[0]], tmp_path / "lake")
+    before = files_of(tmp_path / "lake")
+
+    again = write_lake([copied, SEVERAL[0]], tmp_path / "lake")
+
+    assert first.captures == [str(SEVERAL[0])]
+    assert first.rows["packets"] == len(usual(SEVERAL[0])["packets"]) - _open_packets(tmp_path / "lake")
+    assert again == Ingested(known=[str(copied), str(SEVERAL[0])])
+    assert files_of(tmp_path / "lake") == before
+
+
+def _open_packets(folder: Path) -> int:
+    return 0 if "packets" not in read_manifest(folder).open_files else 1
+
+
+class CrashError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("where", ["write_batch", "state_row", "_write_sums", "write_manifest", "sync_folder"])
+def test_an_ingest_that_breaks_off_leaves_the_lake_as_it_was(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = cut(SEVERAL[0], tmp_path, 2)
+    write_lake(parts[:1], tmp_path / "lake", options())
+    before = tables_of(tmp_path / "lake")
+
+    def crash(*_: object, **__: object) -> None:
+        raise CrashError
+
+    with monkeypatch.context() as patched:
+        target: Any = pq.ParquetWriter if where == "write_batch" else writing
+        patched.setattr(target, where, crash)
+        with pytest.raises(CrashError):
+            write_lake(parts[1:], tmp_path / "lake", options())
+    assert tables_of(tmp_path / "lake") == before
+
+    write_lake(parts[1:], tmp_path / "lake", options())
+    write_lake(parts, tmp_path / "whole", options())
+    same(tables_of(tmp_path / "lake"), tables_of(tmp_path / "whole"))
+    named = read_manifest(tmp_path / "lake").all_files()
+    assert {path.relative_to(tmp_path / "lake").as_posix() for path in (tmp_path / "lake").glob("*/*")} == named
+
+
+def test_errors_of_captures_are_rows(tmp_path: Path) -> None:
+    damaged = tmp_path / "cut.pcapng"
+    damaged.write_bytes(SEVERAL[0].read_bytes()[:-10])
+    write_lake([damaged], tmp_path / "lake")
+
+    (row,) = read_table(tmp_path / "lake", "ingest_errors").to_pylist()
+    assert row["event"] == "capture_error"
+    assert row["capture"] == str(damaged)
+
+
+def test_what_cannot_be_is_said(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with pytest.raises(LakeError, match="cannot be opened"):
+        write_lake([tmp_path / "none.pcap"], lake)
+    assert not lake.exists()
+    write_lake([SEVERAL[0]], lake, LakeOptions(group="a"))
+    with pytest.raises(LakeError, match="group 'a'"):
+        write_lake([SEVERAL[1]], lake, LakeOptions(group="b"))
+    with pytest.raises(LakeError, match="other options"):
+        write_lake([SEVERAL[1]], lake, LakeOptions(group="a", payload_limit=3))
+    with pytest.raises(LakeError, match="no table 'nonsense'"):
+        read_table(lake, "nonsense")
+    manifest = json.loads((lake / "manifest.json").read_text())
+    (lake / "manifest.json").write_text(json.dumps(manifest | {"format": 99}))
+    with pytest.raises(LakeError, match="format 99"):
+        read_table(lake, "packets")
+
+
+def test_captures_out_of_order_are_named(tmp_path: Path) -> None:
+    parts = cut(SEVERAL[0], tmp_path, 2)
+    write_lake(parts[1:], tmp_path / "lake")
+
+    assert write_lake(parts[:1], tmp_path / "lake").out_of_order == [str(parts[0])]
+
+
+def test_progress_sees_every_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Segment] = []
+    monkeypatch.setattr(writing, "ROWS_PER_FILE", 5)
+    write_lake([SEVERAL[0]], tmp_path / "lake", LakeOptions(batch_rows=3), progress=seen.append)
+
+    assert len(seen) > 10
+    assert len(read_manifest(tmp_path / "lake").files["packets"]) > 1
+    assert read_table(tmp_path / "lake", "packets", ["type"]).num_columns == 1
