@@ -234,7 +234,7 @@ def test_memory_belongs_to_the_key_of_the_scope() -> None:
 
 
 def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lint.engine.MAX_KEYS", 2)
+    monkeypatch.setattr("mqttscope.lint.memories.MAX_KEYS", 2)
 
     class Keeps(Probe):
         code = "TST312"
