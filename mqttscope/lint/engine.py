@@ -230,7 +230,8 @@ class Linter:
                 and rule.sender in (None, at.direction)
                 and (rule.settled or not at.history.settled)
             ):
-                when = None if isinstance(packet, rule.always) else rule.when
+                when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
+                when = None if isinstance(packet, rule.always) else when
                 groups.setdefault(when, []).append((rule, rule.check))
         return tuple(
             (None if when is None else CONDITIONS.get(when) or attrgetter(when), tuple(group))

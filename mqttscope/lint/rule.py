@@ -98,9 +98,9 @@ class Rule:
     """Packet classes that ``check`` is called for; ``ControlPacket`` for all."""
     sender: ClassVar[Direction | None] = None
     """Call ``check`` only for packets in this direction."""
-    when: ClassVar[str | None] = None
+    when: ClassVar[str | dict[type[ControlPacket], str] | None] = None
     """Call ``check`` only when this attribute of the packet is true: ``qos``, ``properties``, ``retain``; or when this
-    condition of the engine's `CONDITIONS` holds."""
+    condition of the engine's `CONDITIONS` holds.  As a table, by packet class; one that is not in it is always taken."""
     settled: ClassVar[bool] = True
     """Whether ``check`` has to be called as well once the connection is settled (`History.settled`)."""
     always: ClassVar[tuple[type[ControlPacket], ...]] = ()

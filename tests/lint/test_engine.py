@@ -332,8 +332,9 @@ class Thorough(Linter):
                 and at.version in rule.versions
                 and rule.sender in (None, at.direction)
             ):
-                needless = rule.when in (None, "odd_strings") or isinstance(packet, rule.always)
-                groups.append((None if needless else attrgetter(str(rule.when)), ((rule, rule.check),)))
+                when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
+                needless = when in (None, "odd_strings") or isinstance(packet, rule.always)
+                groups.append((None if needless else attrgetter(str(when)), ((rule, rule.check),)))
         return tuple(groups)
 
 
