@@ -24,12 +24,13 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
+from mqttscope.lint.broker_watch import expires_or_retained
 from mqttscope.lint.finding import Confidence, Finding, Report, Severity, fingerprint
 from mqttscope.lint.foreign import PREFACES, foreign_protocol
 from mqttscope.lint.memories import WIDE, Memories, scope_key
 from mqttscope.lint.moment import Looked, Moment
 from mqttscope.lint.quality import Quality
-from mqttscope.lint.rule import Findings, Needs, Rule, Scope
+from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.lint.spans import place_of
 from mqttscope.lint.strings import has_odd_strings
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
@@ -52,7 +53,7 @@ Check = Callable[..., Findings]
 Condition = Callable[[Any], Any]
 Checks = tuple[tuple[Condition | None, tuple[tuple[Rule, Check], ...]], ...]
 """Checks of one packet type, grouped by what has to be true of the packet for them."""
-CONDITIONS: dict[str, Condition] = {"odd_strings": has_odd_strings}
+CONDITIONS: dict[str, Condition] = {"odd_strings": has_odd_strings, "expires_or_retained": expires_or_retained}
 """What ``Rule.when`` may name beside attributes of packets."""
 
 

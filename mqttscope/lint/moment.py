@@ -73,9 +73,7 @@ class Moment:
     """Resolved topic of a PUBLISH."""
     timestamp_ns: int
 
-    def __init__(
-        self, memories: Memories, connection: Connection, history: History, direction: Direction
-    ) -> None:
+    def __init__(self, memories: Memories, connection: Connection, history: History, direction: Direction) -> None:
         self._memories = memories
         self.connection, self.history, self.direction = connection, history, direction
         self.client, self.server = connection.client_side, connection.server_side
@@ -147,10 +145,10 @@ class Moment:
         return self._memories.of(rule, self)
 
     def ask(self, rule: Any, when_ns: int, whom: ConnectionKey | None = None) -> None:
-        """Have ``check_due`` of a rule called at the first event from that time on, its end included, of this
-        connection or of another one that is open and has the same key.
+        """Have ``check_due`` of a rule called at the first event from that time on, the end included.
 
-        There is no clock: what a silent connection owes is judged when something of it is seen again.
+        The event is one of this connection, or of another one that is open and has the same key.  There is no clock:
+        what a silent connection owes is judged when something of it is seen again.
         """
         history = self.history if whom is None else self._memories.open.get(whom)
         if history is not None:

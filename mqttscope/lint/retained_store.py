@@ -1,178 +1,133 @@
-"""What rules about a whole server share: what of its memory may be relied on, and what hides from the capture.
+"""The retained messages that a server must have, as far as a capture can know them, and who waits for which.
 
-A rule with the scope of a broker puts together what one client published and what another one got.  What it remembers
-is a fact only as long as nothing can have changed it out of sight, so a `Watch` follows the connections of the server:
-
-* bytes that a client sent and the capture does not have may hold anything: all facts are forgotten;
-* a will may be published at any time while it is armed, so its topic is left alone;
-* a server that restarts may lose what it held.  A connection that is open all the time proves that it did not: there
-  has to be such a witness from before the fact until the finding;
-* facts of another capture may be of another server with the same address: what rests on them is heuristic.
+Only what a server may not drop counts: messages of QoS 1 and 2.  A topic whose message may have been changed out of
+sight is forgotten (`broker_watch`), as is the one published to longest ago where there are too many.
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
 
-from mqttscope.events import GapEvent
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, Watch
 from mqttscope.lint.moment import ConnectionKey, Moment
-from mqttscope.lint.rule import V3_1, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.stream import Unparsed
-from mqttscope.session.connection import Connection
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.topics import compile_filter
+from mqttscope.session.history import NEVER_NS
 
-C2S = Direction.CLIENT_TO_SERVER
-SECOND_NS = 1_000_000_000
-MAX_TOPICS = 10_000
-"""Topics that a rule remembers of a server; the one that was touched first goes first, and nothing is said of it."""
-MAX_WITNESSES = 1_000
-"""Open connections that are followed as witnesses that a server did not restart; later ones prove nothing."""
-MAX_WILLS = 10_000
-"""Topics of retained wills; beyond them nothing of the server is judged any more."""
+MAX_WAITING = 1_000
+"""Connections of a server for which retained messages are expected."""
+MAX_EXPECTED = 32
+"""Retained messages that one connection is expected to get; more of them may be too many for a server's queue."""
+MAX_SCANNED = 1_000
+"""Topics that a wildcard is compared with, newest first."""
+MAX_READERS = 8
+"""Clients of a topic that are remembered as having got its retained message."""
+_OVERHEAD = 64
+"""Bytes of a PUBLISH beside topic, payload and what it was published with: more than a server adds."""
 
 
 @dataclass(slots=True)
-class Watch:
-    """The connections of one server."""
+class Kept:
+    """A retained message that a client published with QoS 1 or 2 and nobody has changed since."""
 
-    now_ns: int = 0
-    """Time of the last packet that was taken note of."""
-    witnesses: dict[ConnectionKey, int] = field(default_factory=dict)
-    """Open connections in order of the times since when they were seen."""
-    wills: dict[str, int] = field(default_factory=dict)
-    """Topics of retained wills, with the number of connections that hold one, and of wills that are delayed."""
-    blind: bool = False
-    """Whether there were more of them than can be remembered."""
+    timestamp_ns: int
+    packet: int
+    frame: int
+    capture: str
+    checksum: int
+    size: int
+    until_ns: int
+    """When it expires."""
+    granted: bool
+    """Whether an acknowledgment says that it was accepted, which is so in 5.0 alone.  It counts as given until it is
+    refused, or the connection ends without it."""
+    proven: bool = False
+    """Whether the server has sent it to somebody as a retained message."""
+    readers: tuple[str, ...] = ()
+    """Client Identifiers of those who got it."""
+
+
+@dataclass(slots=True)
+class Expected:
+    """A retained message that a SUBSCRIBE asks for."""
+
+    topic_filter: str
+    packet: int
+    frame: int
+    timestamp_ns: int
+    kept_by: int
+    """Number of the PUBLISH that it comes from."""
+
+
+@dataclass(slots=True)
+class RetainedStore(Watch):
+    """Retained messages of a server, and who waits for which."""
+
+    kept: dict[str, Kept] = field(default_factory=dict)
+    waiting: dict[ConnectionKey, dict[str, Expected]] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Nothing that was learned so far is certain any more."""
-        raise NotImplementedError
+        """Nothing is certain any more."""
+        self.kept.clear()
+        self.waiting.clear()
 
     def forget_topic(self, topic: str) -> None:
-        """Nothing that was learned of this topic is certain any more."""
-        raise NotImplementedError
+        """Nothing is certain of this topic."""
+        self.kept.pop(topic, None)
 
-    def pass_time(self, now_ns: int) -> None:
-        """Time goes on.  When it runs backwards, a clock was set or another capture begins."""
-        if now_ns < self.now_ns - SECOND_NS:
-            self.forget()
-            self.witnesses.clear()
-        self.now_ns = now_ns
+    def publish(self, packet: Publish, at: Moment) -> None:
+        """Take a message that a client published with RETAIN 1."""
+        topic, connection = at.topic, at.connection
+        if topic is None:
+            self.forget()  # an alias that is not known: it may be any topic
+            return
+        self.kept.pop(topic, None)
+        if not packet.payload or packet.missing or not 0 < packet.qos < 3 or topic[0] == "$" or self.hides(topic):
+            return
+        if not connection.retain_available:
+            return
+        event = at.event
+        expiry = None if packet.properties is None else packet.properties.first(0x02)
+        self.kept[topic] = Kept(
+            event.timestamp_ns,
+            at.number,
+            event.frame,
+            event.capture,
+            zlib.crc32(packet.payload),
+            len(packet.raw) + len(topic),
+            NEVER_NS if expiry is None else event.timestamp_ns + expiry * SECOND_NS,
+            at.version is ProtocolVersion.V5 and packet.qos == 1,
+        )
+        if len(self.kept) > MAX_TOPICS:
+            del self.kept[next(iter(self.kept))]
 
-    def arm(self, topic: str) -> None:
-        """A will of this topic may be published from now on."""
-        self.forget_topic(topic)
-        if topic in self.wills or len(self.wills) < MAX_WILLS:
-            self.wills[topic] = self.wills.get(topic, 0) + 1
+    def deliver(self, packet: Publish, topic: str, at: Moment) -> None:
+        """Take a message with RETAIN 1 that the server sent: nobody waits for it any more, and it does have it."""
+        waiting = self.waiting.get(at.key)
+        if waiting is not None and waiting.pop(topic, None) is not None and not waiting:
+            del self.waiting[at.key]
+        kept = self.kept.get(topic)
+        if kept is None or packet.missing or zlib.crc32(packet.payload) != kept.checksum:
+            return
+        kept.proven = kept.proven or not at.history.subscriptions.match(topic).retain_as_published
+        name = at.client_name
+        if name not in kept.readers:
+            kept.readers = (*kept.readers, name)[-MAX_READERS:]
+
+    def matching(self, topic_filter: str, until_ns: int, at: Moment) -> Iterator[tuple[str, Kept]]:
+        """Messages that match, of this capture, that do not expire before and are not too long for the client."""
+        if "+" in topic_filter or "#" in topic_filter:
+            matches = compile_filter(topic_filter)
+            names = [name for name in islice(reversed(self.kept), MAX_SCANNED) if matches(name)]
         else:
-            self.blind = True
-
-    def disarm(self, topic: str) -> None:
-        """It cannot come any more, or has come."""
-        self.forget_topic(topic)
-        left = self.wills.get(topic, 0) - 1
-        if left > 0:
-            self.wills[topic] = left
-        else:
-            self.wills.pop(topic, None)
-
-    def hides(self, topic: str) -> bool:
-        """Whether a topic may change out of sight."""
-        return self.blind or topic in self.wills
-
-    def witnessed(self, since_ns: int) -> bool:
-        """Whether a connection that is still open proves that the server has not restarted since."""
-        return bool(self.witnesses) and next(iter(self.witnesses.values())) <= since_ns
-
-
-class BrokerRule(Rule):
-    """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
-
-    def minds(self, will: Will) -> bool:
-        """Whether the will may change what the rule remembers of its topic."""
-        return will.will_retain
-
-    def watch(self, packet: Any, at: Moment) -> Watch:
-        """The memory, after it has taken note of the packet."""
-        memory: Watch = at.memory(self)
-        memory.pass_time(at.timestamp_ns)
-        if isinstance(packet, Connect):
-            will = packet.will
-            if at.history.connect is None and will is not None and self.minds(will):
-                memory.arm(will.will_topic)
-        elif isinstance(packet, Connack):
-            if not packet.reason_code:
-                self._see(memory, at)
-        return memory
-
-    def _see(self, memory: Watch, at: Moment) -> None:
-        if at.key not in memory.witnesses and len(memory.witnesses) < MAX_WITNESSES:
-            memory.witnesses[at.key] = at.timestamp_ns
-
-    def check_opened(self, connection: Connection, at: Moment) -> Findings:
-        """A connection that was open before the capture is a witness from its first frame on."""
-        if not connection.handshake_seen and connection.transport != "tls":
-            self._see(at.memory(self), at)
-        return None
-
-    def check_gap(self, event: GapEvent, at: Moment) -> Findings:
-        """What a client sent there may have been anything."""
-        if event.direction is C2S:
-            at.memory(self).forget()
-        return None
-
-    def check_unparsed(self, unparsed: Unparsed, at: Moment) -> Findings:
-        """The same of bytes that hold no packet."""
-        if at.direction is C2S and unparsed.reason != "proxy_header":
-            at.memory(self).forget()
-        return None
-
-    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
-        """The same of a packet that could not be read to its end."""
-        if at.direction is C2S and not found.complete:
-            at.memory(self).forget()
-        return None
-
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
-        """A connection ends: its will may be published, and what the server has not acknowledged may be lost."""
-        memory: Watch = at.memory(self)
-        memory.witnesses.pop(at.key, None)
-        if connection.transport == "tls" and not connection.decrypted:
-            return None
-        connect, left = at.history.connect, at.history.client.disconnect
-        orderly = left is not None and not left.reason_code
-        if connect is None:
-            if not orderly and connection.handshake_seen is False:
-                memory.forget()  # its will is not known
-        elif connect.will is not None and self.minds(connect.will):
-            block = connect.will.properties
-            if orderly or block is None or not block.first(0x18):
-                memory.disarm(connect.will.will_topic)
-            else:
-                memory.forget_topic(connect.will.will_topic)  # it comes later, nobody knows when
-        for one in at.client.exchanges.values():
-            if one.kind == "publish" and one.topic is not None:
-                memory.forget_topic(one.topic)
-        return None
-
-    def doubt(self, at: Moment, *, doubtful: bool = False) -> dict[str, Any]:
-        """Severity and confidence for a report: lowered where something else than a mistake may explain it."""
-        if at.version is V3_1:
-            # There the server keeps retained messages "if possible".
-            return {"severity": Severity.INFO, "confidence": Confidence.HEURISTIC if doubtful else None}
-        if doubtful:
-            return {"severity": Severity.WARNING, "confidence": Confidence.HEURISTIC}
-        return {}
-
-
-def refused_topic(packet: Any, at: Moment) -> str | None:
-    """The topic of the message that this PUBACK or PUBREC of the server refuses."""
-    if at.from_client or (packet.reason_code or 0) < 0x80:
-        return None
-    running = at.client.running(packet.packet_identifier, "publish")
-    return None if running is None else running.topic
+            names = [topic_filter] if topic_filter in self.kept else []
+        limit = at.client.maximum_packet_size
+        for name in names[: MAX_EXPECTED + 1]:
+            kept = self.kept[name]
+            fits = limit is None or kept.size + _OVERHEAD <= limit
+            if fits and kept.until_ns > until_ns and kept.capture == at.event.capture:
+                yield name, kept

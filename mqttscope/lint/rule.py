@@ -100,7 +100,7 @@ class Rule:
     """Call ``check`` only for packets in this direction."""
     when: ClassVar[str | dict[type[ControlPacket], str] | None] = None
     """Call ``check`` only when this attribute of the packet is true: ``qos``, ``properties``, ``retain``; or when this
-    condition of the engine's `CONDITIONS` holds.  As a table, by packet class; one that is not in it is always taken."""
+    condition of the engine's `CONDITIONS` holds.  In a table by packet class, what is not in it is always taken."""
     settled: ClassVar[bool] = True
     """Whether ``check`` has to be called as well once the connection is settled (`History.settled`)."""
     always: ClassVar[tuple[type[ControlPacket], ...]] = ()
@@ -187,7 +187,9 @@ class Rule:
         topic: str | None = None,
     ) -> Report:
         """A report about a field (its path, empty for the whole packet); see `Report` for the rest."""
-        return Report(field, message, severity, confidence, related, sender, reason_code, statements, span, overdue, topic)
+        return Report(
+            field, message, severity, confidence, related, sender, reason_code, statements, span, overdue, topic
+        )
 
     def statements_for(self, version: ProtocolVersion, sender: str, packet_type: str | None, field: str) -> list[str]:
         """Identifiers of the statements that a finding of this rule breaks, in the order of the table."""

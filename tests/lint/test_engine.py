@@ -11,7 +11,7 @@ import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules, instances
-from mqttscope.lint.engine import Linter, scope_key
+from mqttscope.lint.engine import CONDITIONS, Linter, scope_key
 from mqttscope.lint.examples import (
     Conversation,
     client,
@@ -333,7 +333,7 @@ class Thorough(Linter):
                 and rule.sender in (None, at.direction)
             ):
                 when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
-                needless = when in (None, "odd_strings") or isinstance(packet, rule.always)
+                needless = when is None or when in CONDITIONS or isinstance(packet, rule.always)
                 groups.append((None if needless else attrgetter(str(when)), ((rule, rule.check),)))
         return tuple(groups)
 

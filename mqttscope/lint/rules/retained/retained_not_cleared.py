@@ -3,16 +3,15 @@
 import zlib
 from dataclasses import dataclass, field
 
+from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch, refused_topic
 from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.moment import Moment
-from mqttscope.lint.retained_store import MAX_TOPICS, SECOND_NS, BrokerRule, Watch, refused_topic
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Puback, Publish, Pubrec, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import Properties
 
 
 @dataclass(slots=True)

@@ -276,6 +276,11 @@ def _kept_seconds(at: Moment) -> int | None:
         return 0 if connect.clean_start else ENDLESS
     seconds = at.connection.session_expiry_interval or 0
     asked = None if connect.properties is None else connect.properties.first(0x11)
-    if seconds and not asked and at.history.client.disconnect is not None and not _lasts(connect, at.history.connack, at):
+    if (
+        seconds
+        and not asked
+        and at.history.client.disconnect is not None
+        and not _lasts(connect, at.history.connack, at)
+    ):
         return None  # raised from 0, which is not allowed: a server may take it or not
     return seconds

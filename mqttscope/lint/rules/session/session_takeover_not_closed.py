@@ -173,7 +173,7 @@ class SessionTakeoverNotClosed(Rule):
         return round(float(self.set["timeout"]) * SECOND_NS)
 
     def check_due(self, connection: Connection, at: Moment) -> Findings:
-        """The server has had its time: does it still speak here?"""
+        """Look whether the server, which has had its time, still speaks here."""
         one = at.memory(self).live.get(at.key)
         if one is None or connection.closed_by == "server" or at.history.server.disconnect is not None:
             return None
