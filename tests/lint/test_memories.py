@@ -39,11 +39,12 @@ def keys(source: Source, scope: Scope) -> dict[int, tuple[Hashable, ...]]:
 
 
 def told(findings: Iterable[Finding]) -> list[tuple[Any, ...]]:
-    return sorted(
-        (one.rule, one.connection, one.frame, -1 if one.packet is None else one.packet, one.field, one.message)
-        + (str(one.severity), str(one.confidence), one.fingerprint)
-        for one in findings
-    )
+    rows = []
+    for one in findings:
+        number = -1 if one.packet is None else one.packet
+        sure = (str(one.severity), str(one.confidence), one.fingerprint)
+        rows.append((one.rule, one.connection, one.frame, number, one.field, one.message, *sure))
+    return sorted(rows)
 
 
 def check(source: Source) -> int:

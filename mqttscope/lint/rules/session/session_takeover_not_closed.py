@@ -21,11 +21,12 @@ class Live:
     """A connection that was accepted and has not ended."""
 
     user_name: str | None
-    capture: str
     taken_ns: int = 0
     """When another one was accepted with the same Client Identifier; 0 while none was."""
     taken_by: str = ""
     """Address of the client that has it now."""
+    taken_in: str = ""
+    """The capture that shows it."""
     connack: Related | None = None
     """The CONNACK that accepted it."""
 
@@ -160,10 +161,10 @@ class SessionTakeoverNotClosed(Rule):
         event = at.event
         for key, one in live.items():
             if one.user_name == connect.user_name and not one.taken_ns and key != at.key:
-                one.taken_ns, one.taken_by = event.timestamp_ns, connection.client
+                one.taken_ns, one.taken_by, one.taken_in = event.timestamp_ns, connection.client, event.capture
                 one.connack = Related("the other CONNACK", at.number, event.frame, event.timestamp_ns)
                 at.ask(self, one.taken_ns + self._patience_ns, key)
-        live[at.key] = Live(connect.user_name, event.capture)
+        live[at.key] = Live(connect.user_name)
         if len(live) > MAX_LIVE:
             del live[next(iter(live))]
         return None
@@ -187,7 +188,7 @@ class SessionTakeoverNotClosed(Rule):
             at.ask(self, event.timestamp_ns)
             return None
         waited = (event.timestamp_ns - one.taken_ns) / SECOND_NS
-        apart = one.capture != event.capture
+        apart = one.taken_in != event.capture
         return self.report(
             "",
             f"Client Identifier {at.client_name!r} has two live connections: {connection.client}, and {one.taken_by} "
