@@ -33,6 +33,7 @@ class Memories:
         self.open: dict[ConnectionKey, History] = {}
         """Connections that were seen and have not ended."""
         self._kept: dict[Hashable, dict[str, Any]] = {}
+        self._last: tuple[tuple[Hashable, ...], dict[str, Any]] = ((), {})
 
     def of(self, rule: Rule, at: Moment) -> Any:
         """What a rule keeps for the key of its scope."""
@@ -40,19 +41,24 @@ class Memories:
             memories = at.history.memories
         else:
             key = scope_key(rule.scope, at.connection)
-            found = self._kept.pop(key, None)
-            if found is None:
-                found = {}
-                if len(self._kept) >= MAX_KEYS:
-                    del self._kept[next(iter(self._kept))]
-                    self.forgotten += 1
-            self._kept[key] = found
-            memories = found
+            memories = self._last[1] if key == self._last[0] else self._touch(key)
         memory = memories.get(rule.code)
         if memory is None:
             assert rule.Memory is not None
             memory = memories[rule.code] = rule.Memory()
         return memory
+
+    def _touch(self, key: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The memories of a key, which is now the one that was touched last."""
+        found = self._kept.pop(key, None)
+        if found is None:
+            found = {}
+            if len(self._kept) >= MAX_KEYS:
+                del self._kept[next(iter(self._kept))]
+                self.forgotten += 1
+        self._kept[key] = found
+        self._last = key, found
+        return found
 
     def opened(self, at: Moment) -> None:
         """A connection is seen for the first time."""

@@ -14,7 +14,9 @@ from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingre
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 
-MAX_TIMES = 8
+MAX_PAYLOADS = 4
+"""Messages of one topic that are remembered, newest first."""
+MAX_TIMES = 4
 """How often one message may be published; where it was more often, nothing is said of it."""
 _LASTING = Properties(session_expiry_interval=3_600)
 
@@ -223,7 +225,7 @@ class MessageExpiryNotDecremented(BrokerRule):
             event = at.event
             if len(times) <= MAX_TIMES:
                 times.append(Published(event.timestamp_ns, expiry, at.number, event.frame, event.capture))
-            if len(messages) > MAX_TIMES:
+            if len(messages) > MAX_PAYLOADS:
                 del messages[next(iter(messages))]
             if len(memory.published) > MAX_TOPICS:
                 del memory.published[next(iter(memory.published))]
