@@ -21,7 +21,7 @@ from mqttscope.lint.moment import ConnectionKey, Moment
 from mqttscope.lint.rule import V3_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Connack, Connect, Publish
+from mqttscope.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec
 from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.session.connection import Connection
@@ -32,6 +32,8 @@ MAX_TOPICS = 10_000
 """Topics that a rule remembers of a server; the one published to longest ago goes first, and nothing is said of it."""
 MAX_WITNESSES = 1_000
 """Open connections that are followed as witnesses that a server did not restart; later ones prove nothing."""
+MAX_UNANSWERED = 1_000
+"""Messages whose answers are waited for; one that was published longer ago is never taken for accepted."""
 MAX_WILLS = 10_000
 """Topics of retained wills; beyond them nothing of the server is judged any more."""
 
@@ -48,6 +50,8 @@ class Watch:
     """Topics of retained wills, with the number of connections that hold one, and of wills that are delayed."""
     blind: bool = False
     """Whether there were more of them than can be remembered."""
+    unanswered: dict[tuple[ConnectionKey, int], str] = field(default_factory=dict)
+    """Topics of messages with QoS above 0 that rest on an answer of the server, by their packet identifier."""
 
     def forget(self) -> None:
         """Nothing that was learned so far is certain any more."""
@@ -56,6 +60,29 @@ class Watch:
     def forget_topic(self, topic: str) -> None:
         """Nothing that was learned of this topic is certain any more."""
         raise NotImplementedError
+
+    def accept(self, topic: str, now_ns: int) -> None:
+        """The server has acknowledged in full what was published of this topic."""
+
+    def wait_for_answer(self, at: Moment, packet: Publish, topic: str) -> None:
+        """What a message says of its topic is certain only when the server has accepted it."""
+        if packet.packet_identifier is not None:
+            self.unanswered[at.key, packet.packet_identifier] = topic
+            if len(self.unanswered) > MAX_UNANSWERED:
+                del self.unanswered[next(iter(self.unanswered))]
+
+    def take_answer(self, packet: Puback | Pubrec | Pubcomp, at: Moment) -> None:
+        """The server has answered: PUBACK and PUBCOMP accept, a Reason Code from 0x80 on refuses."""
+        refused = (packet.reason_code or 0) >= 0x80
+        if at.from_client or (isinstance(packet, Pubrec) and not refused):
+            return
+        topic = self.unanswered.pop((at.key, packet.packet_identifier), None)
+        if topic is None:
+            return
+        if refused:
+            self.forget_topic(topic)
+        else:
+            self.accept(topic, at.timestamp_ns)
 
     def pass_time(self, now_ns: int) -> None:
         """Time goes on.  When it runs backwards, a clock was set or another capture begins."""
@@ -85,6 +112,14 @@ class Watch:
         """Whether a topic may change out of sight."""
         return self.blind or topic in self.wills
 
+    def waits_behind_a_hole(self, at: Moment) -> bool:
+        """Whether the server has acknowledged bytes of some client that the capture has not shown: nor what follows."""
+        for key in self.witnesses:
+            history = at.history_of(key)
+            if history is not None and history.server.acknowledged > history.client.position + 1:
+                return True
+        return False
+
     def witnessed(self, since_ns: int) -> bool:
         """Whether a connection that is still open proves that the server has not restarted since."""
         return bool(self.witnesses) and next(iter(self.witnesses.values())) <= since_ns
@@ -105,8 +140,11 @@ class BrokerRule(Rule):
             will = packet.will
             if at.history.connect is None and will is not None and self.minds(will):
                 memory.arm(will.will_topic)
-        elif isinstance(packet, Connack) and not packet.reason_code:
-            self._see(memory, at)
+        elif isinstance(packet, Connack):
+            if not packet.reason_code:
+                self._see(memory, at)
+        elif memory.unanswered and isinstance(packet, Puback | Pubrec | Pubcomp):
+            memory.take_answer(packet, at)
         return memory
 
     def _see(self, memory: Watch, at: Moment) -> None:
@@ -146,7 +184,7 @@ class BrokerRule(Rule):
         connect, left = at.history.connect, at.history.client.disconnect
         orderly = left is not None and not left.reason_code
         if connect is None:
-            if not orderly and connection.handshake_seen is False:
+            if not orderly and (connection.gaps or not connection.handshake_seen):
                 memory.forget()  # its will is not known
         elif connect.will is not None and self.minds(connect.will):
             block = connect.will.properties
@@ -157,6 +195,7 @@ class BrokerRule(Rule):
         for one in at.client.exchanges.values():
             if one.kind == "publish" and one.topic is not None:
                 memory.forget_topic(one.topic)
+                memory.unanswered.pop((at.key, one.packet_identifier), None)
         return None
 
     def doubt(self, at: Moment, *, doubtful: bool = False) -> dict[str, Any]:
@@ -167,14 +206,6 @@ class BrokerRule(Rule):
         if doubtful:
             return {"severity": Severity.WARNING, "confidence": Confidence.HEURISTIC}
         return {}
-
-
-def refused_topic(packet: Any, at: Moment) -> str | None:
-    """The topic of the message that this PUBACK or PUBREC of the server refuses."""
-    if at.from_client or (packet.reason_code or 0) < 0x80:
-        return None
-    running = at.client.running(packet.packet_identifier, "publish")
-    return None if running is None else running.topic
 
 
 def expires_or_retained(packet: Publish) -> bool:

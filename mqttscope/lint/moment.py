@@ -144,13 +144,17 @@ class Moment:
         """What a rule keeps for the key of its scope: an instance of its ``Memory``, made when first asked for."""
         return self._memories.of(rule, self)
 
+    def history_of(self, whom: ConnectionKey) -> History | None:
+        """The history of another connection of the same key, while it is open."""
+        return self._memories.open.get(whom)
+
     def ask(self, rule: Any, when_ns: int, whom: ConnectionKey | None = None) -> None:
         """Have ``check_due`` of a rule called at the first event from that time on, the end included.
 
         The event is one of this connection, or of another one that is open and has the same key.  There is no clock:
         what a silent connection owes is judged when something of it is seen again.
         """
-        history = self.history if whom is None else self._memories.open.get(whom)
+        history = self.history if whom is None else self.history_of(whom)
         if history is not None:
             history.ask(rule.code, when_ns)
 

@@ -43,8 +43,9 @@ class Kept:
     until_ns: int
     """When it expires."""
     granted: bool
-    """Whether an acknowledgment says that it was accepted, which is so in 5.0 alone.  It counts as given until it is
-    refused, or the connection ends without it."""
+    """Whether an acknowledgment says that it was accepted, which is so in 5.0 alone."""
+    acknowledged: bool = False
+    """Whether there was one."""
     proven: bool = False
     """Whether the server has sent it to somebody as a retained message."""
     readers: tuple[str, ...] = ()
@@ -79,6 +80,12 @@ class RetainedStore(Watch):
         """Nothing is certain of this topic."""
         self.kept.pop(topic, None)
 
+    def accept(self, topic: str, now_ns: int) -> None:
+        """The server has the message."""
+        kept = self.kept.get(topic)
+        if kept is not None:
+            kept.acknowledged = True
+
     def publish(self, packet: Publish, at: Moment) -> None:
         """Take a message that a client published with RETAIN 1."""
         topic, connection = at.topic, at.connection
@@ -100,8 +107,9 @@ class RetainedStore(Watch):
             zlib.crc32(packet.payload),
             len(packet.raw) + len(topic),
             NEVER_NS if expiry is None else event.timestamp_ns + expiry * SECOND_NS,
-            at.version is ProtocolVersion.V5 and packet.qos == 1,
+            at.version is ProtocolVersion.V5,
         )
+        self.wait_for_answer(at, packet, topic)
         if len(self.kept) > MAX_TOPICS:
             del self.kept[next(iter(self.kept))]
 
@@ -129,5 +137,5 @@ class RetainedStore(Watch):
         for name in names[: MAX_EXPECTED + 1]:
             kept = self.kept[name]
             fits = limit is None or kept.size + _OVERHEAD <= limit
-            if fits and kept.until_ns > until_ns and kept.capture == at.event.capture:
+            if fits and kept.acknowledged and kept.until_ns > until_ns and kept.capture == at.event.capture:
                 yield name, kept

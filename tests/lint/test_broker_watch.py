@@ -16,7 +16,7 @@ from mqttscope.lint.moment import Moment
 from mqttscope.lint.rehearsal import segments
 from mqttscope.lint.rule import Findings
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec
 from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.properties import Properties
 
@@ -141,3 +141,66 @@ def test_only_so_many_connections_are_witnesses(monkeypatch: pytest.MonkeyPatch)
 )
 def test_messages_that_matter_to_expiry(packet: Publish, wanted: bool) -> None:
     assert expires_or_retained(packet) is wanted
+
+
+def test_a_hole_in_what_a_client_sent_is_seen_before_it_is_given_up() -> None:
+    """The server has answered a PINGREQ that the capture does not have; what the client sends next waits behind it."""
+    captured = segments(conversation("x", *opened(), *PING, client(Publish(topic_name="a")), *on(1, *opened(), *PING)))
+    lost_one = next(index for index, one in enumerate(captured) if one.payload == b"\xc0\x00")
+    seen = []
+
+    class Looking(Watching):
+        code = "TST451"
+
+        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+            facts = self.watch(packet, at)
+            seen.append(facts.waits_behind_a_hole(at))
+            return None
+
+    for path in (captured, captured[:lost_one] + captured[lost_one + 1 :]):
+        linter = Linter([Looking()], strict=True)
+        for event in dissect_segments(path):
+            linter.feed(event)
+
+    assert not any(seen[:7])
+    assert any(seen[7:])
+
+
+def test_a_message_is_certain_when_its_answer_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    sends = client(Publish(qos=1, retain=True, topic_name="q", packet_identifier=1))
+    accepted: list[str] = []
+
+    class Waiting(Watching):
+        code = "TST452"
+        looks_at = (Publish, Puback, Pubrec, Pubcomp)
+
+        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+            facts: Any = self.watch(packet, at)
+            if isinstance(packet, Publish):
+                facts.wait_for_answer(at, packet, at.topic)
+            return None
+
+    monkeypatch.setattr(Facts, "accept", lambda self, topic, now_ns: accepted.append(topic))
+    for answers, wanted in (
+        ([Puback(1)], ["q"]),
+        ([Puback(1, reason_code=0x87)], []),
+        ([Puback(2)], []),
+        ([Pubrec(1)], []),
+        ([Pubrec(1), Pubcomp(1)], ["q"]),
+        ([Pubrec(1, reason_code=0x97), Pubcomp(1)], []),
+    ):
+        accepted.clear()
+        linter = Linter([Waiting()], strict=True)
+        for event in dissect_segments(segments(conversation("x", *opened(), sends, server(*answers)))):
+            linter.feed(event)
+        assert accepted == wanted, answers
+
+
+def test_only_so_many_answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqttscope.lint.broker_watch.MAX_UNANSWERED", 1)
+    facts = Facts()
+    at: Any = type("At", (), {"key": ("x", 1)})
+    for number, topic in enumerate("ab", 1):
+        facts.wait_for_answer(at, Publish(qos=1, topic_name=topic, packet_identifier=number), topic)
+
+    assert list(facts.unanswered.values()) == ["b"]

@@ -3,14 +3,26 @@
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch, refused_topic
+from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
 from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Puback, Publish, Pubrec, Suback, Subscribe
+from mqttscope.mqtt.packets import (
+    Connack,
+    Connect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+)
 from mqttscope.mqtt.parts import Subscription, Will
 
 
@@ -34,6 +46,8 @@ class Cleared:
     before: Held | None
     """What it removed, where the capture has it."""
     client: str
+    accepted_ns: int
+    """When the server had accepted it: at once with QoS 0, else with its last acknowledgment; 0 before."""
 
 
 @dataclass(slots=True)
@@ -42,6 +56,12 @@ class Store(Watch):
 
     held: dict[str, Held] = field(default_factory=dict)
     cleared: dict[str, Cleared] = field(default_factory=dict)
+
+    def accept(self, topic: str, now_ns: int) -> None:
+        """The server has taken the empty message."""
+        found = self.cleared.get(topic)
+        if found is not None and not found.accepted_ns:
+            found.accepted_ns = now_ns
 
     def forget(self) -> None:
         """Nothing is certain any more."""
@@ -84,8 +104,8 @@ class RetainedNotCleared(BrokerRule):
         V3_1_1: {"MQTT-3.3.1-7": "", "MQTT-3.3.1-10": ""},
         V3_1: {"V31-PUBLISH-retained-clear": ""},
     }
-    looks_at = (Publish, Puback, Pubrec, Connect, Connack)
-    when = {Publish: "retain", Puback: "reason_code", Pubrec: "reason_code"}
+    looks_at = (Publish, Puback, Pubrec, Pubcomp, Connect, Connack)
+    when = {Publish: "retain", Pubrec: "reason_code"}
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5}
     Memory = Store
@@ -130,6 +150,13 @@ class RetainedNotCleared(BrokerRule):
             _SETS,
             client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
             server(Puback(1, reason_code=0x87)),
+            *on(1, *_READER, _GETS),
+        ),
+        conversation(
+            "not acknowledged yet",
+            *opened(),
+            _SETS,
+            client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
             *on(1, *_READER, _GETS),
         ),
         conversation(
@@ -187,6 +214,16 @@ class RetainedNotCleared(BrokerRule):
             *on(1, *opened(V3_1_1, client_identifier="c2"), *_SUBSCRIBES, _GETS.marked("retain")),
         ),
         conversation(
+            "cleared with QoS 2",
+            *opened(),
+            _SETS,
+            client(Publish(qos=2, topic_name="a", retain=True, packet_identifier=1)),
+            server(Pubrec(1)),
+            client(Pubrel(1)),
+            server(Pubcomp(1)),
+            *on(1, *_READER, _GETS.marked("retain")),
+        ),
+        conversation(
             "a message from before the capture: only a warning",
             *opened(),
             _CLEARS,
@@ -208,10 +245,6 @@ class RetainedNotCleared(BrokerRule):
             if not at.from_client:
                 return self._delivered(packet, store, at) if store.cleared else None
             self._published(packet, store, at)
-        elif isinstance(packet, Puback | Pubrec):
-            topic = refused_topic(packet, at)
-            if topic is not None:
-                store.forget_topic(topic)
         return None
 
     def _published(self, packet: Publish, store: Store, at: Moment) -> None:
@@ -222,15 +255,18 @@ class RetainedNotCleared(BrokerRule):
         name = at.client_name
         held = store.held.pop(topic, None)
         store.cleared.pop(topic, None)
-        if store.hides(topic) or packet.missing or packet.qos == 2 or not at.connection.retain_available:
-            return  # QoS 2: whether it is taken at PUBLISH or at PUBREL is the server's choice
+        if store.hides(topic) or packet.missing or not at.connection.retain_available:
+            return
         if packet.payload:
             store.held[topic] = Held(zlib.crc32(packet.payload), name)
             if len(store.held) > MAX_TOPICS:
                 del store.held[next(iter(store.held))]
             return
         event = at.event
-        store.cleared[topic] = Cleared(event.timestamp_ns, at.number, event.frame, event.capture, held, name)
+        accepted_ns = 0 if packet.qos else event.timestamp_ns
+        place = (event.timestamp_ns, at.number, event.frame, event.capture)
+        store.cleared[topic] = Cleared(*place, held, name, accepted_ns)
+        store.wait_for_answer(at, packet, topic)
         if len(store.cleared) > MAX_TOPICS:
             del store.cleared[next(iter(store.cleared))]
 
@@ -249,11 +285,15 @@ class RetainedNotCleared(BrokerRule):
             return None
         if connect is not None and connect.bridge:
             return None
-        after_ns = found.timestamp_ns + round(float(self.set["grace"]) * SECOND_NS)
+        if not found.accepted_ns:
+            return None
+        after_ns = found.accepted_ns + round(float(self.set["grace"]) * SECOND_NS)
         asked = [*match.subscriptions, *match.ended]
         asked += [one.replaced for one in match.subscriptions if one.replaced is not None]
         if any(one.timestamp_ns < after_ns for one in asked):
             return None  # it may have been under way already
+        if store.waits_behind_a_hole(at):
+            return None
         own = found.before is not None and found.before.client == found.client
         doubtful = not own or found.capture != at.event.capture or not store.witnessed(found.timestamp_ns)
         waited = (at.timestamp_ns - found.timestamp_ns) / SECOND_NS

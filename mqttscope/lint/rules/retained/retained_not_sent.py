@@ -1,6 +1,6 @@
 """RET406."""
 
-from mqttscope.lint.broker_watch import SECOND_NS, BrokerRule, refused_topic
+from mqttscope.lint.broker_watch import SECOND_NS, BrokerRule
 from mqttscope.lint.examples import Step, client, closes, conversation, lost, make_connect, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.moment import Moment
@@ -14,6 +14,7 @@ from mqttscope.mqtt.packets import (
     Pingreq,
     Pingresp,
     Puback,
+    Pubcomp,
     Publish,
     Pubrec,
     Suback,
@@ -66,8 +67,8 @@ class RetainedNotSent(BrokerRule):
         V5: ("MQTT-3.1.2-15", "MQTT-3.3.1-8", "MQTT-3.3.1-10"),
         V3_1_1: ("MQTT-3.1.2-17", "MQTT-3.3.1-12", "MQTT-3.8.4-3"),
     }
-    looks_at = (Publish, Subscribe, Puback, Pubrec, Connect, Connack)
-    when = {Publish: "retain", Puback: "reason_code", Pubrec: "reason_code"}
+    looks_at = (Publish, Subscribe, Puback, Pubrec, Pubcomp, Connect, Connack)
+    when = {Publish: "retain", Pubrec: "reason_code"}
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"timeout": 30}
     Memory = RetainedStore
@@ -149,8 +150,16 @@ class RetainedNotSent(BrokerRule):
         ),
         conversation(
             "an empty will may have removed it",
+            *on(2, *opened(client_identifier="c3")),
             *opened(will=Will("a", b"", 1, will_retain=True)),
             *_SETS,
+            closes("client", "reset"),
+            *on(1, *opened(client_identifier="c2"), *_asks(), _WAITS),
+        ),
+        conversation(
+            "the server has not acknowledged it",
+            *opened(),
+            _SETS[0],
             *on(1, *opened(client_identifier="c2"), *_asks(), _WAITS),
         ),
         conversation(
@@ -227,13 +236,8 @@ class RetainedNotSent(BrokerRule):
                 store.waiting.pop(at.key, None)
             else:
                 store.deliver(packet, at.topic, at)
-        elif isinstance(packet, Subscribe):
-            if store.kept:
-                self._asked(packet, store, at)
-        elif isinstance(packet, Puback | Pubrec):
-            topic = refused_topic(packet, at)
-            if topic is not None:
-                store.forget_topic(topic)
+        elif isinstance(packet, Subscribe) and store.kept:
+            self._asked(packet, store, at)
         return None
 
     def _asked(self, packet: Subscribe, store: RetainedStore, at: Moment) -> None:
@@ -306,6 +310,8 @@ class RetainedNotSent(BrokerRule):
         if not reader and one.topic_filter != topic:
             return None
         if history.client.disconnect is not None or history.server.disconnect is not None:
+            return None
+        if store.waits_behind_a_hole(at):
             return None
         doubtful = not (reader and (kept.proven or kept.granted))
         before = "MQTT-3.8.4-4" if subscribed.existed else "MQTT-3.3.1-9"
