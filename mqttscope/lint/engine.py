@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -24,11 +24,13 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
+from mqttscope.lint.broker_watch import expires_or_retained
 from mqttscope.lint.finding import Confidence, Finding, Report, Severity, fingerprint
 from mqttscope.lint.foreign import PREFACES, foreign_protocol
+from mqttscope.lint.memories import WIDE, Memories, scope_key
 from mqttscope.lint.moment import Looked, Moment
 from mqttscope.lint.quality import Quality
-from mqttscope.lint.rule import Findings, Needs, Rule, Scope
+from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.lint.spans import place_of
 from mqttscope.lint.strings import has_odd_strings
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
@@ -37,11 +39,11 @@ from mqttscope.net.frame import CaptureDrops
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
 
+__all__ = ["InternalError", "Linter", "scope_key"]
+
 C2S = Direction.CLIENT_TO_SERVER
 S2C = Direction.SERVER_TO_CLIENT
 _INDEX = re.compile(r"\[\d+\]")
-MAX_KEYS = 100_000
-"""Sessions, and servers, whose memories are kept; the one untouched for longest goes first, and is counted."""
 MAX_REPORTED = 16
 """Violations of a connection that later rules can look back at."""
 MAX_INTERNAL_ERRORS = 100
@@ -51,7 +53,7 @@ Check = Callable[..., Findings]
 Condition = Callable[[Any], Any]
 Checks = tuple[tuple[Condition | None, tuple[tuple[Rule, Check], ...]], ...]
 """Checks of one packet type, grouped by what has to be true of the packet for them."""
-CONDITIONS: dict[str, Condition] = {"odd_strings": has_odd_strings}
+CONDITIONS: dict[str, Condition] = {"odd_strings": has_odd_strings, "expires_or_retained": expires_or_retained}
 """What ``Rule.when`` may name beside attributes of packets."""
 
 
@@ -80,19 +82,25 @@ class Linter:
         """How often each rule failed."""
         self.withheld: Counter[str] = Counter()
         """Findings that the capture is not good enough for, by rule."""
-        self.forgotten_keys = 0
         self._dropping: set[str] = set()
         """Captures that said to have dropped frames."""
-        self._memories: dict[Hashable, dict[str, Any]] = {}
+        self.memories = Memories()
         self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
         self._moments: dict[int, tuple[Moment, Moment]] = {}
         """Of the client and of the server, by the identity of the connection while it is open."""
         self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in self.rules for reason in rule.malformed}
         self._openings = [(rule, rule.check_opened) for rule in self.rules if rule.implements("check_opened")]
+        self._gaps = [(rule, rule.check_gap) for rule in self.rules if rule.implements("check_gap")]
+        self._dues = {rule.code: rule for rule in self.rules if rule.implements("check_due")}
         self._closes = [(rule, rule.check_close) for rule in self.rules if rule.implements("check_close")]
         self._leftovers = [(rule, rule.check_unparsed) for rule in self.rules if rule.implements("check_unparsed")]
         self._damaged = [(rule, rule.check_damaged) for rule in self.rules if rule.implements("check_damaged")]
         self._foreign = [(rule, rule.check_foreign) for rule in self.rules if rule.implements("check_foreign")]
+
+    @property
+    def forgotten_keys(self) -> int:
+        """Sessions and servers whose memories had to make room."""
+        return self.memories.forgotten
 
     def feed(self, event: Event) -> list[Finding]:
         """Findings of one event."""
@@ -110,10 +118,13 @@ class Linter:
         elif isinstance(event, ConnectionClosed):
             at = self._move(event, event.connection, C2S)
             if not at.history.foreign:
+                self._due(at, findings)
                 self._run(self._closes, at, findings, event.connection)
             self._moments.pop(id(event.connection), None)
+            self.memories.closed(at)
         elif isinstance(event, GapEvent):
             at = self._move(event, event.connection, event.direction)
+            self._run(self._gaps, at, findings, event)
             at.history.gap(event.direction)
         elif isinstance(event, UnparsedEvent):
             at = self._move(event, event.connection, event.direction)
@@ -127,6 +138,8 @@ class Linter:
         at = self._move(event, connection, direction, event.topic)
         history = at.history
         if not history.foreign:
+            if event.timestamp_ns >= history.due_ns:
+                self._due(at, findings)
             self._check(packet, at, findings)
             history.apply(packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic)
         return findings
@@ -137,6 +150,7 @@ class Linter:
         at = self._move(event, connection, direction, event.topic)
         if self._is_foreign(found.raw, at, findings):
             return findings
+        self._due(at, findings)
         for rule, fault, more in self._grouped(found, at):
             before = len(findings)
             self._one(rule, rule.check_malformed, at, findings, fault, fault)
@@ -183,9 +197,10 @@ class Linter:
         if both is None:
             history = connection.history = connection.history or History()
             both = self._moments[id(connection)] = (
-                Moment(self._memory, connection, history, C2S),
-                Moment(self._memory, connection, history, S2C),
+                Moment(self.memories, connection, history, C2S),
+                Moment(self.memories, connection, history, S2C),
             )
+            self.memories.opened(both[0])
         at = both[direction is not C2S]
         at.move(event, topic)
         return at
@@ -216,7 +231,8 @@ class Linter:
                 and rule.sender in (None, at.direction)
                 and (rule.settled or not at.history.settled)
             ):
-                when = None if isinstance(packet, rule.always) else rule.when
+                when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
+                when = None if isinstance(packet, rule.always) else when
                 groups.setdefault(when, []).append((rule, rule.check))
         return tuple(
             (None if when is None else CONDITIONS.get(when) or attrgetter(when), tuple(group))
@@ -227,6 +243,12 @@ class Linter:
         for rule, check in checks:
             if at.version in rule.versions:
                 self._one(rule, check, at, findings, subject, None)
+
+    def _due(self, at: Moment, findings: list[Finding]) -> None:
+        """Ask the rules whose time has come, before the event itself is judged."""
+        for code in at.history.due(at.timestamp_ns):
+            rule = self._dues[code]
+            self._one(rule, rule.check_due, at, findings, at.connection, None)
 
     def _one(
         self, rule: Rule, check: Check, at: Moment, findings: list[Finding], subject: Any, fault: FaultReport | None
@@ -282,14 +304,18 @@ class Linter:
     def _finding(self, rule: Rule, report: Report, at: Moment, fault: FaultReport | None) -> Finding:
         event, connection = at.event, at.connection
         raw, number, kind, missing = b"", None, None, 0
-        if isinstance(event, PacketEvent):
+        if report.overdue:
+            pass
+        elif isinstance(event, PacketEvent):
             raw, number, kind, missing = event.packet.raw, event.number, event.type, event.packet.missing
         elif isinstance(event, MalformedEvent):
             raw, number, kind, missing = event.malformed.raw, event.number, event.type, event.malformed.missing
         confidence = report.confidence or rule.confidence
         if confidence is Confidence.CERTAIN and not self._sure(rule, at):
             confidence = Confidence.LIKELY
-        located = not isinstance(event, ConnectionOpened | ConnectionClosed)
+        if confidence is Confidence.LIKELY and rule.scope in WIDE and event.capture in self._dropping:
+            confidence = Confidence.HEURISTIC  # what was dropped may be another client's
+        located = not (report.overdue or isinstance(event, ConnectionOpened | ConnectionClosed))
         blamed = report.sender or (at.direction if located else None)
         sender = "server" if blamed is S2C else "client"
         offset, length = place_of(report, raw, event, at.version, fault)
@@ -315,13 +341,13 @@ class Linter:
             offset,
             length,
             report.reason_code if report.reason_code is not None else rule.reason_code,
-            topic=at.topic,
+            topic=report.topic if report.overdue else at.topic,
             related=report.related,
             raw=raw,
             missing=missing,
             sender=str(at.direction) if located else None,
         )
-        made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, at.topic)
+        made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, made.topic)
         return made
 
     def _sure(self, rule: Rule, at: Moment) -> bool:
@@ -358,36 +384,6 @@ class Linter:
                     "".join(traceback.format_exception(error)),
                 )
             )
-
-    def _memory(self, rule: Rule, at: Moment) -> Any:
-        """What a rule keeps for the key of its scope."""
-        if rule.scope in (Scope.PACKET, Scope.CONNECTION):
-            memories = at.history.memories
-        else:
-            key = scope_key(rule.scope, at.connection)
-            found = self._memories.pop(key, None)
-            if found is None:
-                found = {}
-                if len(self._memories) >= MAX_KEYS:
-                    del self._memories[next(iter(self._memories))]
-                    self.forgotten_keys += 1
-            self._memories[key] = found
-            memories = found
-        memory = memories.get(rule.code)
-        if memory is None:
-            assert rule.Memory is not None
-            memory = memories[rule.code] = rule.Memory()
-        return memory
-
-
-def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
-    """The key that findings of a scope depend on: run per key, an engine finds the same."""
-    if scope is Scope.BROKER:
-        return (connection.server,)
-    if scope is Scope.SESSION and connection.client_identifier:
-        return (connection.server, connection.client_identifier)
-    # Who has not said a Client Identifier, or waits for one, shares a session with nobody that is known.
-    return (connection.capture, connection.number, connection.flow_key, connection.opened_ns)
 
 
 def _known_client(at: Moment) -> str | None:

@@ -9,6 +9,12 @@
 Steps follow each other; each side has received what the other sent before, unless a step is `crossing`.  A step is one
 or more packets that arrive together, as packet objects or, where an encoder would have to lie, as their bytes.  A mark
 names the field that the rule is to blame (empty for the packet as a whole); nothing else may be found by that rule.
+
+What takes several clients has several connections to the same server, `on` the second, the third and so on:
+
+    *opened(client_identifier="c1"),
+    *on(1, *opened(client_identifier="c2"), client(Pingreq())),
+    client(Pingreq(), after=30),
 """
 
 from __future__ import annotations
@@ -44,19 +50,24 @@ class Step:
     """Bytes that hold no packet: an HTTP upgrade, a WebSocket ping."""
     close: str = ""
     """Ends the transport instead: ``fin`` or ``reset``."""
+    connection: int = 0
+    """Which of the connections it is on; each begins with its first step."""
     marks: tuple[tuple[int | None, str], ...] = ()
     """Index of the packet in the step (``None`` for the connection) and the field to blame."""
 
-    def marked(self, *fields: str, at: int = -1) -> Step:
-        """The rule is to blame these fields of the last packet, or of the packet with that index."""
-        index = at if at >= 0 else len(self.packets) + at
+    def marked(self, *fields: str, at: int | None = -1) -> Step:
+        """The rule is to blame these fields of the last packet, or of the packet with that index.
+
+        With ``None`` it finds then what concerns the connection: what should have come before.
+        """
+        index = None if at is None else at if at >= 0 else len(self.packets) + at
         where = None if self.close or self.silent else index
         return replace(self, marks=(*self.marks, *((where, name) for name in fields)))
 
 
 @dataclass(slots=True, frozen=True)
 class Conversation:
-    """One connection from its beginning, or from its middle."""
+    """One connection from its beginning, or from its middle; or several ones to one server."""
 
     title: str
     steps: tuple[Step, ...]
@@ -107,6 +118,11 @@ def lost(step: Step) -> Step:
 def silent(step: Step) -> Step:
     """The bytes of the step hold no MQTT Control Packet."""
     return replace(step, silent=True)
+
+
+def on(connection: int, *steps: Step) -> tuple[Step, ...]:
+    """The steps are on another connection, counted from 0."""
+    return tuple(replace(step, connection=connection) for step in steps)
 
 
 def closes(side: str, how: str = "fin", after: float = 0.01) -> Step:

@@ -70,6 +70,10 @@ class Report:
     """Where they do not follow from the rule's table."""
     span: tuple[int, int] | None = None
     """Offset and length in the packet, where the field alone does not say it."""
+    overdue: bool = False
+    """What never came, so that the packet at hand is not to blame, nor shown: the finding is about the connection."""
+    topic: str | None = None
+    """What did not come, by its topic."""
 
 
 @dataclass(slots=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -20,8 +19,13 @@ from mqttscope.session.history import History
 from mqttscope.session.inflight import Side
 from mqttscope.session.party import Party, Sent
 
+if TYPE_CHECKING:
+    from mqttscope.lint.memories import Memories
+
 C2S = Direction.CLIENT_TO_SERVER
 
+ConnectionKey = tuple[str, int]
+"""What tells a connection from all others: the capture it began in, and its number."""
 Looked = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionClosed
 
 
@@ -33,7 +37,7 @@ class Moment:
     """
 
     __slots__ = (
-        "_memory",
+        "_memories",
         "client",
         "connection",
         "direction",
@@ -69,10 +73,8 @@ class Moment:
     """Resolved topic of a PUBLISH."""
     timestamp_ns: int
 
-    def __init__(
-        self, memory: Callable[[Any, Moment], Any], connection: Connection, history: History, direction: Direction
-    ) -> None:
-        self._memory = memory
+    def __init__(self, memories: Memories, connection: Connection, history: History, direction: Direction) -> None:
+        self._memories = memories
         self.connection, self.history, self.direction = connection, history, direction
         self.client, self.server = connection.client_side, connection.server_side
         self.from_client = direction is C2S
@@ -94,6 +96,11 @@ class Moment:
         """Number of the packet."""
         assert isinstance(self.event, PacketEvent | MalformedEvent)
         return self.event.number
+
+    @property
+    def key(self) -> ConnectionKey:
+        """The connection, for memories that may not refer to it."""
+        return self.connection.capture, self.connection.number
 
     @property
     def client_name(self) -> str:
@@ -135,7 +142,21 @@ class Moment:
 
     def memory(self, rule: Any) -> Any:
         """What a rule keeps for the key of its scope: an instance of its ``Memory``, made when first asked for."""
-        return self._memory(rule, self)
+        return self._memories.of(rule, self)
+
+    def history_of(self, whom: ConnectionKey) -> History | None:
+        """The history of another connection of the same key, while it is open."""
+        return self._memories.open.get(whom)
+
+    def ask(self, rule: Any, when_ns: int, whom: ConnectionKey | None = None) -> None:
+        """Have ``check_due`` of a rule called at the first event from that time on, the end included.
+
+        The event is one of this connection, or of another one that is open and has the same key.  There is no clock:
+        what a silent connection owes is judged when something of it is seen again.
+        """
+        history = self.history if whom is None else self.history_of(whom)
+        if history is not None:
+            history.ask(rule.code, when_ns)
 
     def silence_ns(self, direction: Direction) -> int | None:
         """Nanoseconds since a side's last packet, ``None`` when it has sent none."""

@@ -28,22 +28,31 @@ class _Side:
 
 
 @dataclass(slots=True)
-class _Wire:
-    """Both sides, and the segments so far."""
+class _Tape:
+    """What is captured of all connections."""
 
     capture: str
-    client: _Side
-    server: _Side
     now_ns: int = START_NS
     segments: list[Segment] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Wire:
+    """Both sides of one connection."""
+
+    tape: _Tape
+    client: _Side
+    server: _Side
+    version: ProtocolVersion
 
     def send(self, side: _Side, flags: int, payload: bytes = b"", *, captured: bool = True) -> None:
         """Put a segment on the wire."""
         if captured:
-            number = len(self.segments) + 1
+            tape = self.tape
+            number = len(tape.segments) + 1
             sequence, acknowledges = side.sequence & 0xFFFFFFFF, side.acknowledges & 0xFFFFFFFF
-            self.segments.append(
-                Segment(side.key, sequence, acknowledges, flags, 65_535, payload, 0, number, self.now_ns, self.capture)
+            tape.segments.append(
+                Segment(side.key, sequence, acknowledges, flags, 65_535, payload, 0, number, tape.now_ns, tape.capture)
             )
         side.sequence += len(payload) + bool(flags & SYN) + bool(flags & FIN)
 
@@ -63,11 +72,27 @@ def step_bytes(step: Step, version: ProtocolVersion) -> tuple[list[bytes], Proto
 
 def segments(conversation: Conversation, chunk: int = 0, capture: str = "example") -> list[Segment]:
     """The TCP segments of a conversation, each step cut into segments of ``chunk`` bytes (0: not cut)."""
+    tape = _Tape(capture)
+    first = conversation.steps[0].connection if conversation.steps else 0
+    wires = {first: _connected(conversation, tape, first)}
+    for step in conversation.steps:
+        tape.now_ns += round(step.after * 1_000_000_000)
+        wire = wires.get(step.connection)
+        if wire is None:
+            wire = wires[step.connection] = _connected(conversation, tape, step.connection)
+        parts, wire.version = step_bytes(step, wire.version)
+        _play(wire, step, b"".join(parts), chunk)
+    return tape.segments
+
+
+def _connected(conversation: Conversation, tape: _Tape, number: int) -> _Wire:
+    """A connection that begins now."""
     host, _, port = conversation.server.rpartition(":")
     address = bytes(int(part) for part in host.split("."))
-    there = direction_key(bytes((10, 0, 0, 4)) + address, _ports(_CLIENT_PORT, int(port)))
-    back = direction_key(address + bytes((10, 0, 0, 4)), _ports(int(port), _CLIENT_PORT))
-    wire = _Wire(capture, _Side(there, 1_000), _Side(back, 900_000))
+    client_port = _CLIENT_PORT + number
+    there = direction_key(bytes((10, 0, 0, 4)) + address, _ports(client_port, int(port)))
+    back = direction_key(address + bytes((10, 0, 0, 4)), _ports(int(port), client_port))
+    wire = _Wire(tape, _Side(there, 1_000), _Side(back, 900_000), conversation.version)
     if conversation.handshake:
         wire.send(wire.client, SYN)
         wire.server.acknowledges = wire.client.sequence
@@ -75,16 +100,11 @@ def segments(conversation: Conversation, chunk: int = 0, capture: str = "example
         wire.client.acknowledges = wire.server.sequence
         wire.send(wire.client, ACK)
     wire.client.acknowledges, wire.server.acknowledges = wire.server.sequence, wire.client.sequence
-    version = conversation.version
-    for step in conversation.steps:
-        parts, version = step_bytes(step, version)
-        _play(wire, step, b"".join(parts), chunk)
-    return wire.segments
+    return wire
 
 
 def _play(wire: _Wire, step: Step, data: bytes, chunk: int) -> None:
     side, other = (wire.client, wire.server) if step.side == CLIENT else (wire.server, wire.client)
-    wire.now_ns += round(step.after * 1_000_000_000)
     if not step.crosses:
         side.acknowledges = other.sequence
     if step.close == "reset":
@@ -97,12 +117,12 @@ def _play(wire: _Wire, step: Step, data: bytes, chunk: int) -> None:
         wire.send(side, ACK)
     for start in range(0, len(data), chunk or max(len(data), 1)):
         wire.send(side, PSH | ACK, data[start : start + (chunk or len(data))], captured=not step.is_lost)
-        wire.now_ns += 1_000
+        wire.tape.now_ns += 1_000
     if step.is_lost:
         # The other side's acknowledgment proves that it was the capture that lost the bytes.
         other.acknowledges = side.sequence
         wire.send(other, ACK)
-        wire.now_ns += 1_000_000_000
+        wire.tape.now_ns += 1_000_000_000
 
 
 def expected(conversation: Conversation) -> list[tuple[int | None, str]]:

@@ -20,6 +20,7 @@ from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, Pro
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 
 if TYPE_CHECKING:
+    from mqttscope.events import GapEvent
     from mqttscope.lint.examples import Conversation
     from mqttscope.lint.moment import Moment
     from mqttscope.mqtt.stream import Unparsed
@@ -97,9 +98,9 @@ class Rule:
     """Packet classes that ``check`` is called for; ``ControlPacket`` for all."""
     sender: ClassVar[Direction | None] = None
     """Call ``check`` only for packets in this direction."""
-    when: ClassVar[str | None] = None
+    when: ClassVar[str | dict[type[ControlPacket], str] | None] = None
     """Call ``check`` only when this attribute of the packet is true: ``qos``, ``properties``, ``retain``; or when this
-    condition of the engine's `CONDITIONS` holds."""
+    condition of the engine's `CONDITIONS` holds.  In a table by packet class, what is not in it is always taken."""
     settled: ClassVar[bool] = True
     """Whether ``check`` has to be called as well once the connection is settled (`History.settled`)."""
     always: ClassVar[tuple[type[ControlPacket], ...]] = ()
@@ -158,6 +159,14 @@ class Rule:
         """Judge the beginning of a connection."""
         raise NotImplementedError
 
+    def check_gap(self, event: GapEvent, at: Moment) -> Findings:
+        """Take note of bytes that the capture does not have."""
+        raise NotImplementedError
+
+    def check_due(self, connection: Connection, at: Moment) -> Findings:
+        """Judge what should have come by now: at the first event from the time on that `Moment.ask` was given."""
+        raise NotImplementedError
+
     def check_close(self, connection: Connection, at: Moment) -> Findings:
         """Judge a connection at its end: what never came."""
         raise NotImplementedError
@@ -174,9 +183,13 @@ class Rule:
         reason_code: int | None = None,
         statements: tuple[str, ...] | None = None,
         span: tuple[int, int] | None = None,
+        overdue: bool = False,
+        topic: str | None = None,
     ) -> Report:
         """A report about a field (its path, empty for the whole packet); see `Report` for the rest."""
-        return Report(field, message, severity, confidence, related, sender, reason_code, statements, span)
+        return Report(
+            field, message, severity, confidence, related, sender, reason_code, statements, span, overdue, topic
+        )
 
     def statements_for(self, version: ProtocolVersion, sender: str, packet_type: str | None, field: str) -> list[str]:
         """Identifiers of the statements that a finding of this rule breaks, in the order of the table."""

@@ -48,6 +48,8 @@ class Connection:
     version_evidence: str = "none"
     client_identifier: str | None = None
     """From CONNECT, or assigned in CONNACK; ``None`` where neither was seen."""
+    session_identifier: str | None = None
+    """The Client Identifier that the first CONNACK was for: whatever comes later, the connection is of its session."""
     client_side: Side = field(default_factory=Side)
     server_side: Side = field(default_factory=Side)
     phase: str = "opening"
@@ -263,6 +265,8 @@ class Connection:
 
     def _connack(self, packet: packets.Connack, number: int) -> None:
         self.connack_packet = number
+        if self.session_identifier is None:
+            self.session_identifier = self.client_identifier
         self.session_present = packet.session_present
         self.phase = "refused" if packet.reason_code else "connected"
         side = self.server_side

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mqttscope.session.inflight import Side
 
 C2S = Direction.CLIENT_TO_SERVER
+NEVER_NS = 2**63 - 1
+"""A time that does not come."""
 _MISCOUNTS = (
     MalformedReason.FIELD_OVERRUN,
     MalformedReason.TRAILING_BYTES,
@@ -59,8 +61,25 @@ class History:
     """The protocol that is spoken instead of MQTT, once the first bytes have shown it."""
     memories: dict[str, Any] = field(default_factory=dict)
     """What rules of connection scope keep beside this, by code."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """Rules that want to be asked again, by code: from this time on, at the next event of the connection."""
+    due_ns: int = NEVER_NS
+    """The earliest of these times."""
     reported: list[tuple[str, Direction, int, int]] = field(default_factory=list)
     """Violations found lately: rule, direction, packet number, reason code that the specification names (0: none)."""
+
+    def ask(self, code: str, when_ns: int) -> None:
+        """Ask a rule again from that time on, or before where it said so already."""
+        self.asked[code] = min(when_ns, self.asked.get(code, NEVER_NS))
+        self.due_ns = min(self.due_ns, when_ns)
+
+    def due(self, now_ns: int) -> list[str]:
+        """Rules whose time has come, by code; they are not asked again unless they say so."""
+        found = sorted(code for code, when_ns in self.asked.items() if when_ns <= now_ns)
+        for code in found:
+            del self.asked[code]
+        self.due_ns = min(self.asked.values(), default=NEVER_NS)
+        return found
 
     def party(self, direction: Direction) -> Party:
         """The side that sends in this direction."""

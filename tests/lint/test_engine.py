@@ -11,7 +11,7 @@ import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules, instances
-from mqttscope.lint.engine import Linter, scope_key
+from mqttscope.lint.engine import CONDITIONS, Linter, scope_key
 from mqttscope.lint.examples import (
     Conversation,
     client,
@@ -234,7 +234,7 @@ def test_memory_belongs_to_the_key_of_the_scope() -> None:
 
 
 def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lint.engine.MAX_KEYS", 2)
+    monkeypatch.setattr("mqttscope.lint.memories.MAX_KEYS", 2)
 
     class Keeps(Probe):
         code = "TST312"
@@ -336,8 +336,9 @@ class Thorough(Linter):
                 and at.version in rule.versions
                 and rule.sender in (None, at.direction)
             ):
-                needless = rule.when in (None, "odd_strings") or isinstance(packet, rule.always)
-                groups.append((None if needless else attrgetter(str(rule.when)), ((rule, rule.check),)))
+                when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
+                needless = when is None or when in CONDITIONS or isinstance(packet, rule.always)
+                groups.append((None if needless else attrgetter(str(when)), ((rule, rule.check),)))
         return tuple(groups)
 
 

@@ -1,0 +1,278 @@
+"""DLV416."""
+
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
+from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import V5, Findings, Needs
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+
+MAX_PAYLOADS = 4
+"""Messages of one topic that are remembered, newest first."""
+MAX_TIMES = 4
+"""How often one message may be published; where it was more often, nothing is said of it."""
+_LASTING = Properties(session_expiry_interval=3_600)
+
+
+@dataclass(slots=True)
+class Published:
+    """A message with a Message Expiry Interval that was published once."""
+
+    timestamp_ns: int
+    expiry: int
+    packet: int
+    frame: int
+    capture: str
+
+
+@dataclass(slots=True)
+class Waiting(Watch):
+    """Messages of a server that expire, by topic, then by payload (CRC-32, length)."""
+
+    published: dict[str, dict[tuple[int, int], list[Published]]] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Nothing is certain any more."""
+        self.published.clear()
+
+    def forget_topic(self, topic: str) -> None:
+        """Nothing is certain of this topic."""
+        self.published.pop(topic, None)
+
+
+def _publish(expiry: int | None, *, retain: bool = False, payload: bytes = b"21", after: float = 0.01) -> Step:
+    """A message of the client, or of the server."""
+    return client(_message(expiry, retain=retain, payload=payload), after=after)
+
+
+def _message(expiry: int | None, *, retain: bool = False, payload: bytes = b"21") -> Publish:
+    block = None if expiry is None else Properties(message_expiry_interval=expiry)
+    return Publish(False, 1, retain, "a", 1, block, payload)
+
+
+_ACKED = server(Puback(1))
+_SUBSCRIBES = (client(Subscribe(1, subscriptions=[Subscription("a", 1)])), server(Suback(1, reason_codes=[1])))
+_AWAY = (
+    *on(1, *opened(client_identifier="c2", connect=_LASTING), *_SUBSCRIBES, client(Disconnect()), closes("client")),
+)
+_RETURNS = (
+    *on(
+        2,
+        client(opened(client_identifier="c2", clean_start=False, connect=_LASTING)[0].packets[0], after=60),
+        server(Connack(session_present=True)),
+    ),
+)
+_READS_LATER = on(1, *opened(client_identifier="c2")[:1], *opened()[1:], *_SUBSCRIBES)
+
+
+class MessageExpiryNotDecremented(BrokerRule):
+    """A message that waited in the server keeps the Message Expiry Interval that it was published with.
+
+    The interval says how long a message may still be used.  A server that does not take off the time that the message
+    waited makes it live longer with every hop.  Time counts as waiting until the subscriber connected, or subscribed
+    where the message is retained: what comes later may have waited in the network.  It is an error where the interval
+    is unchanged; one that has only become too small a piece shorter, is larger or missing may belong to another
+    message with the same payload, and is a warning.
+
+    Instead, send the received interval less the seconds that the message has waited.
+    """
+
+    code = "DLV416"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.3.2-6": ""}}
+    looks_at = (Publish, Connect, Connack)
+    when = {Publish: "expires_or_retained"}
+    needs = Needs.OPENING | Needs.WHOLE_SENDER
+    settings = {"tolerance": 2}
+    Memory = Waiting
+
+    good = [
+        conversation(
+            "waited for a client that was away",
+            *_AWAY,
+            *opened(),
+            _publish(100),
+            _ACKED,
+            *_RETURNS,
+            *on(2, server(_message(40))),
+        ),
+        conversation(
+            "retained, and retained again",
+            *opened(),
+            _publish(100, retain=True),
+            _ACKED,
+            client(Pingreq(), after=50),
+            server(Pingresp()),
+            _publish(100, retain=True),
+            _ACKED,
+            *_READS_LATER,
+            *on(1, server(_message(100, retain=True))),
+        ),
+        conversation(
+            "delivered at once, and shorter than published",
+            *on(1, *opened(client_identifier="c2"), *_SUBSCRIBES),
+            *opened(),
+            _publish(100),
+            _ACKED,
+            *on(1, server(_message(100)), client(Puback(1))),
+            _publish(1_000),
+            _ACKED,
+            *on(1, server(_message(60))),
+        ),
+        conversation(
+            "sent again, with the same bytes",
+            *_AWAY,
+            *opened(),
+            _publish(100),
+            _ACKED,
+            *_RETURNS,
+            *on(2, server(Publish(True, 1, False, "a", 1, Properties(message_expiry_interval=100), b"21"))),
+        ),
+        conversation(
+            "published again in bytes that were lost",
+            *_AWAY,
+            *opened(),
+            _publish(100),
+            _ACKED,
+            client(Pingreq(), after=50),
+            server(Pingresp()),
+            lost(_publish(100)),
+            client(Pingreq()),
+            server(Pingresp()),
+            client(Pingreq(), after=3),
+            server(Pingresp()),
+            *_RETURNS,
+            *on(2, server(_message(100))),
+        ),
+        conversation(
+            "it may have waited in the network",
+            *on(1, *opened(client_identifier="c2"), *_SUBSCRIBES),
+            *opened(),
+            _publish(100),
+            _ACKED,
+            *on(1, server(_message(100), after=30)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "unchanged after a minute",
+            *_AWAY,
+            *opened(),
+            _publish(100),
+            _ACKED,
+            *_RETURNS,
+            *on(2, server(_message(100)).marked("properties.message_expiry_interval")),
+        ),
+        conversation(
+            "a retained message",
+            *opened(),
+            _publish(100, retain=True),
+            _ACKED,
+            client(Pingreq(), after=50),
+            server(Pingresp()),
+            *_READS_LATER,
+            *on(1, server(_message(100, retain=True)).marked("properties.message_expiry_interval")),
+        ),
+        conversation(
+            "a piece too little, and none at all: only warnings",
+            *opened(),
+            _publish(100, retain=True),
+            _ACKED,
+            client(Pingreq(), after=50),
+            server(Pingresp()),
+            *_READS_LATER,
+            *on(1, server(_message(80, retain=True)).marked("properties.message_expiry_interval")),
+            *on(
+                2,
+                *opened(client_identifier="c3"),
+                *_SUBSCRIBES,
+                server(_message(None, retain=True)).marked("properties"),
+            ),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """Remember what is published with an interval, and compare it with what is delivered."""
+        memory: Waiting = self.watch(packet, at)  # type: ignore[assignment]
+        if isinstance(packet, Publish):
+            if not at.from_client:
+                return self._delivered(packet, memory, at) if memory.published else None
+            self._published(packet, memory, at)
+        return None
+
+    def _published(self, packet: Publish, memory: Waiting, at: Moment) -> None:
+        topic = at.topic
+        block = packet.properties
+        expiry = None if block is None else block.first(0x02)
+        if topic is None:
+            memory.forget()
+        elif expiry is None or packet.missing or packet.qos == 2 or memory.hides(topic):
+            # Without an interval the same message may come without; what QoS 2 waits for is the client's PUBREL.
+            memory.forget_topic(topic)
+        else:
+            messages = memory.published.pop(topic, {})
+            memory.published[topic] = messages
+            times = messages.setdefault((zlib.crc32(packet.payload), len(packet.payload)), [])
+            event = at.event
+            if len(times) <= MAX_TIMES:
+                times.append(Published(event.timestamp_ns, expiry, at.number, event.frame, event.capture))
+            if len(messages) > MAX_PAYLOADS:
+                del messages[next(iter(messages))]
+            if len(memory.published) > MAX_TOPICS:
+                del memory.published[next(iter(memory.published))]
+
+    def _delivered(self, packet: Publish, memory: Waiting, at: Moment) -> Findings:
+        topic = at.topic
+        messages = None if topic is None else memory.published.get(topic)
+        if messages is None or packet.dup or packet.missing:
+            return None
+        times = messages.get((zlib.crc32(packet.payload), len(packet.payload)))
+        if times is None or len(times) > MAX_TIMES:
+            return None
+        since_ns = self._since_ns(packet, topic or "", at)
+        if since_ns is None:
+            return None
+        got = None if packet.properties is None else packet.properties.first(0x02)
+        if got is None and not packet.retain:
+            return None
+        tolerance = float(self.set["tolerance"])
+        lefts = [one.expiry - max(0, since_ns - one.timestamp_ns) / SECOND_NS for one in times]
+        if got is not None and got <= max(lefts) + tolerance:
+            return None
+        best = times[lefts.index(max(lefts))]
+        waited = (since_ns - best.timestamp_ns) / SECOND_NS
+        if waited <= tolerance or memory.waits_behind_a_hole(at):
+            return None  # it has not waited, so another message is the likelier explanation
+        told = f"message on {topic!r} waited {waited:,.0f} s but its Message Expiry Interval "
+        told += "is missing" if got is None else f"is {'still ' if got == best.expiry else ''}{got:,}"
+        return self.report(
+            "properties" if got is None else "properties.message_expiry_interval",
+            f"{told} (published with {best.expiry:,})",
+            related=(Related("the message as published", best.packet, best.frame, best.timestamp_ns),),
+            **self._doubt(got, best, at),
+        )
+
+    def _doubt(self, got: int | None, best: Published, at: Moment) -> dict[str, Any]:
+        return self.doubt(at, doubtful=got != best.expiry or best.capture != at.event.capture)
+
+    def _since_ns(self, packet: Publish, topic: str, at: Moment) -> int | None:
+        """Until when the message has waited in the server for certain; ``None`` where the capture does not say."""
+        connack = at.history.connack_sent
+        if connack is None:
+            return None
+        since_ns = connack.timestamp_ns
+        if packet.retain:
+            match = at.history.subscriptions.match(topic)
+            if not match.retain_as_published:
+                asked = [one.timestamp_ns for one in match.subscriptions if one.asks_for_retained]
+                since_ns = max(since_ns, min(asked, default=0))
+        return since_ns

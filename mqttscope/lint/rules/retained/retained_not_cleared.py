@@ -1,0 +1,306 @@
+"""RET407."""
+
+import zlib
+from dataclasses import dataclass, field
+
+from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
+from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import Moment
+from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import (
+    Connack,
+    Connect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+)
+from mqttscope.mqtt.parts import Subscription, Will
+
+
+@dataclass(slots=True)
+class Held:
+    """The last retained message of a topic that a client published."""
+
+    checksum: int
+    """CRC-32 of its payload."""
+    client: str
+
+
+@dataclass(slots=True)
+class Cleared:
+    """An empty message with RETAIN 1, and nothing retained since."""
+
+    timestamp_ns: int
+    packet: int
+    frame: int
+    capture: str
+    before: Held | None
+    """What it removed, where the capture has it."""
+    client: str
+    accepted_ns: int
+    """When the server had accepted it: at once with QoS 0, else with its last acknowledgment; 0 before."""
+
+
+@dataclass(slots=True)
+class Store(Watch):
+    """What clients published with RETAIN 1."""
+
+    held: dict[str, Held] = field(default_factory=dict)
+    cleared: dict[str, Cleared] = field(default_factory=dict)
+
+    def accept(self, topic: str, now_ns: int) -> None:
+        """The server has taken the empty message."""
+        found = self.cleared.get(topic)
+        if found is not None and not found.accepted_ns:
+            found.accepted_ns = now_ns
+
+    def forget(self) -> None:
+        """Nothing is certain any more."""
+        self.held.clear()
+        self.cleared.clear()
+
+    def forget_topic(self, topic: str) -> None:
+        """Nothing is certain of this topic."""
+        self.held.pop(topic, None)
+        self.cleared.pop(topic, None)
+
+
+_SETS = client(Publish(topic_name="a", retain=True, payload=b"21"))
+_CLEARS = client(Publish(topic_name="a", retain=True))
+_SUBSCRIBES = (
+    client(Subscribe(1, subscriptions=[Subscription("a", 0)]), after=10),
+    server(Suback(1, reason_codes=[0])),
+)
+_GETS = server(Publish(topic_name="a", retain=True, payload=b"21"))
+_READER = (*opened(client_identifier="c2"), *_SUBSCRIBES)
+
+
+class RetainedNotCleared(BrokerRule):
+    """A subscriber gets a retained message that an empty one has removed before.
+
+    An empty message with RETAIN 1 is how a client takes back what it had retained.  A server that still hands out the
+    old message shows devices that are gone and commands that were withdrawn.  It is the old message, with the same
+    payload, that is reported, and only to those who subscribed well after it was cleared (``grace`` seconds); that the
+    retained message before it was captured, and that its own publisher cleared it, are what make the finding likely.
+
+    Instead, remove the retained message as soon as the empty one is accepted.
+    """
+
+    code = "RET407"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = ALL_VERSIONS
+    statements = {
+        V5: {"MQTT-3.3.1-6": ""},
+        V3_1_1: {"MQTT-3.3.1-7": "", "MQTT-3.3.1-10": ""},
+        V3_1: {"V31-PUBLISH-retained-clear": ""},
+    }
+    looks_at = (Publish, Puback, Pubrec, Pubcomp, Connect, Connack)
+    when = {Publish: "retain", Pubrec: "reason_code"}
+    needs = ALL_SUBSCRIPTIONS
+    settings = {"grace": 5}
+    Memory = Store
+
+    good = [
+        conversation(
+            "nothing is sent",
+            *opened(),
+            _SETS,
+            _CLEARS,
+            *on(1, *_READER),
+        ),
+        conversation(
+            "set again",
+            *opened(),
+            _SETS,
+            _CLEARS,
+            _SETS,
+            *on(1, *_READER, _GETS),
+        ),
+        conversation(
+            "set again by somebody who was not captured, to another value",
+            *opened(),
+            _SETS,
+            _CLEARS,
+            *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"22"))),
+        ),
+        conversation(
+            "set again in bytes that were lost",
+            *opened(),
+            _SETS,
+            _CLEARS,
+            lost(_SETS),
+            client(Pingreq()),
+            server(Pingresp()),
+            client(Pingreq(), after=3),
+            *on(1, *_READER, _GETS),
+        ),
+        conversation(
+            "the server refused to clear it",
+            *opened(),
+            _SETS,
+            client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
+            server(Puback(1, reason_code=0x87)),
+            *on(1, *_READER, _GETS),
+        ),
+        conversation(
+            "not acknowledged yet",
+            *opened(),
+            _SETS,
+            client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
+            *on(1, *_READER, _GETS),
+        ),
+        conversation(
+            "subscribed before it was cleared",
+            *on(1, *_READER),
+            *opened(),
+            _SETS,
+            _CLEARS,
+            *on(1, server(Publish(topic_name="a", payload=b"21"), Publish(topic_name="a"))),
+        ),
+        conversation(
+            "sent at the moment when it was cleared",
+            *opened(),
+            _SETS,
+            *on(1, *_READER),
+            _CLEARS,
+            *on(1, _GETS, server(Publish(topic_name="a"))),
+        ),
+        conversation(
+            "a will set it again",
+            *opened(will=Will("a", b"21", 0, will_retain=True)),
+            _SETS,
+            _CLEARS,
+            closes("client"),
+            *on(1, *_READER, _GETS),
+        ),
+        conversation(
+            "a live message, with RETAIN as published",
+            *opened(),
+            _SETS,
+            _CLEARS,
+            *on(
+                1,
+                *opened(client_identifier="c2"),
+                client(Subscribe(1, subscriptions=[Subscription("a", 0, retain_as_published=True)]), after=10),
+                server(Suback(1, reason_codes=[0])),
+                _GETS,
+            ),
+        ),
+    ]
+    bad = [
+        conversation(
+            "the old message is sent all the same",
+            *opened(),
+            _SETS,
+            _CLEARS,
+            *on(1, *_READER, _GETS.marked("retain")),
+        ),
+        conversation(
+            "in 3.1.1, acknowledged",
+            *opened(V3_1_1),
+            _SETS,
+            client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
+            server(Puback(1)),
+            *on(1, *opened(V3_1_1, client_identifier="c2"), *_SUBSCRIBES, _GETS.marked("retain")),
+        ),
+        conversation(
+            "cleared with QoS 2",
+            *opened(),
+            _SETS,
+            client(Publish(qos=2, topic_name="a", retain=True, packet_identifier=1)),
+            server(Pubrec(1)),
+            client(Pubrel(1)),
+            server(Pubcomp(1)),
+            *on(1, *_READER, _GETS.marked("retain")),
+        ),
+        conversation(
+            "a message from before the capture: only a warning",
+            *opened(),
+            _CLEARS,
+            *on(1, *_READER, _GETS.marked("retain")),
+        ),
+        conversation(
+            "cleared by another client: only a warning",
+            *opened(),
+            _SETS,
+            *on(1, *opened(client_identifier="c2"), _CLEARS),
+            *on(2, *opened(client_identifier="c3"), *_SUBSCRIBES, _GETS.marked("retain")),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        """Follow what is retained and cleared, and compare what subscribers get."""
+        store: Store = self.watch(packet, at)  # type: ignore[assignment]
+        if isinstance(packet, Publish):
+            if not at.from_client:
+                return self._delivered(packet, store, at) if store.cleared else None
+            self._published(packet, store, at)
+        return None
+
+    def _published(self, packet: Publish, store: Store, at: Moment) -> None:
+        topic = at.topic
+        if topic is None:
+            store.forget()
+            return
+        name = at.client_name
+        held = store.held.pop(topic, None)
+        store.cleared.pop(topic, None)
+        if store.hides(topic) or packet.missing or not at.connection.retain_available:
+            return
+        if packet.payload:
+            store.held[topic] = Held(zlib.crc32(packet.payload), name)
+            if len(store.held) > MAX_TOPICS:
+                del store.held[next(iter(store.held))]
+            return
+        event = at.event
+        accepted_ns = 0 if packet.qos else event.timestamp_ns
+        place = (event.timestamp_ns, at.number, event.frame, event.capture)
+        store.cleared[topic] = Cleared(*place, held, name, accepted_ns)
+        store.wait_for_answer(at, packet, topic)
+        if len(store.cleared) > MAX_TOPICS:
+            del store.cleared[next(iter(store.cleared))]
+
+    def _delivered(self, packet: Publish, store: Store, at: Moment) -> Findings:
+        topic = at.topic
+        found = None if topic is None else store.cleared.get(topic)
+        if topic is None or found is None or packet.dup or packet.missing or not packet.payload or topic[0] == "$":
+            return None
+        if found.before is not None and zlib.crc32(packet.payload) != found.before.checksum:
+            store.forget_topic(topic)  # somebody out of sight has set it again
+            return None
+        table = at.history.subscriptions
+        match = table.match(topic)
+        connect = at.history.connect
+        if not match.subscriptions or not match.known or match.retain_as_published or match.extended:
+            return None
+        if connect is not None and connect.bridge:
+            return None
+        if not found.accepted_ns:
+            return None
+        after_ns = found.accepted_ns + round(float(self.set["grace"]) * SECOND_NS)
+        asked = [*match.subscriptions, *match.ended]
+        asked += [one.replaced for one in match.subscriptions if one.replaced is not None]
+        if any(one.timestamp_ns < after_ns for one in asked):
+            return None  # it may have been under way already
+        if store.waits_behind_a_hole(at):
+            return None
+        own = found.before is not None and found.before.client == found.client
+        doubtful = not own or found.capture != at.event.capture or not store.witnessed(found.timestamp_ns)
+        waited = (at.timestamp_ns - found.timestamp_ns) / SECOND_NS
+        return self.report(
+            "retain",
+            f"retained message {topic!r} sent to {at.client_name!r} although {found.client!r} cleared it "
+            f"{waited:,.0f} s before",
+            related=(Related("the empty message", found.packet, found.frame, found.timestamp_ns),),
+            **self.doubt(at, doubtful=doubtful),
+        )

@@ -1,0 +1,206 @@
+"""SES307."""
+
+from dataclasses import dataclass, field
+
+from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.moment import ConnectionKey, Moment
+from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+
+MAX_LIVE = 16
+"""Connections of one client that are followed; beyond them the one that was taken over first is forgotten."""
+SECOND_NS = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Live:
+    """A connection that was accepted and has not ended."""
+
+    user_name: str | None
+    taken_ns: int = 0
+    """When another one was accepted with the same Client Identifier; 0 while none was."""
+    taken_by: str = ""
+    """Address of the client that has it now."""
+    taken_in: str = ""
+    """The capture that shows it."""
+    connack: Related | None = None
+    """The CONNACK that accepted it."""
+
+
+@dataclass(slots=True)
+class Connections:
+    """The connections of one client."""
+
+    live: dict[ConnectionKey, Live] = field(default_factory=dict)
+
+
+class SessionTakeoverNotClosed(Rule):
+    """A server goes on with a connection although it has accepted another one with the same Client Identifier.
+
+    There is one session for each Client Identifier.  Two connections that share it get each other's messages and
+    acknowledge with the same packet identifiers.  What counts is that the server still speaks, and to a client that
+    has spoken since; that a connection merely stays open is not reported, since the client may be gone.
+
+    Instead, close the older connection before the new one is accepted, in MQTT 5.0 with DISCONNECT 0x8E (Session taken
+    over).
+    """
+
+    code = "SES307"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    versions = ALL_VERSIONS
+    statements = {
+        V5: {"MQTT-3.1.4-3": ""},
+        V3_1_1: {"MQTT-3.1.4-2": ""},
+        V3_1: {"V31-CONNECT-client-id-unique": ""},
+    }
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.OPENING
+    settings = {"timeout": 30}
+    Memory = Connections
+
+    good = [
+        conversation(
+            "closed",
+            *opened(),
+            *on(1, *opened()),
+            server(Disconnect(reason_code=0x8E)),
+            closes("server"),
+            *on(1, client(Pingreq(), after=40), server(Pingresp())),
+        ),
+        conversation(
+            "closed some seconds later",
+            *opened(V3_1_1),
+            *on(1, *opened(V3_1_1)),
+            client(Pingreq(), after=1),
+            server(Pingresp()),
+            closes("server", after=3),
+            *on(1, client(Pingreq(), after=40), server(Pingresp())),
+        ),
+        conversation(
+            "the client of the older connection is gone",
+            *opened(),
+            *on(1, *opened()),
+            server(Publish(topic_name="a"), after=40),
+        ),
+        conversation(
+            "the new connection is refused",
+            *opened(),
+            *on(1, *opened()[:1], server(Connack(reason_code=0x88))),
+            client(Pingreq(), after=40),
+            server(Pingresp()),
+        ),
+        conversation(
+            "another user's client of the same name",
+            *opened(user_name="alice"),
+            *on(1, *opened(user_name="bob")),
+            client(Pingreq(), after=40),
+            server(Pingresp()),
+        ),
+        conversation(
+            "another client",
+            *opened(client_identifier="c1"),
+            *on(1, *opened(client_identifier="c2")),
+            client(Pingreq(), after=40),
+            server(Pingresp()),
+        ),
+        conversation(
+            "both had a name from the server",
+            *opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-1")),
+            *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-2"))),
+            client(Pingreq(), after=40),
+            server(Pingresp()),
+        ),
+        conversation(
+            "the first connection was known by its end alone",
+            lost(opened()[0]),
+            server(Connack()),
+            *on(1, *opened()),
+            client(Pingreq(), after=40),
+            server(Pingresp()),
+        ),
+    ]
+    bad = [
+        conversation(
+            "the older connection goes on",
+            *opened(),
+            *on(1, *opened()),
+            client(Pingreq(), after=31),
+            server(Pingresp()).marked(""),
+        ),
+        conversation(
+            "in 3.1.1, with messages",
+            *opened(V3_1_1, clean_start=False),
+            *on(1, *opened(V3_1_1, clean_start=False, session_present=True)),
+            client(Pingreq(), after=20),
+            server(Publish(topic_name="a"), after=20).marked(""),
+            server(Publish(topic_name="a"), after=20),
+        ),
+        conversation(
+            "in 3.1",
+            *opened(V3_1),
+            *on(1, *opened(V3_1)),
+            client(Pingreq(), after=50),
+            server(Pingresp()).marked(""),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: Moment) -> Findings:
+        """Take note that a connection is accepted: others of the client have had their time."""
+        connect, connection = at.history.connect, at.connection
+        if packet.reason_code or at.history.connack is not None or connect is None or not connect.client_identifier:
+            return None
+        if not connection.client_identifier:
+            return None
+        live: dict[ConnectionKey, Live] = at.memory(self).live
+        event = at.event
+        for key, one in live.items():
+            if one.user_name == connect.user_name and not one.taken_ns and key != at.key:
+                one.taken_ns, one.taken_by, one.taken_in = event.timestamp_ns, connection.client, event.capture
+                one.connack = Related("the other CONNACK", at.number, event.frame, event.timestamp_ns)
+                at.ask(self, one.taken_ns + self._patience_ns, key)
+        live[at.key] = Live(connect.user_name)
+        if len(live) > MAX_LIVE:
+            del live[next(iter(live))]
+        return None
+
+    @property
+    def _patience_ns(self) -> int:
+        return round(float(self.set["timeout"]) * SECOND_NS)
+
+    def check_due(self, connection: Connection, at: Moment) -> Findings:
+        """Look whether the server, which has had its time, still speaks here."""
+        one = at.memory(self).live.get(at.key)
+        if one is None or connection.closed_by == "server" or at.history.server.disconnect is not None:
+            return None
+        heard = at.client.last_timestamp_ns
+        event = at.event
+        spoken = getattr(event, "packet", None) is not None and at.direction is Direction.SERVER_TO_CLIENT
+        if not spoken or isinstance(event.packet, Disconnect):  # type: ignore[union-attr]
+            at.ask(self, event.timestamp_ns)
+            return None
+        if heard is None or heard <= one.taken_ns:
+            at.ask(self, event.timestamp_ns)
+            return None
+        waited = (event.timestamp_ns - one.taken_ns) / SECOND_NS
+        apart = one.taken_in != event.capture
+        return self.report(
+            "",
+            f"Client Identifier {at.client_name!r} has two live connections: {connection.client}, and {one.taken_by} "
+            f"since {waited:,.0f} s",
+            # The captures may be of different servers with one address.
+            severity=Severity.WARNING if apart else None,
+            confidence=Confidence.HEURISTIC if apart else None,
+            related=() if one.connack is None else (one.connack,),
+        )
+
+    def check_close(self, connection: Connection, at: Moment) -> Findings:
+        """The connection is gone."""
+        if at.history.connack is not None and connection.client_identifier:
+            at.memory(self).live.pop(at.key, None)
+        return None

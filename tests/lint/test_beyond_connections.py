@@ -1,0 +1,104 @@
+"""Rules that look beyond one connection, where captures are several, many, or end too early."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.rehearsal import segments
+from mqttscope.lint.rule import Rule
+from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.net.segment import Segment
+
+RULES = {code: all_rules()[code] for code in ("SES303", "SES307", "RET406", "RET407", "DLV416")}
+
+
+def lint(rule: type[Rule], captured: list[Segment]) -> list[Finding]:
+    linter = Linter([rule()], strict=True)
+    return [one for event in dissect_segments(captured) for one in linter.feed(event)]
+
+
+def found(code: str, *steps: Step) -> list[Finding]:
+    return lint(RULES[code], segments(conversation("x", *steps)))
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_nothing_is_an_error_that_rests_on_another_capture(rule: type[Rule]) -> None:
+    """Each connection in a file of its own: they may be of different servers with one address."""
+    for example in rule.bad:
+        captured = [replace(one, capture=_file(one)) for one in segments(example)]
+        assert len({_file(one) for one in captured}) > 1
+
+        for one in lint(rule, captured):
+            assert one.severity is not Severity.ERROR, example.title
+
+
+def _file(segment: Segment) -> str:
+    """A name that both directions of a connection have in common: the port of its client."""
+    ports = {int.from_bytes(segment.key[place : place + 2], "big") for place in range(len(segment.key) - 1)}
+    return f"{max(ports & set(range(51_234, 51_240)))}.pcap"
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_nothing_is_found_twice_where_a_capture_is_read_twice(rule: type[Rule]) -> None:
+    """Time runs backwards between them, so that nothing of the first holds in the second."""
+    good = rule.good[0]
+    first = segments(good)
+    second = [replace(one, frame=one.frame + len(first)) for one in segments(good)]
+
+    assert lint(rule, [*first, *second]) == []
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_nothing_is_found_where_a_good_capture_ends_anywhere(rule: type[Rule]) -> None:
+    for example in rule.good:
+        captured = segments(example)
+        for length in range(0, len(captured), 3):
+            assert lint(rule, captured[:length]) == [], example.title
+
+
+def takes_over(number: int) -> tuple[Step, ...]:
+    return on(number, *opened())
+
+
+def test_only_so_many_connections_of_a_client_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = (client(Pingreq(), after=40), server(Pingresp()))
+    steps = [*opened(), *takes_over(1), *takes_over(2), *goes_on]
+    assert len(found("SES307", *steps)) == 1
+    monkeypatch.setattr("mqttscope.lint.rules.session.session_takeover_not_closed.MAX_LIVE", 2)
+
+    assert found("SES307", *steps) == []
+
+
+def test_a_note_about_a_lost_session_is_never_more_than_a_guess() -> None:
+    expiry = Properties(session_expiry_interval=3_600)
+    again = on(1, *opened(clean_start=False, connect=expiry))
+    (one,) = found("SES303", *opened(connect=expiry), closes("client"), *again)
+
+    assert (one.severity, one.confidence) == (Severity.INFO, Confidence.HEURISTIC)
+
+
+def expiring(times: int) -> list[Finding]:
+    message = Publish(topic_name="a", retain=True, payload=b"x", properties=Properties(message_expiry_interval=100))
+    asks = (client(Subscribe(1, subscriptions=[Subscription("a", 0)]), after=50), server(Suback(1, reason_codes=[0])))
+    return found(
+        "DLV416",
+        *opened(),
+        *(client(message) for _ in range(times)),
+        *on(1, *opened(client_identifier="c2"), *asks, server(message)),
+    )
+
+
+def test_a_message_that_was_published_too_often_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(expiring(3)) == 1
+    monkeypatch.setattr("mqttscope.lint.rules.delivery.message_expiry_not_decremented.MAX_TIMES", 2)
+
+    assert expiring(3) == []
