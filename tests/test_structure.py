@@ -174,7 +174,7 @@ def test_mqtt_and_net_need_nothing_but_the_standard_library(package: str) -> Non
 
 
 IMPURE = {"socket", "ssl", "asyncio", "subprocess", "time", "random", "os", "sys", "threading", "click", "rich"}
-CORE = ("mqtt", "net", "session", "dissect", "events", "filter", "lint")
+CORE = ("mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint")
 
 
 def imports(path: Path) -> set[str]:

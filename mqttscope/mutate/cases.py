@@ -25,6 +25,7 @@ from mqttscope.mutate.flow import (
     differences,
     recorded_steps,
 )
+from mqttscope.mutate.limits import exceeded
 from mqttscope.mutate.mutation import (
     FlowTarget,
     Mutation,
@@ -172,9 +173,9 @@ def _changed(one: Mutation, where: Target) -> bytes:
     if made == where.raw:
         raise NotApplicable("the packet is like that already")
     if one.verdict(where.version, where.sender) is Verdict.LEGAL:
-        limit = where.limit("maximum_packet_size", 0)
-        if limit and len(made) > limit:
-            raise NotApplicable("the receiver takes no packet of that size")
+        beyond = exceeded(made, where)
+        if beyond:
+            raise NotApplicable(f"the receiver announced {beyond}")
     return made
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.wire import write_utf8
 from mqttscope.mutate.mutation import (
     ANY,
@@ -85,7 +86,7 @@ def _levels() -> Iterator[Mutation]:
             layout.piece("protocol_level").data = bytes((level,))
             return layout.join(blocks=False)
 
-        # The linter, like any receiver, takes such a packet for one of 3.1.1; a server of 5.0 may say 0x84.
+        # No sentence binds the client here: a level is a version, known to the server or not.
         yield Mutation(
             f"connect:protocol-level-{level}",
             Kind.PACKET,
@@ -93,7 +94,7 @@ def _levels() -> Iterator[Mutation]:
             change_packet=change,
             packet_type=PacketType.CONNECT,
             field="protocol_level",
-            statements=("3.1.1 MQTT-3.1.2-2", "5.0 MQTT-3.1.2-2"),
+            calls_for=("3.1.1 MQTT-3.1.2-2", "5.0 MQTT-3.1.2-2"),
             reaction=_UNSUPPORTED,
         )
     for version in ProtocolVersion:
@@ -190,7 +191,7 @@ def _unannounced(field: str, bit: int) -> Callable[[Any, Target], None]:
 
 def _payload() -> Iterator[Mutation]:
     """Flags and payload that do not fit each other (5.0 3.1.2.3 to 3.1.2.9, 3.1.3)."""
-    announced = (
+    announced: tuple[tuple[str, int, tuple[str, ...]], ...] = (
         ("will", 0x04, ("3.1.1 MQTT-3.1.2-9", "5.0 MQTT-3.1.2-9")),
         ("user_name", 0x80, ("3.1.1 MQTT-3.1.2-19", "5.0 MQTT-3.1.2-17")),
         ("password", 0x40, ("3.1.1 MQTT-3.1.2-21", "5.0 MQTT-3.1.2-19")),
@@ -205,7 +206,7 @@ def _payload() -> Iterator[Mutation]:
             statements=statements,
             legal_in=() if field == "will" else (V3_1,),
         )
-    unannounced = (
+    unannounced: tuple[tuple[str, int, tuple[str, ...]], ...] = (
         ("will", 0x04, ()),
         ("user_name", 0x80, ("3.1.1 MQTT-3.1.2-18", "5.0 MQTT-3.1.2-16")),
         ("password", 0x40, ("3.1.1 MQTT-3.1.2-20", "5.0 MQTT-3.1.2-18")),
@@ -266,10 +267,9 @@ def _payload() -> Iterator[Mutation]:
         )
 
     def data_alone(packet: Any, target: Target) -> None:
-        block = packet.properties
-        kept = [] if block is None else [one for one in block.items if one[0] != 0x15]
-        kept = type(block).of(kept) if block is not None else None
-        packet.properties = with_property(kept, "authentication_data", PROPERTY_VALUES["authentication_data"])
+        items = [] if packet.properties is None else packet.properties.items
+        block = Properties.of(one for one in items if one[0] != 0x15)
+        packet.properties = with_property(block, "authentication_data", PROPERTY_VALUES["authentication_data"])
 
     yield _connect(
         "authentication-data-alone",

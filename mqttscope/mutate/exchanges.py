@@ -30,7 +30,8 @@ from mqttscope.mutate.steps import MOST_PACKETS, free_identifiers, marked, openi
 V3_1, V3_1_1, V5 = ProtocolVersion
 _BOTH = (CLIENT, SERVER)
 _IN_USE = Reaction(Demand.CLOSE, (0x91, 0x82))
-_ACKS = {"puback": Puback, "pubrec": Pubrec, "pubrel": Pubrel, "pubcomp": Pubcomp}
+_Ack = Puback | Pubrec | Pubrel | Pubcomp
+_ACKS: dict[str, type[_Ack]] = {"puback": Puback, "pubrec": Pubrec, "pubrel": Pubrel, "pubcomp": Pubcomp}
 
 
 def _flow(slug: str, description: str, change: FlowChange, **more: object) -> Mutation:
@@ -50,7 +51,7 @@ def exchange_mutations() -> Iterator[Mutation]:
 def _acknowledgements() -> Iterator[Mutation]:
     for name, kind in _ACKS.items():
 
-        def unknown(target: FlowTarget, kind: type[Puback | Pubrec | Pubrel | Pubcomp] = kind) -> list[Step]:
+        def unknown(target: FlowTarget, kind: type[_Ack] = kind) -> list[Step]:
             identifier = free_identifiers(target, 1)[0]
             return put(target, [send(kind(packet_identifier=identifier), target.version)])
 

@@ -76,7 +76,6 @@ _ABSENT = {
     "connect.client_identifier": ("3.1.1 MQTT-3.1.3-3", "5.0 MQTT-3.1.3-3"),
     "connect.user_name": ("3.1.1 MQTT-3.1.2-19", "5.0 MQTT-3.1.2-17"),
     "connect.password": ("3.1.1 MQTT-3.1.2-21", "5.0 MQTT-3.1.2-19"),
-    "publish.topic_name": ("3.1.1 MQTT-3.3.2-1", "5.0 MQTT-3.3.2-1"),
 }
 _FIXED_BEFORE_5 = {
     PacketType.CONNACK,
@@ -213,7 +212,7 @@ def _extra(kind: PacketType, versions: tuple[ProtocolVersion, ...]) -> Iterator[
     if kind in _BEHIND_A_LIST:
         statements = ("3.1.1 V311-LENGTH-overrun", "5.0 V5-LENGTH-overrun")
     elif kind == PacketType.CONNECT:
-        statements = ("3.1.1 MQTT-3.1.3-1", "5.0 MQTT-3.1.3-1")
+        statements = ("3.1.1 MQTT-3.1.2-18", "3.1.1 MQTT-3.1.2-20", "5.0 MQTT-3.1.2-16", "5.0 MQTT-3.1.2-18")
     elif kind in (PacketType.PINGREQ, PacketType.PINGRESP):
         statements = ("3.1.1 V311-LENGTH-fixed", "5.0 V5-LENGTH-empty-packets")
     elif kind == PacketType.UNSUBACK:
@@ -222,6 +221,9 @@ def _extra(kind: PacketType, versions: tuple[ProtocolVersion, ...]) -> Iterator[
         statements = ("3.1.1 V311-LENGTH-fixed", "5.0 V5-LENGTH-trailing")
 
     def change(target: Target) -> bytes:
+        if kind == PacketType.CONNECT:
+            # Without the two last fields it is they that the byte would have to be a part of.
+            target.packet.user_name = target.packet.password = None
         if target.version == V5 and kind not in (PacketType.PINGREQ, PacketType.PINGRESP):
             # Every field that may be left out is written, or else the extra byte would be one of them.
             packet = target.packet

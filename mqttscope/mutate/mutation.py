@@ -191,6 +191,8 @@ class Mutation:
     """Versions in which it is as the specification has it."""
     reaction: Reaction = ANY
     """What the statements demand of the receiver, in 5.0."""
+    calls_for: tuple[str, ...] = ()
+    """Statements that bind the receiver where none binds the sender, or that say more than the general ones."""
     later: bool = False
     """Whether the violation shows only in the packets behind the mutated one, or by time."""
 
@@ -213,13 +215,30 @@ class Mutation:
         verdict = self.verdict(version, sender)
         if verdict is Verdict.LEGAL:
             return ACCEPT if self.reaction.demand is not Demand.ANY else ANY
-        if verdict is not Verdict.VIOLATION:
+        called = any(one.startswith(version.text + " ") for one in self.calls_for)
+        if verdict is not Verdict.VIOLATION and not (verdict is Verdict.OPEN and called):
             return ANY
         if version == V5:
             return self.reaction
         # 3.1.1 4.8 has a receiver close whatever it is; 3.1 says "should" at best.
         demand = self.reaction.demand if version == V3_1_1 else Demand.ANY
         return Reaction(demand, within_keep_alive=self.reaction.within_keep_alive)
+
+    def demanded_by(self, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:
+        """The statements that demand the reaction: one of which a receiver breaks that does not show it."""
+        own = tuple(one for one in self.calls_for if one.startswith(version.text + " "))
+        closes = self.reaction_in(version, sender).demand in (Demand.CLOSE, Demand.REFUSE)
+        general = _CLOSES.get((version, sender))
+        return (*own, *((general,) if closes and general is not None and not own else ()))
+
+
+_CLOSES = {
+    (V3_1_1, CLIENT): "3.1.1 MQTT-4.8.0-1",
+    (V3_1_1, SERVER): "3.1.1 MQTT-4.8.0-1",
+    (V5, CLIENT): "5.0 MQTT-4.13.1-1",
+    (V5, SERVER): "5.0 V5-ERROR-client-closes",
+}
+"""The general statement that has the receiver of an error close, by version and sender of the error."""
 
 
 def target(flow: Flow, index: int, chance: Chance) -> Target:

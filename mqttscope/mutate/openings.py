@@ -78,6 +78,7 @@ def opening_mutations() -> Iterator[Mutation]:
         "The client sends its CONNECT again on the open connection.",
         second,
         statements=("3.1 V31-CONNECT-second", "3.1.1 MQTT-3.1.0-2", "5.0 MQTT-3.1.0-2"),
+        calls_for=("3.1.1 MQTT-3.1.0-2", "5.0 MQTT-3.1.0-2"),
         reaction=PROTOCOL_ERROR,
     )
 
@@ -213,8 +214,9 @@ def _server() -> Iterator[Mutation]:
     )
 
     def twice(target: FlowTarget) -> list[Step]:
+        at = opening(target)
         connack = target.flow.first(Connack, from_client=False)
-        return put(target, [send(connack.raw, target.version)], opening(target))
+        return put(target, [send(connack.raw, target.version)], at)
 
     yield _flow(
         "second-connack",
@@ -241,6 +243,9 @@ def _server() -> Iterator[Mutation]:
 
 def _directions() -> Iterator[Mutation]:
     """Packets that only the other side sends, and types that nobody sends (5.0 2.1.2)."""
+    wrong: tuple[str, ...]
+    versions: tuple[ProtocolVersion, ...]
+    statements: tuple[str, ...]
     for kind in PacketType:
         if kind == PacketType.DISCONNECT:
             wrong, versions = (SERVER,), (V3_1, V3_1_1)

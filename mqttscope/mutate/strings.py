@@ -21,6 +21,7 @@ from mqttscope.mutate.mutation import (
     Target,
     senders_of,
 )
+from mqttscope.mutate.samples import TOPIC, ensure
 from mqttscope.mutate.surgery import LONGEST, with_value
 
 V3_1, V3_1_1, V5 = ProtocolVersion
@@ -83,15 +84,31 @@ def _ending(field: Field, part: int, end: bytes) -> PacketChange:
         return text[: LONGEST - len(end)] + end
 
     change = _change(field, part, make)
-    if field.name != "publish.topic_name":
+    if field.name == "publish.topic_name":
+
+        def with_topic(target: Target) -> bytes:
+            # With a Topic Alias alone there would be nothing but the end.
+            target.packet.topic_name = target.packet.topic_name or TOPIC
+            return change(target)
+
+        return with_topic
+    return _plain_filter(field, change)
+
+
+def _plain_filter(field: Field, change: PacketChange) -> PacketChange:
+    """The change of a filter without wildcards, behind which nothing may stand."""
+    if "filter" not in field.path:
         return change
 
-    def with_topic(target: Target) -> bytes:
-        # With a Topic Alias alone there would be nothing but the end.
-        target.packet.topic_name = target.packet.topic_name or "mqttscope/mutate"
+    def with_filter(target: Target) -> bytes:
+        ensure(target.packet, field.path, target.version)
+        if field.path.startswith("topic_filters"):
+            target.packet.topic_filters[0] = TOPIC
+        else:
+            target.packet.subscriptions[0].topic_filter = TOPIC
         return change(target)
 
-    return with_topic
+    return with_filter
 
 
 def _legal(field: Field) -> bool:
@@ -156,7 +173,8 @@ def _longest(field: Field, part: int, name: str, common: dict[str, object]) -> M
 
     def change(target: Target) -> bytes:
         longest = 32_767 if short_topic and target.version == V3_1 else LONGEST
-        return _change(field, part, lambda text: text + b"x" * (longest - len(text)))(target)
+        longer = _change(field, part, lambda text: text + b"x" * (longest - len(text)))
+        return _plain_filter(field, longer)(target)
 
     legal = field.versions if _legal(field) else ()
     statements: tuple[str, ...] = ()

@@ -218,6 +218,7 @@ def _time() -> Iterator[Mutation]:
         overrun,
         statements=("3.1 V31-KEEPALIVE-client", "3.1.1 MQTT-3.1.2-23", "5.0 MQTT-3.1.2-20"),
         reaction=Reaction(Demand.CLOSE, (0x8D,), within_keep_alive=True),
+        calls_for=("3.1 V31-KEEPALIVE-server", "3.1.1 MQTT-3.1.2-24", "5.0 MQTT-3.1.2-22"),
         later=True,
     )
 
