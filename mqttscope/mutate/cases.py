@@ -100,6 +100,7 @@ class Case:
                 "demand": str(reaction.demand),
                 "reason_codes": list(reaction.reason_codes),
                 "within_keep_alive": reaction.within_keep_alive,
+                "demanded_by": list(self.mutation.demanded_by(self.version, self.flow.sender)),
             },
             "at": self.flow.at,
             "changes": [_change_json(one) for one in self.flow.changes],

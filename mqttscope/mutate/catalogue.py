@@ -115,6 +115,7 @@ def _in_version(one: Mutation, version: ProtocolVersion) -> dict[str, Any]:
         "demand": str(reaction.demand),
         "reason_codes": list(reaction.reason_codes),
         "within_keep_alive": reaction.within_keep_alive,
+        "demanded_by": list(one.demanded_by(version, sender)),
     }
 
 

@@ -17,6 +17,7 @@ from mqttscope.mutate.mutation import (
     Demand,
     Kind,
     Mutation,
+    NotApplicable,
     PacketChange,
     Reaction,
     Target,
@@ -153,7 +154,7 @@ def _identifiers(field: Field) -> Iterator[Mutation]:
         Kind.WIRE,
         f"{field.name} is 65,535"
         + (", the greatest." if asks else ", which belongs to nothing that waits for an answer."),
-        change_packet=_number(field, 65_535),
+        change_packet=_greatest(field),
         packet_type=kind,
         field="packet_identifier",
         senders=senders_of(kind),
@@ -161,6 +162,17 @@ def _identifiers(field: Field) -> Iterator[Mutation]:
         legal_in=(V3_1, V3_1_1, V5) if asks else (),
         reaction=ACCEPT if asks else ANY,
     )
+
+
+def _greatest(field: Field) -> PacketChange:
+    change = _number(field, 65_535)
+
+    def checked(target: Target) -> bytes:
+        if target.sender == SERVER and getattr(target.packet, "qos", 1) == 0:
+            raise NotApplicable("with QoS 1 it might be above what the client was granted")
+        return change(target)
+
+    return checked
 
 
 def binary_mutations() -> Iterator[Mutation]:

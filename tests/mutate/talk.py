@@ -37,6 +37,7 @@ from mqttscope.mqtt import (
     Unsubscribe,
     encode,
 )
+from mqttscope.mutate import Chance, apply, mutation
 from mqttscope.mutate.flow import CLIENT, SERVER, Action, Flow, MutatedFlow, Step
 
 V3_1, V3_1_1, V5 = ProtocolVersion
@@ -227,3 +228,18 @@ def judge(case: MutatedFlow) -> Judged:
             else:
                 (judged.behind if start >= first else judged.before).append(finding)
     return judged
+
+
+def mutated(
+    name: str, version: ProtocolVersion = V5, *, sender: str | None = None, flow: Flow | None = None
+) -> MutatedFlow:
+    """A mutation of the good flow, or of another one."""
+    return apply(mutation(name), good(version) if flow is None else flow, Chance("test", name), sender=sender)
+
+
+def packet_of(
+    name: str, version: ProtocolVersion = V5, *, sender: str | None = None, flow: Flow | None = None
+) -> bytes:
+    """The bytes that a mutation puts in the place of a packet."""
+    case = mutated(name, version, sender=sender, flow=flow)
+    return case.steps[case.at].data
