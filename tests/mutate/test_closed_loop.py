@@ -14,7 +14,7 @@ from mqttscope.events import PacketEvent
 from mqttscope.lint.finding import Severity
 from mqttscope.mqtt import Direction, ProtocolVersion
 from mqttscope.mutate import Chance, Flow, Mutation, NotApplicable, Verdict, apply, catalogue, select
-from mqttscope.mutate.cases import matches
+from mqttscope.mutate.catalogue import matches
 from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, MutatedFlow, recorded_steps
 from tests.conftest import ROOT
 from tests.corpus.reading import read

@@ -1,0 +1,42 @@
+"""What the other side does not take."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt import Properties, Publish, Subscribe, Subscription, encode
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mutate import Chance
+from mqttscope.mutate.limits import exceeded
+from mqttscope.mutate.mutation import target
+from tests.mutate.talk import V3_1, V5, good, limited
+
+ROWS = [
+    (Publish(topic_name="a", properties=Properties()), ""),
+    (Publish(topic_name="a", payload=bytes(1_000), properties=Properties()), "Maximum Packet Size 1000"),
+    (Publish(topic_name="a", properties=Properties(topic_alias=1)), "a lower Topic Alias Maximum"),
+    (Publish(topic_name="a", qos=1, packet_identifier=1, properties=Properties()), "a lower Maximum QoS"),
+    (Publish(topic_name="a", retain=True, properties=Properties()), "Retain Available 0"),
+    (Subscribe(packet_identifier=1, subscriptions=[Subscription("a/#")]), "Wildcard Subscription Available 0"),
+    (Subscribe(packet_identifier=1, subscriptions=[Subscription("$share/g/a")]), "Shared Subscription Available 0"),
+    (
+        Subscribe(
+            packet_identifier=1,
+            subscriptions=[Subscription("a")],
+            properties=Properties(subscription_identifier=1),
+        ),
+        "Subscription Identifier Available 0",
+    ),
+    (Subscribe(packet_identifier=1, subscriptions=[Subscription("a")]), ""),
+]
+
+
+@pytest.mark.parametrize(("packet", "words"), ROWS)
+def test_what_goes_beyond_an_announcement(packet: ControlPacket, words: str) -> None:
+    assert exceeded(encode(packet, V5), target(limited(), 0, Chance())) == words
+
+
+def test_earlier_versions_announce_nothing() -> None:
+    raw = encode(Publish(topic_name="a", qos=2, packet_identifier=1))
+
+    assert exceeded(raw, target(good(V3_1), 0, Chance())) == ""
