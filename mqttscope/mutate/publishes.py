@@ -78,6 +78,26 @@ def publish_mutations() -> Iterator[Mutation]:
         legal_in=(V3_1,),
         reaction=MALFORMED,
     )
+    for level in (1, 2):
+
+        def first(packet: Any, target: Target, level: int = level) -> None:
+            if packet.qos != level or packet.dup:
+                raise NotApplicable(f"the packet is no first PUBLISH with QoS {level}")
+            packet.dup = True
+
+        yield _publish(
+            f"publish:dup-on-first-transmission-qos-{level}",
+            f"DUP is set in a PUBLISH with QoS {level} that is sent for the first time.",
+            first,
+            "dup",
+            statements=(
+                "3.1 V31-PUBLISH-dup-on-resend",
+                f"3.1.1 MQTT-4.3.{level + 1}-1",
+                f"5.0 MQTT-4.3.{level + 1}-2",
+            ),
+            # DUP says nothing that a receiver could rely on, so it takes the message.
+            reaction=ANY,
+        )
     yield from _topics()
     yield from _identifiers()
     yield from _properties()
