@@ -9,6 +9,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.mutation import (
     ACCEPT,
+    ANY,
     MALFORMED,
     PROTOCOL_ERROR,
     Demand,
@@ -19,6 +20,7 @@ from mqttscope.mutate.mutation import (
     Target,
     by_attributes,
 )
+from mqttscope.mutate.samples import with_property
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 
@@ -54,6 +56,21 @@ def connack_mutations() -> Iterator[Mutation]:
         versions=(V3_1_1, V5),
         statements=("3.1.1 MQTT-3.2.2-4", "5.0 MQTT-3.2.2-6"),
         reaction=PROTOCOL_ERROR,
+    )
+
+    def reference(packet: Any, target: Target) -> None:
+        if packet.reason_code in (0x9C, 0x9D):
+            raise NotApplicable("the server has moved")
+        packet.properties = with_property(packet.properties, "server_reference", "other.example")
+
+    yield _connack(
+        "server-reference-on-success",
+        "CONNACK has a Server Reference and a reason code that does not go with it.",
+        reference,
+        "properties.server_reference",
+        versions=(V5,),
+        statements=("5.0 V5-SERVER-REFERENCE-codes",),
+        reaction=ANY,
     )
 
     def present(packet: Any, target: Target) -> None:

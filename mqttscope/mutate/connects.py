@@ -281,6 +281,22 @@ def _payload() -> Iterator[Mutation]:
         reaction=PROTOCOL_ERROR,
     )
 
+    def not_utf8(packet: Any, target: Target) -> None:
+        ensure_will(packet, V5)
+        packet.will.will_payload = b"\xff\xfe\x80"
+        packet.will.properties = with_property(packet.will.properties, "payload_format_indicator", 1)
+
+    yield _connect(
+        "will-payload-not-utf8",
+        "The Payload Format Indicator of the Will promises UTF-8 and the Will Payload is none.",
+        not_utf8,
+        "will.will_payload",
+        versions=(V5,),
+        statements=("5.0 V5-WILL-payload-utf8",),
+        # 3.1.3.2.3: a server may check the payload; it need not.
+        reaction=ANY,
+    )
+
     def every(packet: Any, target: Target) -> None:
         for path in ("user_name", "password", "will.will_topic"):
             ensure(packet, path, target.version)

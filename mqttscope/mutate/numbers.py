@@ -130,6 +130,8 @@ def _identifiers(field: Field) -> Iterator[Mutation]:
     if asks:
         statements = ("3.1 V31-MSGID-nonzero", "3.1.1 MQTT-2.3.1-1")
         by_sender = {CLIENT: ("5.0 MQTT-2.2.1-3",), SERVER: ("5.0 MQTT-2.2.1-4",)}
+        if kind == PacketType.PUBLISH:
+            statements = (*statements, "3.1 V31-PUBLISH-msgid-nonzero")
     elif kind in _IN_SUBACK:
         statements = ("3.1.1 MQTT-2.3.1-7", "5.0 MQTT-2.2.1-6")
     elif kind == PacketType.PUBCOMP:
