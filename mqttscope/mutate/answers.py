@@ -121,6 +121,9 @@ def answer_mutations() -> Iterator[Mutation]:
     )
 
     def other_method(packet: Any, target: Target) -> None:
+        connect = target.connect
+        if connect is None or connect.properties is None or connect.properties.authentication_method is None:
+            raise NotApplicable("CONNECT names no Authentication Method")
         ensure(packet, "reason_code", V5)
         packet.properties = with_property(packet.properties, "authentication_method", "MQTTSCOPE-OTHER")
 

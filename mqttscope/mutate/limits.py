@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Publish, Subscribe
-from mqttscope.mutate.flow import CLIENT
+from mqttscope.mqtt.declare import Malformed
+from mqttscope.mqtt.packets import Connack, Disconnect, Publish, Subscribe
+from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.mutation import Target
 
 
@@ -17,6 +18,11 @@ def exceeded(made: bytes, where: Target) -> str:
     if size and len(made) > size:
         return f"Maximum Packet Size {size}"
     packet = decode(made, where.version)
+    if where.sender == SERVER and not isinstance(packet, Publish | Connack | Disconnect | Malformed):
+        block = getattr(packet, "properties", None)
+        diagnostic = block and (block.user_property or block.reason_string is not None)
+        if diagnostic and not where.limit("request_problem_information", 1):
+            return "Request Problem Information 0"
     if isinstance(packet, Publish):
         return _publish(packet, where)
     return _subscribe(packet, where) if isinstance(packet, Subscribe) else ""
