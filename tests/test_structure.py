@@ -54,6 +54,9 @@ TESTED_ELSEWHERE = {
     "mqtt/declare.py": "mqtt/test_codec.py: declarations are tested by what is made of them",
     "mqtt/parts.py": "mqtt/test_codec.py: parts of packets",
     "mqtt/view.py": "report/test_jsonl.py, cli/test_jsonl.py: the JSON form",
+    "mutate/broken.py": "mutate/test_closed_loop.py, mutate/test_catalogue.py: tables of statements",
+    "mutate/steps.py": "mutate/test_openings.py, mutate/test_exchanges.py: what mutations of flows share",
+    "mutate/surgery.py": "mutate/test_strings.py, mutate/test_lengths.py: changes of the bytes of a field",
     "net/events.py": "net/test_flows.py: events are plain values",
     "net/frame.py": "capture/test_files.py: frames are plain values",
     "net/segment.py": "net/test_headers.py: segments are plain values",
@@ -194,7 +197,7 @@ def test_mqtt_and_net_need_nothing_but_the_standard_library(package: str) -> Non
 
 
 IMPURE = {"socket", "ssl", "asyncio", "subprocess", "time", "random", "os", "sys", "threading", "click", "rich"}
-CORE = ("mqtt", "net", "session", "dissect", "events", "filter", "lint")
+CORE = ("mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint")
 CORE_PARTS = ("script.py", "order.py", "timeline.py", "plan.py", "player/", "rewrite/", "verify/")
 CORE_MODULES = tuple(f"replay/{one}" for one in CORE_PARTS)
 """Modules and folders that are as pure as the core, in packages that are not."""

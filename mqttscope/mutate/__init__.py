@@ -1,0 +1,45 @@
+"""Mutations of recorded connections, sans-IO: what to send so that the other side has something to notice.
+
+=========  ==========================================================================================
+mutation   one named, seeded change to a packet or a flow
+flow       one recorded connection, as a list of packets of both sides
+case       one mutation applied to one flow: steps for a player, and what has to happen
+=========  ==========================================================================================
+
+Mutations come from the declarations of `mqttscope.mqtt`: by the data type of a field (``strings``, ``numbers``,
+``lengths``, ``property_blocks``), by packet (``headers``, ``connects``, ``connacks``, ``publishes``, ``subscribes``,
+``answers``), by flow (``openings``, ``exchanges``, ``transport``), and blindly (``random_bytes``).  Each says which
+statements of the specification it breaks in which version, or that it is legal, and what the receiver has to do.
+"""
+
+from mqttscope.mutate.cases import Case, again, apply, case, cases, steps_of
+from mqttscope.mutate.catalogue import as_json, catalogue, mutation, select
+from mqttscope.mutate.chance import Chance
+from mqttscope.mutate.flow import Action, Change, Entry, Flow, MutatedFlow, Step
+from mqttscope.mutate.mutation import Demand, Kind, Mutation, NotApplicable, Reaction, Verdict
+
+__all__ = [
+    "Action",
+    "Case",
+    "Chance",
+    "Change",
+    "Demand",
+    "Entry",
+    "Flow",
+    "Kind",
+    "MutatedFlow",
+    "Mutation",
+    "NotApplicable",
+    "Reaction",
+    "Step",
+    "Verdict",
+    "again",
+    "apply",
+    "as_json",
+    "case",
+    "cases",
+    "catalogue",
+    "mutation",
+    "select",
+    "steps_of",
+]

@@ -1,0 +1,285 @@
+"""From mutations to cases: one mutation applied to one flow, the same bytes whenever it is made again.
+
+A case is known by the hash of the capture, the connection in it, the seed and its number.  Numbers do not depend on
+which mutations are asked for: the cases of a pattern are some of all cases, with the numbers they have there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mqttscope.mqtt.codec import encode, packet_end
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mutate.catalogue import matches, mutation, select
+from mqttscope.mutate.chance import Chance
+from mqttscope.mutate.flow import (
+    CLIENT,
+    Action,
+    Change,
+    Entry,
+    Flow,
+    MutatedFlow,
+    Step,
+    differences,
+    recorded_steps,
+)
+from mqttscope.mutate.limits import exceeded
+from mqttscope.mutate.mutation import (
+    FlowTarget,
+    Mutation,
+    NotApplicable,
+    Reaction,
+    Target,
+    Verdict,
+    exists_in,
+    target,
+)
+from mqttscope.mutate.samples import sample
+from mqttscope.mutate.steps import ending, free_identifiers, opening
+
+_PUT_IN = (
+    PacketType.PUBLISH,
+    PacketType.SUBSCRIBE,
+    PacketType.UNSUBSCRIBE,
+    PacketType.PINGREQ,
+    PacketType.DISCONNECT,
+)
+"""Packets that a client may send on any open connection: where a flow has none, one is put in to be mutated."""
+
+
+@dataclass(slots=True)
+class Case:
+    """One mutation, applied."""
+
+    number: int
+    seed: int
+    capture_hash: str
+    connection: int
+    mutation: Mutation
+    flow: MutatedFlow
+
+    @property
+    def version(self) -> ProtocolVersion:
+        """The version spoken."""
+        return self.flow.version
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What it breaks."""
+        return self.mutation.broken(self.version, self.flow.sender)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the specification says about it."""
+        return self.mutation.verdict(self.version, self.flow.sender)
+
+    @property
+    def reaction(self) -> Reaction:
+        """What the receiver has to do."""
+        return self.mutation.reaction_in(self.version, self.flow.sender)
+
+    def as_json(self) -> dict[str, Any]:
+        """The case as plain JSON: enough to know it, to make it again, and to play it."""
+        reaction = self.reaction
+        return {
+            "schema": 1,
+            "capture_hash": self.capture_hash,
+            "connection": self.connection,
+            "seed": self.seed,
+            "case": self.number,
+            "mutation": self.mutation.name,
+            "kind": str(self.mutation.kind),
+            "description": self.mutation.description,
+            "sender": self.flow.sender,
+            "version": self.version.text,
+            "verdict": str(self.verdict),
+            "statements": list(self.statements),
+            "reaction": {
+                "demand": str(reaction.demand),
+                "reason_codes": list(reaction.reason_codes),
+                "within_keep_alive": reaction.within_keep_alive,
+                "demanded_by": list(self.mutation.demanded_by(self.version, self.flow.sender)),
+            },
+            "at": self.flow.at,
+            "changes": [_change_json(one) for one in self.flow.changes],
+            "steps": [_step_json(one) for one in self.flow.steps],
+        }
+
+
+def apply(one: Mutation, flow: Flow, chance: Chance, *, sender: str | None = None) -> MutatedFlow:
+    """Apply a mutation to a flow; `NotApplicable` where the flow has nothing for it.
+
+    ``sender`` is the side that is played; the mutation's first one unless given.
+    """
+    side = one.senders[0] if sender is None else sender
+    if side not in one.senders or flow.version not in one.versions:
+        raise NotApplicable(f"{one.name} is not for a {side} of MQTT {flow.version.text}")
+    if one.change_flow is not None:
+        view = FlowTarget(flow, side, chance, recorded_steps(flow, side))
+        steps = one.change_flow(view)
+        changes = tuple(Change(step.entry, one.field, 0, b"", step.data) for step in steps if _new(step))
+        return MutatedFlow(one.name, side, flow.version, steps, changes)
+    return _apply_to_packet(one, flow, chance, side)
+
+
+def _new(step: Step) -> bool:
+    return step.mutated and step.entry is None and step.action is Action.SEND
+
+
+def _apply_to_packet(one: Mutation, flow: Flow, chance: Chance, side: str) -> MutatedFlow:
+    assert one.change_packet is not None
+    reason = NotApplicable(f"the {side} sends no packet that {one.name} is for")
+    for index in chance.shuffled(flow.places(side, one.packet_type)):
+        try:
+            made = _changed(one, target(flow, index, chance))
+        except NotApplicable as error:
+            reason = error
+            continue
+        steps = recorded_steps(flow, side)
+        steps[index] = replace(steps[index], data=made, mutated=True)
+        before = flow.entries[index].raw
+        body = packet_end(before, 0, len(before))[0]
+        return MutatedFlow(one.name, side, flow.version, steps, differences(index, one.field, before, made, body))
+    if flow.places(side, one.packet_type) or side != CLIENT or one.packet_type not in _PUT_IN:
+        raise reason
+    return _put_in(one, flow, chance, side)
+
+
+def _put_in(one: Mutation, flow: Flow, chance: Chance, side: str) -> MutatedFlow:
+    """Mutate a packet that the flow does not have, put in on the open connection."""
+    assert one.packet_type is not None
+    steps = recorded_steps(flow, side)
+    view = FlowTarget(flow, side, chance, steps)
+    first, last = opening(view), ending(view)
+    at = last if one.packet_type == PacketType.DISCONNECT else first + chance.below(last - first + 1)
+    packet = sample(one.packet_type, flow.version, free_identifiers(view, 1)[0])
+    raw = encode(packet, flow.version)
+    added = Entry(True, packet, raw)
+    longer = replace(flow, entries=[*flow.entries[:at], added, *flow.entries[at:]])
+    made = _changed(one, target(longer, at, chance))
+    steps.insert(at, Step(Action.SEND, made, mutated=True))
+    if one.packet_type == PacketType.DISCONNECT:
+        del steps[at + 1 :]
+    return MutatedFlow(one.name, side, flow.version, steps, (Change(None, one.field, 0, b"", made),))
+
+
+def _changed(one: Mutation, where: Target) -> bytes:
+    """The mutated bytes of one packet."""
+    if not exists_in(where.packet, where.version, where.sender):
+        raise NotApplicable("the version has no such packet")
+    assert one.change_packet is not None
+    made = one.change_packet(where)
+    if made == where.raw:
+        raise NotApplicable("the packet is like that already")
+    if one.verdict(where.version, where.sender) is Verdict.LEGAL:
+        beyond = exceeded(made, where)
+        if beyond:
+            raise NotApplicable(f"the receiver announced {beyond}")
+    return made
+
+
+def order(flow: Flow, seed: int, sender: str, turn: int) -> list[Mutation]:
+    """The mutations of one turn through the catalogue, in the order of their numbers."""
+    chance = Chance(flow.capture_hash, flow.connection, seed, "turn", turn)
+    return chance.shuffled(select(version=flow.version, sender=sender))
+
+
+def case(flow: Flow, seed: int, number: int, *, sender: str = CLIENT) -> Case:
+    """The case of a number; `NotApplicable` where its mutation has nothing to do in this flow."""
+    count = len(select(version=flow.version, sender=sender))
+    one = order(flow, seed, sender, number // count)[number % count]
+    return _case(one, flow, seed, number, sender)
+
+
+def _case(one: Mutation, flow: Flow, seed: int, number: int, sender: str) -> Case:
+    chance = Chance(flow.capture_hash, flow.connection, seed, number)
+    made = apply(one, flow, chance, sender=sender)
+    return Case(number, seed, flow.capture_hash, flow.connection, one, made)
+
+
+def cases(
+    flow: Flow,
+    seed: int,
+    pattern: str = "*",
+    *,
+    sender: str = CLIENT,
+    start: int = 0,
+    turns: int = 1,
+    limit: int | None = None,
+) -> Iterator[Case]:
+    """Cases from a number on: every mutation of the pattern that is applicable, once in each turn.
+
+    ``limit`` ends it after so many cases.
+    """
+    count = len(select(version=flow.version, sender=sender))
+    made = 0
+    for turn in range(start // count, start // count + turns) if count else ():
+        for place, one in enumerate(order(flow, seed, sender, turn)):
+            number = turn * count + place
+            if number < start or not matches(one.name, pattern):
+                continue
+            if limit is not None and made >= limit:
+                return
+            try:
+                found = _case(one, flow, seed, number, sender)
+            except NotApplicable:
+                continue
+            made += 1
+            yield found
+
+
+def again(flow: Flow, document: dict[str, Any]) -> Case:
+    """Make the case of a JSON form again from its flow: by its mutation, seed and number.
+
+    The name is taken from the document and not from the number, since a later catalogue counts otherwise.
+    """
+    if document["capture_hash"] != flow.capture_hash or document["connection"] != flow.connection:
+        raise ValueError("the case is of another flow")
+    one = mutation(document["mutation"])
+    return _case(one, flow, document["seed"], document["case"], document["sender"])
+
+
+def _change_json(one: Change) -> dict[str, Any]:
+    return {
+        "entry": one.entry,
+        "field": one.field,
+        "offset": one.offset,
+        "removed": one.removed.hex(),
+        "inserted": one.inserted.hex(),
+    }
+
+
+def _step_json(one: Step) -> dict[str, Any]:
+    row: dict[str, Any] = {"action": str(one.action), "entry": one.entry, "mutated": one.mutated}
+    if one.data or one.action is Action.SEND:
+        row["data"] = one.data.hex()
+    if one.nanoseconds:
+        row["nanoseconds"] = one.nanoseconds
+    if one.action is Action.AWAIT:
+        row["awaits"] = None if one.awaits is None else one.awaits.name.lower()
+        row["packet_identifier"] = one.packet_identifier
+    return row
+
+
+def steps_of(document: dict[str, Any]) -> MutatedFlow:
+    """The mutated flow of a JSON form, to be played without the capture."""
+    steps = [
+        Step(
+            Action(row["action"]),
+            bytes.fromhex(row.get("data", "")),
+            row["entry"],
+            row.get("nanoseconds", 0),
+            PacketType[row["awaits"].upper()] if row.get("awaits") else None,
+            row.get("packet_identifier"),
+            row["mutated"],
+        )
+        for row in document["steps"]
+    ]
+    changes = tuple(
+        Change(row["entry"], row["field"], row["offset"], bytes.fromhex(row["removed"]), bytes.fromhex(row["inserted"]))
+        for row in document["changes"]
+    )
+    version = ProtocolVersion.from_text(document["version"])
+    return MutatedFlow(document["mutation"], document["sender"], version, steps, changes)

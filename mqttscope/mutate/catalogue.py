@@ -1,0 +1,124 @@
+"""All mutations, by name: for ``--list``, for documentation, for choosing among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mutate.answers import answer_mutations, reason_code_mutations
+from mqttscope.mutate.connacks import connack_mutations
+from mqttscope.mutate.connects import connect_mutations
+from mqttscope.mutate.exchanges import exchange_mutations
+from mqttscope.mutate.flow import CLIENT
+from mqttscope.mutate.headers import header_mutations
+from mqttscope.mutate.lengths import cut_mutations, field_length_mutations, remaining_length_mutations
+from mqttscope.mutate.mutation import Mutation
+from mqttscope.mutate.numbers import binary_mutations, number_mutations
+from mqttscope.mutate.openings import opening_mutations
+from mqttscope.mutate.property_blocks import property_mutations
+from mqttscope.mutate.publishes import publish_mutations
+from mqttscope.mutate.random_bytes import random_mutations
+from mqttscope.mutate.strings import string_mutations
+from mqttscope.mutate.subscribes import filter_mutations, subscribe_mutations
+from mqttscope.mutate.transport import transport_mutations
+
+_MAKERS = (
+    header_mutations,
+    string_mutations,
+    number_mutations,
+    binary_mutations,
+    field_length_mutations,
+    cut_mutations,
+    remaining_length_mutations,
+    property_mutations,
+    connect_mutations,
+    connack_mutations,
+    publish_mutations,
+    filter_mutations,
+    subscribe_mutations,
+    reason_code_mutations,
+    answer_mutations,
+    opening_mutations,
+    exchange_mutations,
+    transport_mutations,
+    random_mutations,
+)
+
+
+@cache
+def catalogue() -> tuple[Mutation, ...]:
+    """Every mutation there is, in the order of their names."""
+    by_name: dict[str, Mutation] = {}
+    for make in _MAKERS:
+        for one in make():
+            if one.name in by_name:
+                raise ValueError(f"two mutations have the name {one.name}")
+            by_name[one.name] = one
+    return tuple(by_name[name] for name in sorted(by_name))
+
+
+@cache
+def _by_name() -> dict[str, Mutation]:
+    return {one.name: one for one in catalogue()}
+
+
+def mutation(name: str) -> Mutation:
+    """The mutation of a name; `KeyError` where there is none."""
+    return _by_name()[name]
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name is one that a pattern means.
+
+    A pattern is one or more words with commas between them.  A word is a name or its beginning up to a ``.`` or ``:``
+    (``publish.topic_name``), or has ``*`` and ``?`` for what may stand there (``*:utf8-*``).
+    """
+    words = [word.strip() for word in pattern.split(",")]
+    return any(word and (fnmatchcase(name, word) or name.startswith((word + ":", word + "."))) for word in words)
+
+
+def select(
+    pattern: str = "*", *, version: ProtocolVersion | None = None, sender: str | None = None
+) -> tuple[Mutation, ...]:
+    """Mutations by name, and those that exist in a version and for a sender."""
+    return tuple(
+        one
+        for one in catalogue()
+        if matches(one.name, pattern)
+        and (version is None or version in one.versions)
+        and (sender is None or sender in one.senders)
+    )
+
+
+def as_json(one: Mutation) -> dict[str, Any]:
+    """What is to be said about a mutation, as plain JSON."""
+    return {
+        "mutation": one.name,
+        "kind": str(one.kind),
+        "description": one.description,
+        "packet_type": None if one.packet_type is None else one.packet_type.name.lower(),
+        "field": one.field,
+        "senders": list(one.senders),
+        "versions": {version.text: _in_version(one, version) for version in one.versions},
+    }
+
+
+def _in_version(one: Mutation, version: ProtocolVersion) -> dict[str, Any]:
+    sender = CLIENT if CLIENT in one.senders else one.senders[0]
+    reaction = one.reaction_in(version, sender)
+    return {
+        "verdict": str(one.verdict(version, sender)),
+        "statements": list(one.broken(version, sender)),
+        "demand": str(reaction.demand),
+        "reason_codes": list(reaction.reason_codes),
+        "within_keep_alive": reaction.within_keep_alive,
+        "demanded_by": list(one.demanded_by(version, sender)),
+    }
+
+
+def names(mutations: Iterable[Mutation]) -> list[str]:
+    """Names of mutations."""
+    return [one.name for one in mutations]

@@ -1,0 +1,248 @@
+"""Mutations of lengths: of strings and binary fields, of the packet, and packets that end too early or too late.
+
+A length that is one off moves all that follows it, so what it breaks depends on the bytes behind it; only those that
+reach past the end say for certain what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from mqttscope.mqtt import wire
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.wire import write_variable_byte_integer
+from mqttscope.mutate import broken
+from mqttscope.mutate.fields import BITS, Field, all_fields
+from mqttscope.mutate.mutation import (
+    ALL_VERSIONS,
+    ANY,
+    MALFORMED,
+    Kind,
+    Mutation,
+    NotApplicable,
+    Target,
+    senders_of,
+)
+from mqttscope.mutate.surgery import LONGEST, cut_at, with_length
+
+V3_1, V3_1_1, V5 = ProtocolVersion
+_WITH_LENGTH = (wire.UTF8.name, wire.UTF8_PAIR.name, wire.BINARY.name)
+_LIES: dict[str, tuple[Callable[[int], int], str]] = {
+    "length-plus-one": (lambda true: true + 1, "announces one byte more than it has"),
+    "length-minus-one": (lambda true: true - 1, "announces one byte less than it has"),
+    "length-zero": (lambda _: 0, "announces no bytes and has some"),
+    "length-overrun": (lambda _: LONGEST, "announces 65,535 bytes, more than the packet has"),
+}
+
+
+def field_length_mutations() -> Iterator[Mutation]:
+    """Lies of the two length bytes in front of strings and binary data; everything else is right."""
+    for field in all_fields():
+        if field.wire not in _WITH_LENGTH or field.path == "protocol_name":
+            continue
+        parts = ((0, ".name"), (1, ".value")) if field.wire == wire.UTF8_PAIR.name else ((0, ""),)
+        for part, suffix in parts:
+            for slug, (make, words) in _LIES.items():
+                overrun = slug == "length-overrun"
+
+                def change(
+                    target: Target,
+                    field: Field = field,
+                    make: Callable[[int], int] = make,
+                    part: int = part,
+                    overrun: bool = overrun,
+                ) -> bytes:
+                    made = with_length(target, field, make, part)
+                    if overrun and len(made) > LONGEST:
+                        raise NotApplicable("the packet is long enough for any length")
+                    return made
+
+                yield Mutation(
+                    f"{field.name}{suffix}:{slug}",
+                    Kind.WIRE,
+                    f"{field.name}{suffix} {words}.",
+                    change_packet=change,
+                    packet_type=field.packet_type,
+                    field=field.name.partition(".")[2] + suffix,
+                    versions=field.versions,
+                    senders=senders_of(field.packet_type),
+                    statements=broken.overrun(field) if overrun else (),
+                    reaction=MALFORMED if overrun else ANY,
+                )
+
+
+_ABSENT = {
+    "connect.client_identifier": ("3.1.1 MQTT-3.1.3-3", "5.0 MQTT-3.1.3-3"),
+    "connect.user_name": ("3.1.1 MQTT-3.1.2-19", "5.0 MQTT-3.1.2-17"),
+    "connect.password": ("3.1.1 MQTT-3.1.2-21", "5.0 MQTT-3.1.2-19"),
+}
+_FIXED_BEFORE_5 = {
+    PacketType.CONNACK,
+    PacketType.PUBACK,
+    PacketType.PUBREC,
+    PacketType.PUBREL,
+    PacketType.PUBCOMP,
+    PacketType.UNSUBACK,
+}
+"""Packets of a fixed length in 3.1.1, where a shorter one breaks another statement."""
+
+
+def cut_mutations() -> Iterator[Mutation]:
+    """Packets that end before or in each of their fields, with a Remaining Length that fits what is left."""
+    for field in all_fields():
+        if field.wire == wire.REST.name or ("[0]" in field.path and field.wire != wire.UTF8.name):
+            continue
+        required = field.row is None and "[0]" not in field.path and not field.optional
+        if required or field.path in ("user_name", "password"):
+            yield _cut(field, inside=False)
+        one_byte = field.wire in (wire.U8.name, BITS) or field.wire.startswith("reason")
+        if field.row is not None or not one_byte:
+            yield _cut(field, inside=True)
+
+
+def _cut(field: Field, *, inside: bool) -> Mutation:
+    fixed = field.packet_type in _FIXED_BEFORE_5 and field.row is None
+    if fixed:
+        statements: tuple[str, ...] = ("3.1.1 V311-LENGTH-fixed", "5.0 V5-LENGTH-overrun")
+    elif not inside and field.name in _ABSENT:
+        statements = _ABSENT[field.name]
+    elif field.in_will and not inside and field.path == "will.will_topic":
+        statements = ("3.1.1 MQTT-3.1.2-9", "5.0 V5-LENGTH-overrun")
+    else:
+        statements = broken.overrun(field)
+    if fixed and field.packet_type == PacketType.CONNACK and not inside and field.path == "reason_code":
+        statements = ("3.1.1 V311-LENGTH-fixed", "5.0 V5-LENGTH-overrun")
+    legal = (V3_1,) if not inside and field.path in ("user_name", "password") else ()
+
+    def change(target: Target) -> bytes:
+        return cut_at(target, field, inside=inside)
+
+    where = "in" if inside else "before"
+    return Mutation(
+        f"{field.name}:cut-{'inside' if inside else 'before'}",
+        Kind.WIRE,
+        f"The {'block' if field.row else 'packet'} ends {where} {field.name}, with a length that says so.",
+        change_packet=change,
+        packet_type=field.packet_type,
+        field=field.name.partition(".")[2],
+        versions=field.versions,
+        senders=senders_of(field.packet_type),
+        statements=statements,
+        legal_in=legal,
+        reaction=MALFORMED,
+    )
+
+
+def _lying(make: Callable[[int], int]) -> Callable[[Target], bytes]:
+    def change(target: Target) -> bytes:
+        layout = target.layout()
+        true = len(layout.body())
+        told = make(true)
+        if told < 0 or told == true:
+            raise NotApplicable("the Remaining Length cannot lie like that")
+        return layout.join(remaining_length=write_variable_byte_integer(told))
+
+    return change
+
+
+def _encoded(make: Callable[[bytes], bytes]) -> Callable[[Target], bytes]:
+    def change(target: Target) -> bytes:
+        layout = target.layout()
+        length = write_variable_byte_integer(len(layout.body()))
+        return layout.join(remaining_length=make(length))
+
+    return change
+
+
+def _not_minimal(length: bytes) -> bytes:
+    if len(length) == 4:
+        raise NotApplicable("a longer form would have five bytes")
+    return length[:-1] + bytes((length[-1] | 0x80, 0))
+
+
+_FIVE = ("3.1 V31-HEADER-remaining-length", "3.1.1 V311-VBI-four-bytes", "5.0 V5-VBI-four-bytes")
+_REMAINING: tuple[tuple[str, str, Callable[[Target], bytes], tuple[str, ...]], ...] = (
+    ("plus-one", "is one more than there are bytes", _lying(lambda true: true + 1), ()),
+    ("minus-one", "is one less than there are bytes", _lying(lambda true: true - 1), ()),
+    ("zero", "is 0 and there are bytes", _lying(lambda _: 0), ()),
+    ("doubled", "is twice what there are bytes", _lying(lambda true: 2 * true), ()),
+    ("maximum", "is 268,435,455, the most there can be", _lying(lambda _: wire.MAX_VARIABLE_BYTE_INTEGER), ()),
+    ("not-minimal", "takes one byte more than it needs", _encoded(_not_minimal), ("5.0 MQTT-1.5.5-1",)),
+    ("five-bytes", "runs past four bytes", _encoded(lambda _: b"\x80\x80\x80\x80\x01"), _FIVE),
+    ("all-ones", "has the continuation bit in every byte", _encoded(lambda _: b"\xff\xff\xff\xff\xff"), _FIVE),
+)
+
+
+def remaining_length_mutations() -> Iterator[Mutation]:
+    """A Remaining Length that lies or is written wrongly (5.0 2.1.4), for every packet type."""
+    for kind in PacketType:
+        name = kind.name.lower()
+        versions = (V5,) if kind == PacketType.AUTH else ALL_VERSIONS
+        for slug, words, change, statements in _REMAINING:
+            yield Mutation(
+                f"{name}.remaining_length:{slug}",
+                Kind.WIRE,
+                f"The Remaining Length of {kind.name} {words}.",
+                change_packet=change,
+                packet_type=kind,
+                field="remaining_length",
+                versions=versions,
+                senders=senders_of(kind),
+                statements=tuple(one for one in statements if _fits(one, versions)),
+                reaction=MALFORMED if statements else ANY,
+            )
+        yield from _extra(kind, versions)
+
+
+def _fits(statement: str, versions: tuple[ProtocolVersion, ...]) -> bool:
+    return statement.split(" ")[0] in {one.text for one in versions}
+
+
+_BEHIND_A_LIST = (PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
+_NO_END = (PacketType.PUBLISH, PacketType.SUBACK)
+"""Packets whose last field takes all that there is."""
+
+
+def _extra(kind: PacketType, versions: tuple[ProtocolVersion, ...]) -> Iterator[Mutation]:
+    """Bytes behind the last field, with a Remaining Length that counts them."""
+    if kind in _NO_END:
+        return
+    statements: tuple[str, ...]
+    if kind in _BEHIND_A_LIST:
+        statements = ("3.1.1 V311-LENGTH-overrun", "5.0 V5-LENGTH-overrun")
+    elif kind == PacketType.CONNECT:
+        statements = ("3.1.1 MQTT-3.1.2-18", "3.1.1 MQTT-3.1.2-20", "5.0 MQTT-3.1.2-16", "5.0 MQTT-3.1.2-18")
+    elif kind in (PacketType.PINGREQ, PacketType.PINGRESP):
+        statements = ("3.1.1 V311-LENGTH-fixed", "5.0 V5-LENGTH-empty-packets")
+    elif kind == PacketType.UNSUBACK:
+        statements = ("3.1.1 V311-LENGTH-fixed", "5.0 MQTT-3.11.3-2")
+    else:
+        statements = ("3.1.1 V311-LENGTH-fixed", "5.0 V5-LENGTH-trailing")
+
+    def change(target: Target) -> bytes:
+        if kind == PacketType.CONNECT:
+            # Without the two last fields it is they that the byte would have to be a part of.
+            target.packet.user_name = target.packet.password = None
+        if target.version == V5 and kind not in (PacketType.PINGREQ, PacketType.PINGRESP):
+            # Every field that may be left out is written, or else the extra byte would be one of them.
+            packet = target.packet
+            if hasattr(packet, "reason_code") and packet.reason_code is None:
+                packet.reason_code = 0
+            if getattr(packet, "properties", 0) is None:
+                packet.properties = Properties()
+        layout = target.layout()
+        body = layout.body() + b"\x7e"
+        return bytes((layout.first,)) + write_variable_byte_integer(len(body)) + body
+
+    yield Mutation(
+        f"{kind.name.lower()}:extra-byte",
+        Kind.WIRE,
+        f"{kind.name} has a byte behind its last field, and a Remaining Length that counts it.",
+        change_packet=change,
+        packet_type=kind,
+        versions=versions,
+        senders=senders_of(kind),
+        statements=tuple(one for one in statements if _fits(one, versions)),
+        reaction=MALFORMED,
+    )

@@ -1,0 +1,267 @@
+"""What a mutation is: a name, what it needs, what it breaks, what the specification demands of the receiver.
+
+Names are stable.  Before the colon stands the path of the field (``publish.topic_name``), the packet (``publish``) or
+``flow``; behind it what is done.  The same spelling is used for JSON keys, filters and the linter's fields.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Connack, Connect, Disconnect
+from mqttscope.mutate.chance import Chance
+from mqttscope.mutate.flow import CLIENT, SERVER, Flow, Step
+from mqttscope.mutate.layout import Layout
+
+V3_1, V3_1_1, V5 = ProtocolVersion
+ALL_VERSIONS = (V3_1, V3_1_1, V5)
+LATER = (V3_1_1, V5)
+
+
+class Kind(StrEnum):
+    """What a mutation works on."""
+
+    WIRE = "wire"
+    """The bytes of one field, by its data type."""
+    PACKET = "packet"
+    """What one packet says."""
+    FLOW = "flow"
+    """The order, number and time of packets."""
+    RANDOM = "random"
+    """Bytes, without any knowledge of them."""
+
+
+class Verdict(StrEnum):
+    """What the specification says about the mutated flow."""
+
+    VIOLATION = "violation"
+    """It breaks a statement."""
+    DISCOURAGED = "discouraged"
+    """It breaks a statement that says "should"; a receiver may accept it or not."""
+    LEGAL = "legal"
+    """It is as the specification has it."""
+    OPEN = "open"
+    """What it breaks, if anything, depends on what follows, or the version has no statement about it."""
+
+
+class Demand(StrEnum):
+    """What the receiver has to do."""
+
+    CLOSE = "close"
+    """Close the connection, in 5.0 with a reason code before it if it likes (5.0 4.13, 3.1.1 4.8)."""
+    REFUSE = "refuse"
+    """Close the connection, or go on and refuse with a reason code in the answer."""
+    ACCEPT = "accept"
+    """Go on as if nothing were special."""
+    ANY = "any"
+    """Whatever it likes, but it stays alive."""
+
+
+@dataclass(slots=True, frozen=True)
+class Reaction:
+    """What the specification demands of the receiver."""
+
+    demand: Demand
+    reason_codes: tuple[int, ...] = ()
+    """Reason codes of 5.0 that fit, the best one first; empty where there is none or any will do."""
+    within_keep_alive: bool = False
+    """The close is due one and a half Keep Alive after the last packet (5.0 3.1.2.10)."""
+
+
+ANY = Reaction(Demand.ANY)
+ACCEPT = Reaction(Demand.ACCEPT)
+MALFORMED = Reaction(Demand.CLOSE, (0x81,))
+PROTOCOL_ERROR = Reaction(Demand.CLOSE, (0x82, 0x81))
+
+
+class NotApplicable(Exception):  # noqa: N818 - no error: the flow has nothing for the mutation
+    """The flow lacks what the mutation needs."""
+
+
+@dataclass(slots=True)
+class Target:
+    """One packet to be mutated, in its flow."""
+
+    packet: Any
+    """A copy, to be changed at will."""
+    raw: bytes
+    """Its bytes."""
+    version: ProtocolVersion
+    sender: str
+    flow: Flow
+    index: int
+    """Of the entry in the flow."""
+    chance: Chance
+
+    def encoded(self) -> bytes:
+        """The bytes of the packet as it is now."""
+        return encode(self.packet, self.version)
+
+    def layout(self) -> Layout:
+        """The pieces of the packet as it is now."""
+        return Layout(self.encoded(), self.version)
+
+    @property
+    def connect(self) -> Connect | None:
+        """The CONNECT of the flow."""
+        found: Connect | None = self.flow.first(Connect, from_client=True)
+        return found
+
+    @property
+    def connack(self) -> Connack | None:
+        """The CONNACK of the flow."""
+        found: Connack | None = self.flow.first(Connack, from_client=False)
+        return found
+
+    def limit(self, name: str, default: int) -> int:
+        """A limit that the other side announced in CONNACK or CONNECT, by the name of its property (5.0 3.2.2.3)."""
+        told = self.connack if self.sender == CLIENT else self.connect
+        value = None if told is None or told.properties is None else getattr(told.properties, name)
+        return default if value is None else int(value)
+
+
+@dataclass(slots=True)
+class FlowTarget:
+    """A flow to be mutated, from the view of one side."""
+
+    flow: Flow
+    sender: str
+    chance: Chance
+    steps: list[Step]
+    """What that side did."""
+
+    @property
+    def version(self) -> ProtocolVersion:
+        """The version spoken."""
+        return self.flow.version
+
+    def limit(self, name: str, default: int) -> int:
+        """As `Target.limit`."""
+        return Target(None, b"", self.version, self.sender, self.flow, 0, self.chance).limit(name, default)
+
+
+PacketChange = Callable[[Target], bytes]
+FlowChange = Callable[[FlowTarget], list[Step]]
+
+
+def by_attributes(make: Callable[[Any, Target], None]) -> PacketChange:
+    """A change of attributes of the packet, which is encoded afterwards."""
+
+    def change(target: Target) -> bytes:
+        make(target.packet, target)
+        return target.encoded()
+
+    return change
+
+
+@dataclass(slots=True, frozen=True)
+class Mutation:
+    """One named change."""
+
+    name: str
+    kind: Kind
+    description: str
+    """One sentence."""
+    change_packet: PacketChange | None = None
+    """Gives the bytes that stand in the place of a packet."""
+    change_flow: FlowChange | None = None
+    """Gives the steps that stand in the place of those recorded."""
+    packet_type: PacketType | None = None
+    """Type of the packet that it needs; ``None`` for any."""
+    field: str = ""
+    """Path in the packet, as the linter spells it without indexes."""
+    versions: tuple[ProtocolVersion, ...] = ALL_VERSIONS
+    senders: tuple[str, ...] = (CLIENT,)
+    """Who can send it: mutations of the client test brokers, those of the server test devices."""
+    statements: tuple[str, ...] = ()
+    """What it breaks, each with its version: ``5.0 MQTT-3.3.1-4``."""
+    sender_statements: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """More of them, for one side only."""
+    discouraged: bool = False
+    """Whether the statements say "should"."""
+    legal_in: tuple[ProtocolVersion, ...] = ()
+    """Versions in which it is as the specification has it."""
+    reaction: Reaction = ANY
+    """What the statements demand of the receiver, in 5.0."""
+    calls_for: tuple[str, ...] = ()
+    """Statements that bind the receiver where none binds the sender, or that say more than the general ones."""
+    later: bool = False
+    """Whether the violation shows only in the packets behind the mutated one, or by time."""
+
+    def broken(self, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:
+        """The statements that it breaks in a version."""
+        mark = version.text + " "
+        both = (*self.statements, *self.sender_statements.get(sender, ()))
+        return tuple(one for one in both if one.startswith(mark))
+
+    def verdict(self, version: ProtocolVersion, sender: str = CLIENT) -> Verdict:
+        """What the specification says about it in a version."""
+        if version in self.legal_in:
+            return Verdict.LEGAL
+        if not self.broken(version, sender):
+            return Verdict.OPEN
+        return Verdict.DISCOURAGED if self.discouraged else Verdict.VIOLATION
+
+    def reaction_in(self, version: ProtocolVersion, sender: str = CLIENT) -> Reaction:
+        """What the receiver has to do in a version."""
+        verdict = self.verdict(version, sender)
+        if verdict is Verdict.LEGAL:
+            return ACCEPT if self.reaction.demand is not Demand.ANY else ANY
+        called = any(one.startswith(version.text + " ") for one in self.calls_for)
+        if verdict is not Verdict.VIOLATION and not (verdict is Verdict.OPEN and called):
+            return ANY
+        if version == V5:
+            return self.reaction
+        # 3.1.1 4.8 has a receiver close whatever it is; 3.1 says "should" at best.
+        demand = self.reaction.demand if version == V3_1_1 else Demand.ANY
+        return Reaction(demand, within_keep_alive=self.reaction.within_keep_alive)
+
+    def demanded_by(self, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:
+        """The statements that demand the reaction: one of which a receiver breaks that does not show it."""
+        own = tuple(one for one in self.calls_for if one.startswith(version.text + " "))
+        closes = self.reaction_in(version, sender).demand in (Demand.CLOSE, Demand.REFUSE)
+        general = _CLOSES.get((version, sender))
+        return (*own, *((general,) if closes and general is not None and not own else ()))
+
+
+_CLOSES = {
+    (V3_1_1, CLIENT): "3.1.1 MQTT-4.8.0-1",
+    (V3_1_1, SERVER): "3.1.1 MQTT-4.8.0-1",
+    (V5, CLIENT): "5.0 MQTT-4.13.1-1",
+    (V5, SERVER): "5.0 V5-ERROR-client-closes",
+}
+"""The general statement that has the receiver of an error close, by version and sender of the error."""
+
+
+def target(flow: Flow, index: int, chance: Chance) -> Target:
+    """The packet at an index of the flow, as a mutation gets it."""
+    entry = flow.entries[index]
+    made = copy.deepcopy(entry.packet)
+    return Target(made, entry.raw, flow.version, entry.sender, flow, index, chance)
+
+
+_CLIENT_ONLY = {PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE, PacketType.PINGREQ}
+_SERVER_ONLY = {PacketType.CONNACK, PacketType.SUBACK, PacketType.UNSUBACK, PacketType.PINGRESP}
+
+
+def senders_of(packet_type: PacketType) -> tuple[str, ...]:
+    """Who sends a packet type (5.0 2.1.2); DISCONNECT of a server exists in 5.0 only."""
+    if packet_type in _CLIENT_ONLY:
+        return (CLIENT,)
+    return (SERVER,) if packet_type in _SERVER_ONLY else (CLIENT, SERVER)
+
+
+def exists_in(packet: ControlPacket | type[ControlPacket], version: ProtocolVersion, sender: str) -> bool:
+    """Whether a side sends this packet type in a version."""
+    kind = packet.packet_type
+    if kind == PacketType.AUTH and version != V5:
+        return False
+    return not (kind == Disconnect.packet_type and sender == SERVER and version != V5)

@@ -1,0 +1,288 @@
+"""Mutations of how a connection begins and ends, and of packets that are not for their side (5.0 3.1, 3.2, 3.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Pingreq, Pingresp
+from mqttscope.mqtt.properties import Properties
+from mqttscope.mutate.flow import CLIENT, SERVER, Action, Step
+from mqttscope.mutate.mutation import (
+    ALL_VERSIONS,
+    ANY,
+    MALFORMED,
+    PROTOCOL_ERROR,
+    Demand,
+    FlowChange,
+    FlowTarget,
+    Kind,
+    Mutation,
+    NotApplicable,
+    Reaction,
+    exists_in,
+    senders_of,
+)
+from mqttscope.mutate.samples import sample
+from mqttscope.mutate.steps import SECOND, connect_of, ending, opening, pause, put, send
+
+V3_1, V3_1_1, V5 = ProtocolVersion
+_CLOSE = Reaction(Demand.CLOSE)
+_FIRST = ("3.1 V31-CONNECT-first", "3.1.1 MQTT-3.1.0-1", "5.0 MQTT-3.1.0-1")
+
+
+def _flow(slug: str, description: str, change: FlowChange, **more: object) -> Mutation:
+    return Mutation(f"flow:{slug}", Kind.FLOW, description, change_flow=change, **more)  # type: ignore[arg-type]
+
+
+def opening_mutations() -> Iterator[Mutation]:
+    """The first packets of a connection, and the last."""
+    for kind in PacketType:
+        if CLIENT not in senders_of(kind) or kind == PacketType.CONNECT:
+            continue
+
+        def first(target: FlowTarget, kind: PacketType = kind) -> list[Step]:
+            return [send(sample(kind, target.version), target.version), *target.steps]
+
+        yield _flow(
+            f"first-packet-{kind.name.lower()}",
+            f"The first packet of the client is {kind.name}, before its CONNECT.",
+            first,
+            versions=(V5,) if kind == PacketType.AUTH else ALL_VERSIONS,
+            statements=_FIRST if kind != PacketType.AUTH else _FIRST[2:],
+            reaction=PROTOCOL_ERROR,
+        )
+
+    def no_connect(target: FlowTarget) -> list[Step]:
+        at = target.flow.places(CLIENT, PacketType.CONNECT)
+        rest = [index for index in target.flow.places(CLIENT) if at and index > at[0]]
+        if not rest:
+            raise NotApplicable("the client sent nothing but CONNECT")
+        # Nobody answers before CONNECT, so there is nothing to wait for.
+        return [Step(Action.SEND, target.steps[index].data, index, mutated=True) for index in rest]
+
+    yield _flow(
+        "connect-dropped",
+        "The client sends everything but its CONNECT.",
+        no_connect,
+        statements=_FIRST,
+        reaction=PROTOCOL_ERROR,
+    )
+
+    def second(target: FlowTarget) -> list[Step]:
+        return put(target, [send(connect_of(target).raw, target.version)])
+
+    yield _flow(
+        "second-connect",
+        "The client sends its CONNECT again on the open connection.",
+        second,
+        statements=("3.1 V31-CONNECT-second", "3.1.1 MQTT-3.1.0-2", "5.0 MQTT-3.1.0-2"),
+        calls_for=("3.1.1 MQTT-3.1.0-2", "5.0 MQTT-3.1.0-2"),
+        reaction=PROTOCOL_ERROR,
+    )
+
+    def nothing(target: FlowTarget) -> list[Step]:
+        return [pause(120 * SECOND)]
+
+    yield _flow(
+        "nothing-sent",
+        "The client opens the connection and sends nothing for two minutes; a server should close it.",
+        nothing,
+    )
+
+    def half(target: FlowTarget) -> list[Step]:
+        raw = connect_of(target).raw
+        return [send(raw[: len(raw) // 2], target.version), pause(120 * SECOND)]
+
+    yield _flow("half-a-connect", "The client sends half of its CONNECT and nothing more for two minutes.", half)
+
+    def only(target: FlowTarget) -> list[Step]:
+        return [*target.steps[: opening(target)], pause(60 * SECOND)]
+
+    yield _flow("nothing-after-connect", "The client sends nothing behind its CONNECT for a minute.", only)
+    yield from _authentication()
+    yield from _endings()
+    yield from _server()
+    yield from _directions()
+
+
+def _authentication() -> Iterator[Mutation]:
+    """Packets of Enhanced Authentication where they do not belong (5.0 4.12)."""
+
+    def during(target: FlowTarget) -> list[Step]:
+        connect = connect_of(target)
+        if connect.properties is None or connect.properties.authentication_method is None:
+            raise NotApplicable("the client names no Authentication Method")
+        at = target.flow.places(CLIENT, PacketType.CONNECT)[0] + 1
+        return put(target, [send(Pingreq(), V5)], at)
+
+    yield _flow(
+        "packet-during-authentication",
+        "The client sends PINGREQ before the CONNACK of an authentication that goes on.",
+        during,
+        versions=(V5,),
+        statements=("5.0 MQTT-3.1.2-30",),
+        reaction=PROTOCOL_ERROR,
+    )
+
+    def unsolicited(target: FlowTarget) -> list[Step]:
+        connect = connect_of(target)
+        if connect.properties is not None and connect.properties.authentication_method is not None:
+            raise NotApplicable("the client names an Authentication Method")
+        code = 0x19 if target.sender == CLIENT else 0x18
+        auth = Auth(reason_code=code, properties=Properties(authentication_method="PLAIN"))
+        return put(target, [send(auth, V5)])
+
+    yield _flow(
+        "auth-unsolicited",
+        "AUTH is sent although CONNECT has no Authentication Method.",
+        unsolicited,
+        versions=(V5,),
+        senders=(CLIENT, SERVER),
+        sender_statements={CLIENT: ("5.0 MQTT-4.12.0-7",), SERVER: ("5.0 MQTT-4.12.0-6",)},
+        reaction=PROTOCOL_ERROR,
+    )
+
+
+def _endings() -> Iterator[Mutation]:
+    def after(target: FlowTarget) -> list[Step]:
+        if not exists_in(Disconnect, target.version, target.sender):
+            raise NotApplicable("before 5.0 only clients send DISCONNECT")
+        at = ending(target)
+        kept = target.steps[:at]
+        last = Pingreq() if target.sender == CLIENT else Pingresp()
+        # As two steps, so that the first may be what ends the connection.
+        return [*kept, send(Disconnect(), target.version), send(last, target.version)]
+
+    yield _flow(
+        "packet-after-disconnect",
+        "A packet follows DISCONNECT.",
+        after,
+        versions=ALL_VERSIONS,
+        senders=(CLIENT, SERVER),
+        statements=("5.0 MQTT-3.14.4-1",),
+        sender_statements={CLIENT: ("3.1.1 MQTT-3.14.4-2",)},
+        reaction=_CLOSE,
+        later=True,
+    )
+
+    def ends(action: Action) -> FlowChange:
+        def change(target: FlowTarget) -> list[Step]:
+            at = opening(target) + target.chance.below(ending(target) - opening(target) + 1)
+            return [*target.steps[:at], Step(action, mutated=True)]
+
+        return change
+
+    for slug, action, words in (
+        ("closed-without-disconnect", Action.CLOSE, "ends the connection without DISCONNECT"),
+        ("reset", Action.RESET, "resets the connection"),
+        ("half-closed", Action.HALF_CLOSE, "ends its direction of the connection and goes on reading"),
+    ):
+        yield _flow(slug, f"One side {words}.", ends(action), senders=(CLIENT, SERVER))
+
+    def inside(target: FlowTarget) -> list[Step]:
+        at = ending(target)
+        raw = encode(sample(PacketType.PUBLISH, target.version), target.version)
+        cut = 3 + target.chance.below(len(raw) - 3)
+        return [*target.steps[:at], send(raw[:cut], target.version), Step(Action.CLOSE, mutated=True)]
+
+    yield _flow(
+        "closed-inside-packet",
+        "The connection ends in good order inside a PUBLISH.",
+        inside,
+        senders=(CLIENT, SERVER),
+        statements=("3.1.1 V311-LENGTH-overrun", "5.0 V5-LENGTH-overrun"),
+        reaction=ANY,
+        later=True,
+    )
+
+
+def _server() -> Iterator[Mutation]:
+    """What a server must not say before and with its CONNACK (5.0 3.2)."""
+
+    def before(target: FlowTarget) -> list[Step]:
+        return put(target, [send(Pingresp(), target.version)], opening(target) - 1)
+
+    yield _flow(
+        "packet-before-connack",
+        "The server sends PINGRESP before its CONNACK.",
+        before,
+        senders=(SERVER,),
+        statements=("3.1 V31-CONNACK-first", "3.1.1 MQTT-3.2.0-1", "5.0 MQTT-3.2.0-1"),
+        reaction=PROTOCOL_ERROR,
+    )
+
+    def twice(target: FlowTarget) -> list[Step]:
+        at = opening(target)
+        connack = target.flow.first(Connack, from_client=False)
+        return put(target, [send(connack.raw, target.version)], at)
+
+    yield _flow(
+        "second-connack",
+        "The server sends its CONNACK twice.",
+        twice,
+        senders=(SERVER,),
+        statements=("5.0 MQTT-3.2.0-2",),
+        reaction=PROTOCOL_ERROR,
+    )
+
+    def disconnect(target: FlowTarget) -> list[Step]:
+        return put(target, [send(Disconnect(reason_code=0x8B, properties=Properties()), V5)], opening(target) - 1)
+
+    yield _flow(
+        "disconnect-before-connack",
+        "The server sends DISCONNECT before its CONNACK.",
+        disconnect,
+        versions=(V5,),
+        senders=(SERVER,),
+        statements=("5.0 MQTT-3.14.0-1",),
+        reaction=PROTOCOL_ERROR,
+    )
+
+
+def _directions() -> Iterator[Mutation]:
+    """Packets that only the other side sends, and types that nobody sends (5.0 2.1.2)."""
+    wrong: tuple[str, ...]
+    versions: tuple[ProtocolVersion, ...]
+    statements: tuple[str, ...]
+    for kind in PacketType:
+        if kind == PacketType.DISCONNECT:
+            wrong, versions = (SERVER,), (V3_1, V3_1_1)
+            statements = ("3.1 V31-DISCONNECT-client-only", "3.1.1 V311-TYPE-direction")
+        else:
+            wrong = tuple(one for one in (CLIENT, SERVER) if one not in senders_of(kind))
+            versions = ALL_VERSIONS
+            statements = ("3.1.1 V311-TYPE-direction", "5.0 V5-TYPE-direction")
+
+        def inject(target: FlowTarget, kind: PacketType = kind) -> list[Step]:
+            return put(target, [send(sample(kind, target.version, 60_000), target.version)])
+
+        if wrong:
+            yield _flow(
+                f"wrong-direction-{kind.name.lower()}",
+                f"The {wrong[0]} sends {kind.name}, which is for the other side to send.",
+                inject,
+                versions=versions,
+                senders=wrong,
+                statements=statements,
+                reaction=PROTOCOL_ERROR,
+            )
+    reserved = (
+        (0, ALL_VERSIONS, ("3.1 V31-HEADER-type-reserved", "3.1.1 V311-TYPE-reserved", "5.0 V5-TYPE-reserved")),
+        (15, (V3_1, V3_1_1), ("3.1 V31-HEADER-type-reserved", "3.1.1 V311-TYPE-reserved")),
+    )
+    for number, versions, statements in reserved:
+
+        def unknown(target: FlowTarget, number: int = number) -> list[Step]:
+            return put(target, [send(bytes((number << 4, 0)), target.version)])
+
+        yield _flow(
+            f"reserved-type-{number}",
+            f"A packet has the reserved type {number}.",
+            unknown,
+            versions=versions,
+            senders=(CLIENT, SERVER),
+            statements=statements,
+            reaction=MALFORMED,
+        )

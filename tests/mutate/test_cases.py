@@ -1,0 +1,177 @@
+"""Cases: numbers, seeds, the JSON form, and the same bytes every time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+
+from mqttscope.mqtt import Connect, Malformed, PacketType, ProtocolVersion, decode
+from mqttscope.mutate import (
+    Action,
+    Chance,
+    NotApplicable,
+    Verdict,
+    again,
+    apply,
+    case,
+    cases,
+    mutation,
+    select,
+    steps_of,
+)
+from mqttscope.mutate.flow import CLIENT, SERVER, Flow
+from tests.mutate.talk import V3_1_1, V5, good, limited, made, mutated
+
+FLOW = replace(good(V5), capture_hash="c0ffee", connection=3)
+NAMES = (
+    *(f"random:{slug}" for slug in ("bytes", "bits", "insert", "delete", "repeat", "byte")),
+    *(f"flow:{slug}" for slug in ("split-once", "drop", "reorder", "inject-pingreq", "every-packet-type", "slow-drip")),
+    *("publish:qos-3", "publish.topic_name:utf8-overlong", "subscribe.remaining_length:plus-one"),
+    *("connect.client_identifier:cut-inside", "connect:every-field", "subscribe.subscriptions:wildcard-forest"),
+)
+FIXED = {"3.1": "ea90f0b08984712c", "3.1.1": "5b32200e8216dfac", "5.0": "3a971454099fbaba"}
+"""Hashes of what these cases send.  They change only when the mutations do, and never with the version of Python."""
+
+
+def digest(version: str) -> str:
+    """Hash of what some cases send, in the manner of `cases`."""
+    flow = good(ProtocolVersion.from_text(version))
+    total = hashlib.sha256()
+    for name in NAMES:
+        for number in range(5):
+            total.update(apply(mutation(name), flow, Chance("c0ffee", 0, 7, number)).sent)
+    return total.hexdigest()[:16]
+
+
+@pytest.mark.parametrize("version", FIXED)
+def test_the_same_seed_gives_the_same_bytes_everywhere(version: str) -> None:
+    assert digest(version) == FIXED[version]
+
+
+def test_a_case_is_made_again_from_its_number() -> None:
+    for found in cases(FLOW, 5, "publish", limit=30):
+        other = case(FLOW, 5, found.number)
+        assert other.mutation is found.mutation
+        assert other.flow == found.flow
+
+
+def test_a_case_is_made_again_from_its_json_form() -> None:
+    for found in cases(FLOW, 5, "publish,flow,connect", limit=60):
+        document = json.loads(json.dumps(found.as_json()))
+        assert again(FLOW, document).flow == found.flow
+        assert steps_of(document).steps == [replace(one) for one in found.flow.steps]
+        assert steps_of(document).changes == found.flow.changes
+
+
+def test_a_case_of_another_capture_is_not_made() -> None:
+    document = next(iter(cases(FLOW, 5, "publish"))).as_json()
+
+    with pytest.raises(ValueError, match="another flow"):
+        again(good(V5), document)
+
+
+def test_the_json_form_tells_what_the_case_is() -> None:
+    found = next(iter(cases(FLOW, 5, "publish:qos-3")))
+    document = found.as_json()
+
+    assert {key: document[key] for key in ("schema", "capture_hash", "connection", "seed", "mutation", "sender")} == {
+        "schema": 1,
+        "capture_hash": "c0ffee",
+        "connection": 3,
+        "seed": 5,
+        "mutation": "publish:qos-3",
+        "sender": "client",
+    }
+    assert document["statements"] == ["5.0 MQTT-3.3.1-4"]
+    assert document["reaction"]["demand"] == "close"
+    assert document["changes"][0]["offset"] == 0
+    assert document["steps"][document["at"]]["mutated"]
+    assert found.verdict is Verdict.VIOLATION
+
+
+def test_numbers_do_not_depend_on_what_is_asked_for() -> None:
+    every = {one.number: one.mutation.name for one in cases(FLOW, 9, "*")}
+    some = {one.number: one.mutation.name for one in cases(FLOW, 9, "puback")}
+
+    assert some
+    assert some.items() <= every.items()
+
+
+def test_turns_go_through_the_catalogue_in_other_orders() -> None:
+    count = len(select(version=V5, sender=CLIENT))
+    found = list(cases(FLOW, 1, "disconnect", turns=2))
+    first = [one.mutation.name for one in found if one.number < count]
+    second = [one.mutation.name for one in found if one.number >= count]
+
+    assert sorted(first) == sorted(second)
+    assert first != second
+    assert [one.number for one in cases(FLOW, 1, "disconnect", start=found[3].number, limit=2)] == [
+        found[3].number,
+        found[4].number,
+    ]
+
+
+def test_other_seeds_give_other_bytes() -> None:
+    one, two = (next(iter(cases(FLOW, seed, "random:bytes"))) for seed in (1, 2))
+
+    assert one.flow.sent != two.flow.sent
+
+
+def test_a_packet_that_the_flow_lacks_is_put_in_on_the_open_connection() -> None:
+    found = mutated("unsubscribe:empty", flow=limited())
+    step = found.steps[found.at]
+
+    assert step.data[0] >> 4 == PacketType.UNSUBSCRIBE
+    assert step.entry is None
+    assert found.at >= 2
+    assert [one.data for one in found.steps if not one.mutated] == [one.raw for one in limited().entries]
+
+
+def test_what_cannot_be_put_in_is_not_applicable() -> None:
+    with pytest.raises(NotApplicable):
+        mutated("pubrel:reserved-flag-0", flow=limited())
+    with pytest.raises(NotApplicable):
+        mutated("publish:qos-3", sender=SERVER, flow=limited())
+    with pytest.raises(NotApplicable, match="not for a server"):
+        mutated("connect:will-qos-3", sender=SERVER)
+    with pytest.raises(NotApplicable):
+        mutated("disconnect:extra-byte", V3_1_1, sender=SERVER)
+
+
+def test_before_the_mutation_everything_is_as_recorded() -> None:
+    for found in cases(FLOW, 3, "publish", limit=40):
+        steps = found.flow.steps[: found.flow.at]
+        assert [one.data for one in steps] == [one.raw for one in FLOW.entries[: found.flow.at]]
+
+
+def test_the_recorded_packets_are_not_touched() -> None:
+    flow = good(V5)
+    before = [(one.raw, repr(one.packet)) for one in flow.entries]
+    for _ in cases(flow, 3, "connect,publish,subscribe"):
+        pass
+
+    assert [(one.raw, repr(one.packet)) for one in flow.entries] == before
+
+
+def test_legal_packets_are_well_formed() -> None:
+    for side in (CLIENT, SERVER):
+        for found in cases(FLOW, 3, sender=side):
+            if found.verdict is Verdict.LEGAL and found.mutation.change_packet is not None:
+                data = found.flow.steps[found.flow.at].data
+                assert not isinstance(decode(data, V5), Malformed), found.mutation.name
+
+
+def test_an_empty_flow_has_few_cases() -> None:
+    assert list(cases(Flow([], V5), 1, "publish")) == []
+    alone = made(V5, (CLIENT, Connect(protocol_level=5, client_identifier="c")))
+    assert {one.mutation.name.partition(":")[0] for one in cases(alone, 1, "flow")} == {"flow"}
+
+
+def test_any_packet_can_be_hit_by_a_blind_mutation() -> None:
+    places = {apply(mutation("random:bits"), FLOW, Chance(number)).at for number in range(200)}
+
+    assert places == {index for index, one in enumerate(FLOW.entries) if one.from_client}
+    assert Action.SEND in {one.action for one in apply(mutation("random:bits"), FLOW, Chance(1)).steps}

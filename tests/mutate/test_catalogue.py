@@ -1,0 +1,96 @@
+"""The catalogue: complete, unique, stable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mqttscope.lint.statements import all_statements
+from mqttscope.mqtt import ProtocolVersion
+from mqttscope.mutate import Verdict, as_json, catalogue, mutation, select
+from mqttscope.mutate.catalogue import matches, names
+from tests.mutate.talk import V3_1_1, V5
+
+NAMES = Path(__file__).with_name("names.txt")
+"""Every name that there ever was; write it anew with ``python -m tests.mutate.names`` when there are more."""
+
+
+def test_no_name_disappears() -> None:
+    """Names stand in scripts and bug reports."""
+    assert set(NAMES.read_text("utf-8").split()) - set(names(catalogue())) == set()
+
+
+def test_every_name_is_written_down() -> None:
+    assert set(names(catalogue())) - set(NAMES.read_text("utf-8").split()) == set()
+
+
+def test_names_are_unique_and_in_order() -> None:
+    found = names(catalogue())
+
+    assert found == sorted(set(found))
+    assert len(found) > 2_500
+
+
+def test_every_statement_exists_and_belongs_to_a_version_of_its_mutation() -> None:
+    known = all_statements()
+    for one in catalogue():
+        versions = {version.text for version in one.versions}
+        for texts in (one.statements, *one.sender_statements.values(), one.calls_for):
+            for text in texts:
+                assert text in known, (one.name, text)
+                assert text.split()[0] in versions, (one.name, text)
+
+
+def test_nothing_is_legal_and_broken_at_once() -> None:
+    for one in catalogue():
+        for version in one.legal_in:
+            assert version in one.versions, one.name
+            assert not any(one.broken(version, sender) for sender in one.senders), one.name
+
+
+def test_a_description_is_one_sentence() -> None:
+    for one in catalogue():
+        assert one.description.endswith("."), one.name
+        assert "\n" not in one.description, one.name
+
+
+def test_every_mutation_changes_packets_or_flows() -> None:
+    for one in catalogue():
+        assert (one.change_packet is None) != (one.change_flow is None), one.name
+
+
+def test_a_pattern_means_names_and_their_beginnings() -> None:
+    assert matches("publish.topic_name:utf8-surrogate", "publish")
+    assert matches("publish.topic_name:utf8-surrogate", "publish.topic_name")
+    assert matches("publish.topic_name:utf8-surrogate", "connect, *:utf8-*")
+    assert matches("publish:qos-3", "publish:qos-3")
+    assert not matches("publish.topic_name:empty", "publish.topic")
+    assert not matches("publish:qos-3", "")
+
+
+def test_selection_knows_version_and_sender() -> None:
+    assert all(one.name.startswith("connack") for one in select("connack"))
+    assert select("connack", sender="client") == ()
+    assert select("auth", version=V3_1_1) == ()
+    assert select("auth", version=V5)
+
+
+def test_the_json_form_says_what_a_list_needs() -> None:
+    row = as_json(mutation("publish:qos-3"))
+
+    assert json.loads(json.dumps(row)) == row
+    assert row["versions"]["5.0"] == {
+        "verdict": "violation",
+        "statements": ["5.0 MQTT-3.3.1-4"],
+        "demand": "close",
+        "reason_codes": [0x81],
+        "within_keep_alive": False,
+        "demanded_by": ["5.0 MQTT-4.13.1-1"],
+    }
+    assert row["senders"] == ["client", "server"]
+
+
+def test_every_version_has_mutations_of_every_verdict_that_it_can_have() -> None:
+    for version in ProtocolVersion:
+        verdicts = {one.verdict(version, one.senders[0]) for one in select(version=version)}
+        assert {Verdict.VIOLATION, Verdict.LEGAL, Verdict.OPEN} <= verdicts

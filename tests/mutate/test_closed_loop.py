@@ -1,0 +1,241 @@
+"""Mutations and linter tell the same: what a mutation says it breaks is found, and what is legal is left in peace.
+
+The two know the specification independently: mutations have their own tables of statements, rules have theirs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from mqttscope.events import PacketEvent
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.rule import Scope
+from mqttscope.mqtt import Direction, ProtocolVersion
+from mqttscope.mutate import Chance, Flow, Mutation, NotApplicable, Verdict, apply, catalogue, select
+from mqttscope.mutate.catalogue import matches
+from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, MutatedFlow, recorded_steps
+from tests.conftest import ROOT
+from tests.corpus.reading import read
+from tests.mutate.talk import V3_1_1, V5, authenticated, good, judge, limited
+
+FLOWS = {version.text: good(version) for version in ProtocolVersion}
+SPECIAL = {"limited": limited(), "authenticated": authenticated()}
+"""Flows of 5.0 for what the plain one has not: only the mutations that it has nothing for."""
+
+BEFORE_THE_LEVEL = (
+    "connect.protocol_name",
+    "connect.protocol_level",
+    "connect.remaining_length:five-bytes",
+    "connect.remaining_length:all-ones",
+    "flow:first-packet-*",
+    "flow:connect-dropped",
+)
+"""Broken before a version was named: what is said is that of the version that is assumed, or of the next guess."""
+
+SAID_OTHERWISE = {
+    ("3.1.1", "flow:identifier-in-use-qos-2", "3.1.1 MQTT-4.3.3-1"): "ACK202 has it in `also` and cites QoS 1 only",
+    ("3.1", "publish:dup-on-first-transmission-qos-1", "3.1 V31-PUBLISH-dup-on-resend"): "PUB208 cites nothing in 3.1",
+    ("3.1", "publish:dup-on-first-transmission-qos-2", "3.1 V31-PUBLISH-dup-on-resend"): "PUB208 cites nothing in 3.1",
+    ("5.0", "auth.reason_code:of-server-00", "5.0 V5-AUTH-sender"): "AUT205 knows the step (MQTT-4.12.0-3)",
+    ("5.0", "auth.reason_code:of-client-19", "5.0 V5-AUTH-sender"): "AUT205 knows the step (MQTT-4.12.0-2)",
+}
+"""Statements that no finding names, with what the linter says instead."""
+
+FALSE_ERRORS = {
+    "puback.properties.*:maximum-length": "HDR104: an acknowledgement of more than 64 KiB is taken for lost framing",
+    "pubrec.properties.*:maximum-length": "HDR104, likewise",
+    "pubrel.properties.*:maximum-length": "HDR104, likewise",
+    "pubcomp.properties.*:maximum-length": "HDR104, likewise",
+    "connack.properties.*:maximum-length": "HDR104, likewise",
+}
+"""Legal mutations that the linter finds fault with, wrongly."""
+
+TOO_SLOW = {
+    "connect.client_identifier:maximum-length": "`client_shape` takes minutes for 65,535 letters: its time is quadratic"
+}
+SLOW = ("flow:every-identifier",)
+"""Right, but too much for every run of the tests."""
+
+CAPTURES = (
+    "v31-qos",
+    "v311-qos",
+    "v311-will",
+    "v5-qos",
+    "v5-publish-properties",
+    "v5-connect-properties",
+    "v5-enhanced-auth",
+    "v5-topic-alias-client",
+)
+
+
+def errors(case: MutatedFlow) -> list[str]:
+    """What the linter reports as errors of the mutating side."""
+    return [f"{found.rule} {found.message}" for found in judge(case).all if found.severity is Severity.ERROR]
+
+
+def problem(one: Mutation, flow: Flow, side: str) -> str | None:
+    """What is wrong with what the linter says about a mutation of a flow; ``None`` where all is well."""
+    case = apply(one, flow, Chance("closed loop", one.name), sender=side)
+    verdict = one.verdict(flow.version, side)
+    if verdict is Verdict.OPEN or one.name in TOO_SLOW:
+        return None
+    if verdict is Verdict.LEGAL:
+        usual = errors(MutatedFlow("", side, flow.version, recorded_steps(flow, side)))
+        wrong = [text for text in errors(case) if text not in usual]
+        known = any(matches(one.name, pattern) for pattern in FALSE_ERRORS)
+        if bool(wrong) != known:
+            return f"{one.name} ({side}) is legal, found: {wrong[:3]}"
+        return None
+    judged = judge(case)
+    if judged.before and flow.capture_hash == "":
+        return f"{one.name} ({side}): found before the mutation: {judged.before[0].message}"
+    found = {text for one_ in (*judged.at_mutation, *(judged.behind if one.later else ())) for text in one_.statements}
+    wanted = set(one.broken(flow.version, side))
+    if any(matches(one.name, pattern) for pattern in BEFORE_THE_LEVEL):
+        numbers = {text.split()[1] for text in (*one.broken(V3_1_1, side), *one.broken(V5, side))}
+        return None if numbers & {text.split()[1] for text in found} else f"{one.name}: nothing of {numbers}"
+    excused = {text for version, name, text in SAID_OTHERWISE if (version, name) == (flow.version.text, one.name)}
+    if excused & found and flow.capture_hash == "":
+        return f"{one.name} ({side}) is in the table of what is said otherwise, and is said as it should be"
+    wanted -= excused
+    missing = wanted - found
+    return f"{one.name} ({side}) breaks {sorted(missing)}, found {sorted(found)}" if missing else None
+
+
+def applicable(flow: Flow, side: str, pattern: str = "*") -> Iterator[Mutation]:
+    """Mutations that a flow has something for."""
+    for one in select(pattern, version=flow.version, sender=side):
+        if one.name in SLOW:
+            continue
+        try:
+            apply(one, flow, Chance("closed loop", one.name), sender=side)
+        except NotApplicable:
+            continue
+        yield one
+
+
+def problems(flow: Flow, side: str, pattern: str = "*") -> list[str]:
+    """All that is wrong with a flow's mutations."""
+    every = (problem(one, flow, side) for one in applicable(flow, side, pattern))
+    return [text for text in every if text is not None]
+
+
+FAMILIES = (
+    "connect",
+    "connack",
+    "publish",
+    "puback,pubrec",
+    "pubrel,pubcomp",
+    "subscribe,unsubscribe",
+    "suback,unsuback",
+    "pingreq,pingresp,disconnect,auth",
+    "flow,random",
+)
+
+
+def test_every_mutation_is_in_a_family() -> None:
+    assert [one.name for one in catalogue() if not any(matches(one.name, words) for words in FAMILIES)] == []
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("version", FLOWS)
+def test_the_linter_finds_what_is_broken_and_nothing_else(version: str, family: str, side: str) -> None:
+    assert problems(FLOWS[version], side, family) == []
+
+
+@pytest.mark.parametrize(("name", "side"), [("limited", CLIENT), ("authenticated", CLIENT), ("authenticated", SERVER)])
+def test_the_linter_finds_what_only_special_flows_can_break(name: str, side: str) -> None:
+    usual = {one.name for one in applicable(FLOWS["5.0"], side)}
+    flow = SPECIAL[name]
+    names = [one for one in applicable(flow, side) if one.name not in usual]
+
+    assert names
+    assert [text for text in (problem(one, flow, side) for one in names) if text is not None] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_the_slow_ones_are_right_too(name: str) -> None:
+    for flow in FLOWS.values():
+        assert problem(next(iter(select(name))), flow, CLIENT) is None
+
+
+@pytest.mark.slow
+def test_every_rule_about_single_packets_is_broken_by_some_mutation() -> None:
+    wanted = {
+        code
+        for code, rule in all_rules().items()
+        if rule.scope is Scope.PACKET and rule.severity is Severity.ERROR and not code.startswith("PRF")
+    }
+    for flow in (*FLOWS.values(), *SPECIAL.values()):
+        for side in SIDES:
+            for one in applicable(flow, side):
+                if one.name not in TOO_SLOW:
+                    case = apply(one, flow, Chance("every rule", one.name), sender=side)
+                    wanted -= {found.rule for found in judge(case).all}
+                if not wanted:
+                    return
+    assert wanted == set()
+
+
+def recorded(name: str) -> Flow:
+    """The longest connection of a committed capture."""
+    events = read(ROOT / "captures" / name / "capture.pcapng").whole
+    counts = Counter(event.connection.number for event in events)
+    number = counts.most_common(1)[0][0]
+    kept = [_Recorded(event) for event in events if event.connection.number == number]
+    return Flow.of(kept, capture_hash=name, connection=number)
+
+
+class _Recorded:
+    """An event in the form that flows are made of."""
+
+    def __init__(self, event: PacketEvent) -> None:
+        self.from_client = event.direction is Direction.CLIENT_TO_SERVER
+        self.packet = event.packet
+        self.raw = event.packet.raw
+        self.timestamp_ns = event.timestamp_ns
+
+
+def wrong_with(name: str, part: int | None) -> list[str]:
+    """What is wrong with the mutations of a recorded flow: with all of them, or with every tenth."""
+    flow = recorded(name)
+    told = [
+        problem(one, flow, side)
+        for side in SIDES
+        for place, one in enumerate(applicable(flow, side))
+        if part in (None, place % 10) and not any(matches(one.name, words) for words in FALSE_ERRORS)
+    ]
+    return [text for text in told if text is not None]
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_it_is_so_with_recorded_flows(name: str) -> None:
+    """A tenth of the catalogue for each side, another one for each capture."""
+    assert wrong_with(name, CAPTURES.index(name)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CAPTURES)
+def test_it_is_so_with_all_mutations_of_recorded_flows(name: str) -> None:
+    assert wrong_with(name, None) == []
+
+
+def test_the_tables_name_mutations_that_exist() -> None:
+    names = [one.name for one in catalogue()]
+    for pattern in (*BEFORE_THE_LEVEL, *FALSE_ERRORS, *TOO_SLOW, *SLOW, *(name for _, name, _ in SAID_OTHERWISE)):
+        assert any(matches(name, pattern) for name in names), pattern
+
+
+def test_every_mutation_has_a_flow_that_it_is_tried_on() -> None:
+    tried = {
+        one.name for flow in (*FLOWS.values(), *SPECIAL.values()) for side in SIDES for one in applicable(flow, side)
+    }
+    untried = {one.name for one in catalogue()} - tried - set(SLOW)
+    # A packet of two bytes has no Remaining Length but 0.
+    assert {name.partition(".")[0] for name in untried} <= {"pingreq", "pingresp"}

@@ -1,0 +1,82 @@
+"""Identifiers, acknowledgements, aliases, quotas."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt import PacketStream, PacketType, Publish
+from mqttscope.mutate import Action, MutatedFlow, NotApplicable
+from mqttscope.mutate.flow import CLIENT
+from tests.mutate.talk import V3_1_1, V5, good, limited, mutated
+
+
+def added(case: MutatedFlow) -> list[Publish]:
+    """The PUBLISH packets that a mutation sends."""
+    data = b"".join(one.data for one in case.steps if one.mutated and one.action is Action.SEND)
+    found = PacketStream(version=case.version).feed(data)
+    return [one for one in found if isinstance(one, Publish)]
+
+
+def test_an_acknowledgement_of_nothing_has_an_identifier_that_the_flow_does_not_use() -> None:
+    found = mutated("flow:acknowledge-unknown-puback")
+
+    assert found.steps[found.at].data == bytes.fromhex("4002ffff")
+
+
+def test_two_messages_with_one_identifier_are_different_messages() -> None:
+    one, two = added(mutated("flow:identifier-in-use-qos-2", V3_1_1))
+
+    assert one.packet_identifier == two.packet_identifier
+    assert one.topic_name != two.topic_name
+
+
+def test_the_receive_maximum_is_overrun_by_one() -> None:
+    packets = added(mutated("flow:receive-maximum-overrun"))
+
+    assert len(packets) == 21
+    assert {one.qos for one in packets} == {2}
+    assert len({one.packet_identifier for one in packets}) == 21
+    assert len(added(mutated("flow:receive-maximum-filled"))) == 20
+
+
+def test_a_limit_out_of_reach_is_not_overrun() -> None:
+    with pytest.raises(NotApplicable):
+        mutated("flow:receive-maximum-overrun", flow=limited())
+
+
+def test_aliases() -> None:
+    packets = added(mutated("flow:topic-alias-remapped"))
+
+    assert [bool(one.topic_name) for one in packets] == [True, False, True, False]
+    assert len({one.properties.topic_alias for one in packets}) == 1  # type: ignore[union-attr]
+    assert added(mutated("flow:topic-alias-unmapped"))[0].topic_name == ""
+
+
+def test_every_identifier_comes_once() -> None:
+    packets = added(mutated("flow:every-identifier"))
+
+    assert [one.packet_identifier for one in packets] == list(range(1, 65_536))
+
+
+def test_acknowledgements_change_places() -> None:
+    found = mutated("flow:acknowledge-out-of-order")
+    acks = [one.data for one in found.steps if one.action is Action.SEND and one.data[0] >> 4 == PacketType.PUBACK]
+
+    assert acks == [bytes.fromhex("40020002"), bytes.fromhex("40020001")]
+    assert found.sender == CLIENT
+
+
+def test_a_message_is_sent_again_with_dup() -> None:
+    one, two = added(mutated("flow:publish-again-on-live-connection"))
+
+    assert (one.dup, two.dup) == (False, True)
+    assert one.packet_identifier == two.packet_identifier
+
+
+def test_the_wrong_acknowledgement_stands_where_the_right_one_stood() -> None:
+    found = mutated("flow:acknowledge-wrong-type")
+    step = found.steps[found.at]
+
+    assert step.entry is not None
+    assert step.data[:1] == b"\x50"
+    assert step.data[1:] == good(V5).entries[step.entry].raw[1:]

@@ -1,0 +1,116 @@
+"""Flows and what comes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqttscope.mqtt import Connect, PacketType, Pingreq, Publish, decode, encode
+from mqttscope.mqtt.codec import packet_end
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mutate.flow import (
+    CLIENT,
+    SERVER,
+    Action,
+    Change,
+    Entry,
+    Flow,
+    MutatedFlow,
+    Step,
+    differences,
+    recorded_steps,
+)
+from tests.mutate.talk import V3_1, V3_1_1, V5, good
+
+
+@dataclass
+class Recorded:
+    """As a script of a replay has it."""
+
+    from_client: bool
+    packet: ControlPacket
+    raw: bytes
+    timestamp_ns: int
+    topic: str | None = None
+
+
+def test_a_flow_is_made_of_anything_that_knows_sender_packet_bytes_and_time() -> None:
+    connect = Connect(protocol_name="MQIsdp", protocol_level=3, client_identifier="a")
+    rows = [Recorded(True, connect, encode(connect), 5), Recorded(True, Pingreq(), encode(Pingreq()), 6)]
+
+    flow = Flow.of(rows, capture_hash="abc", connection=2)
+
+    assert flow.version is V3_1
+    assert [one.timestamp_ns for one in flow.entries] == [5, 6]
+    assert (flow.capture_hash, flow.connection) == ("abc", 2)
+    assert flow.first(Connect, from_client=True) is connect
+    assert flow.first(Connect, from_client=False) is None
+
+
+def test_without_a_connect_the_version_is_3_1_1_unless_it_is_given() -> None:
+    assert Flow.of([]).version is V3_1_1
+    assert Flow.of([], version=V5).version is V5
+
+
+def test_malformed_packets_have_no_place() -> None:
+    flow = Flow.of_bytes([(CLIENT, b"\x36\x03\x00\x01a"), (CLIENT, encode(Pingreq()))], version=V5)
+
+    assert flow.entries[0].packet_type is None
+    assert flow.places(CLIENT) == [1]
+    assert flow.places(CLIENT, PacketType.PUBLISH) == []
+    assert flow.places(SERVER) == []
+
+
+def test_recorded_steps_send_ones_own_packets_as_they_were_and_wait_for_the_others() -> None:
+    flow = good(V5)
+    steps = recorded_steps(flow, CLIENT)
+
+    assert [one.entry for one in steps] == list(range(len(flow.entries)))
+    assert steps[0] == Step(Action.SEND, flow.entries[0].raw, 0)
+    assert (steps[1].action, steps[1].awaits, steps[1].data) == (Action.AWAIT, PacketType.CONNACK, flow.entries[1].raw)
+    assert steps[6].packet_identifier == 2
+    assert not any(one.mutated for one in steps)
+
+
+def test_the_place_of_a_mutation_is_its_first_step() -> None:
+    steps = [Step(Action.SEND, b"a"), Step(Action.SEND, b"b", mutated=True), Step(Action.AWAIT)]
+
+    assert MutatedFlow("x", CLIENT, V5, steps).at == 1
+    assert MutatedFlow("x", CLIENT, V5, steps).sent == b"ab"
+    assert MutatedFlow("x", CLIENT, V5, []).at == 0
+
+
+def test_a_change_is_told_without_the_length_that_follows_from_it() -> None:
+    before = encode(Publish(topic_name="a/b", payload=b"x"))
+    after = encode(Publish(topic_name="a/bc", payload=b"x"))
+
+    length, topic_length, *_ = found = differences(3, "topic_name", before, after, 2)
+
+    assert length == Change(3, "remaining_length", 1, b"\x06", b"\x07")
+    assert topic_length.offset >= 2
+    assert len(found) == 2
+
+
+def test_nothing_changed_is_no_change() -> None:
+    assert differences(0, "", b"\xc0\x00", b"\xc0\x00", 2) == ()
+
+
+@given(st.binary(min_size=0, max_size=12), st.binary(min_size=0, max_size=12))
+def test_changes_make_the_new_bytes_of_the_old_ones(old: bytes, new: bytes) -> None:
+    before, after = bytes((0x30, len(old))) + old, bytes((0x30, len(new))) + new
+    made = before
+    for one in reversed(differences(0, "x", before, after, 2)):
+        assert made[one.offset : one.offset + len(one.removed)] == one.removed
+        made = made[: one.offset] + one.inserted + made[one.offset + len(one.removed) :]
+
+    assert made == after
+
+
+def test_an_entry_knows_its_sender() -> None:
+    raw = encode(Pingreq())
+
+    assert packet_end(raw, 0, 2) == (2, 2)
+    assert Entry(True, decode(raw), raw).sender == CLIENT
+    assert Entry(False, decode(raw), raw).sender == SERVER

@@ -1,0 +1,88 @@
+"""Lengths that lie, and packets that end where they should not."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt import Malformed, MalformedReason, decode
+from mqttscope.mqtt.codec import packet_end
+from mqttscope.mutate import NotApplicable
+from mqttscope.mutate.fields import all_fields
+from mqttscope.mutate.flow import SERVER
+from mqttscope.mutate.layout import Layout
+from mqttscope.mutate.lengths import cut_mutations
+from tests.mutate.talk import V3_1_1, V5, packet_of
+
+
+def reason(raw: bytes, version: object = V5) -> MalformedReason | None:
+    """Why a packet is malformed."""
+    found = decode(raw, version)  # type: ignore[arg-type]
+    return found.reason if isinstance(found, Malformed) else None
+
+
+def test_a_string_longer_than_its_packet() -> None:
+    raw = packet_of("connect.client_identifier:length-overrun")
+
+    assert reason(raw) is MalformedReason.FIELD_OVERRUN
+    assert packet_end(raw, 0, len(raw))[1] == len(raw)
+
+
+@pytest.mark.parametrize(("slug", "told"), [("length-plus-one", 9), ("length-minus-one", 7), ("length-zero", 0)])
+def test_a_string_that_is_almost_right(slug: str, told: int) -> None:
+    raw = packet_of(f"publish.topic_name:{slug}", V3_1_1)
+
+    assert int.from_bytes(raw[2:4], "big") in (told, told - 1)
+    assert packet_end(raw, 0, len(raw))[1] == len(raw)
+
+
+@pytest.mark.parametrize(("slug", "difference"), [("plus-one", 1), ("minus-one", -1)])
+def test_a_remaining_length_that_lies(slug: str, difference: int) -> None:
+    raw = packet_of(f"subscribe.remaining_length:{slug}")
+    body, end = packet_end(raw, 0, len(raw))
+
+    assert body == 2
+    assert end - len(raw) == difference
+
+
+def test_a_remaining_length_that_is_written_wrongly() -> None:
+    assert (
+        reason(packet_of("publish.remaining_length:not-minimal")) is MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL
+    )
+    assert reason(packet_of("publish.remaining_length:five-bytes")) is MalformedReason.REMAINING_LENGTH_TOO_LONG
+    assert reason(packet_of("publish.remaining_length:maximum")) is MalformedReason.TRUNCATED
+
+
+def test_a_packet_without_a_body_has_no_shorter_length() -> None:
+    with pytest.raises(NotApplicable):
+        packet_of("pingreq.remaining_length:zero")
+
+
+def test_a_packet_that_ends_before_and_in_a_field() -> None:
+    before = packet_of("connect.client_identifier:cut-before")
+    inside = packet_of("connect.client_identifier:cut-inside")
+
+    assert reason(before) is MalformedReason.CLIENT_IDENTIFIER_MISSING
+    assert reason(inside) is MalformedReason.FIELD_OVERRUN
+    for raw in (before, inside):
+        assert packet_end(raw, 0, len(raw))[1] == len(raw)
+
+
+def test_a_block_that_ends_in_a_property_leaves_the_rest_right() -> None:
+    raw = packet_of("connect.properties.authentication_method:cut-inside")
+    names = [one.field for one in Layout(raw, V5).pieces]
+
+    assert reason(raw) is MalformedReason.PROPERTY_LENGTH_OVERRUN
+    assert names[-1] == "client_identifier"
+
+
+def test_a_byte_too_many() -> None:
+    assert reason(packet_of("connect:extra-byte")) is MalformedReason.CONNECT_PAYLOAD_MISMATCH
+    assert reason(packet_of("puback:extra-byte")) is MalformedReason.TRAILING_BYTES
+    assert reason(packet_of("puback:extra-byte", V3_1_1), V3_1_1) is MalformedReason.REMAINING_LENGTH_WRONG
+    assert reason(packet_of("pingresp:extra-byte", sender=SERVER)) is MalformedReason.REMAINING_LENGTH_WRONG
+
+
+def test_every_field_that_has_an_inside_is_cut() -> None:
+    cut = {one.name.partition(":")[0] for one in cut_mutations()}
+
+    assert {one.name for one in all_fields() if one.row is not None} <= cut
