@@ -123,7 +123,8 @@ class Finding:
 
 
 _UUID = r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}"
-_HEX = r"(?=[a-zA-Z]*\d)[0-9a-fA-F]{8,}"
+_HEX = r"(?=[a-fA-F]{0,40}\d)[0-9a-fA-F]{8,}"
+"""Words are no hex strings: a digit is looked for among its first letters, never further, since names may be long."""
 _TOPIC_PARTS = re.compile(rf"{_UUID}|{_HEX}|\d+")
 _CLIENT_PARTS = re.compile(rf"{_UUID}|{_HEX}|\d{{6,}}")
 _RANDOM_CLIENTS = re.compile(

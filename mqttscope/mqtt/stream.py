@@ -27,7 +27,9 @@ MAX_PACKET_BYTES = 268_435_460
 MAX_SEARCH_BYTES = 65_536
 """How many bytes are kept of those passed over while looking for the next packet; further ones are only counted."""
 MAX_SUSPECT_BYTES = 65_536
-"""A header that breaks the table of its type is not trusted with a longer Remaining Length than this."""
+"""Packets that are longer have their header looked at before their end is waited for."""
+MAX_ACKNOWLEDGEMENT_BYTES = 1 << 20
+"""Acknowledgements of 5.0 may have properties without end; with a longer Remaining Length than this framing is lost."""
 MAX_RESERVED = 16
 """After so many packets of a reserved type framing is not believed any more."""
 MAX_TOO_LARGE_BYTES = 64
@@ -292,7 +294,7 @@ class PacketStream:
         if kind == PacketType.PUBLISH:
             return int(first & 6 == 6)
         limits = FIXED_LENGTHS.get((kind, self.version))
-        if limits is not None and not limits[0] <= length <= min(limits[1], MAX_SUSPECT_BYTES):
+        if limits is not None and not limits[0] <= length <= min(limits[1], MAX_ACKNOWLEDGEMENT_BYTES):
             return 2
         return int(self.version != ProtocolVersion.V3_1 and first & 15 != PACKETS[kind].fixed_flags)
 

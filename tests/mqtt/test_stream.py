@@ -13,7 +13,9 @@ from mqttscope.mqtt import (
     MalformedReason,
     PacketStream,
     Pingreq,
+    Properties,
     ProtocolVersion,
+    Puback,
     Publish,
     Unparsed,
     decode,
@@ -315,3 +317,13 @@ class TestLimits:
             other = copy.deepcopy(stream)
             assert other == stream
             assert facts(stream.feed(whole[at:]) + stream.close()) == facts(other.feed(whole[at:]) + other.close())
+
+
+@pytest.mark.parametrize("length", [65_535, 65_530])
+def test_a_long_reason_string_is_no_loss_of_framing(length: int) -> None:
+    long = encode(Puback(7, 0x80, Properties(reason_string="x" * length)), V5)
+    stream = PacketStream(V5)
+
+    assert len(long) > length
+    assert [type(one) for one in stream.feed(long + encode(Puback(8), V5))] == [Puback, Puback]
+    assert not stream.searching
