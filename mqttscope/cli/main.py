@@ -87,6 +87,9 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
+    except click.Abort:
+        # Ctrl-C or the end of input where a question was asked.
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
         code = EXIT_CLEAN
         _silence_stdout()

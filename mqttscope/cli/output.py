@@ -24,6 +24,8 @@ from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.base import View
 
 BUFFER_BYTES = 1 << 16
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Ctrl-C, what a service manager sends, and the end of the terminal."""
 PROGRESS_AFTER_S = 1.0
 PROGRESS_EVERY_S = 0.2
 PROGRESS_EVENTS = 2_000

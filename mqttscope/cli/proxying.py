@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import queue
-import signal
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ import click
 from mqttscope.cli.linting import Run
 from mqttscope.cli.linting_settings import resolve
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
-from mqttscope.cli.output import Output, make_view, warn
+from mqttscope.cli.output import ENDINGS, Output, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
@@ -209,7 +208,7 @@ class Session:
             listened = True
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(relay.addresses[0][1], self.spoken)
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in ENDINGS:
                 with suppress(NotImplementedError):
                     loop.add_signal_handler(number, self._interrupted, number)
             self._ready(relay)

@@ -11,6 +11,7 @@ from mqttscope.cli.options import Port, Version, colour_option, finite
 
 FORMATS = ("text", "jsonl")
 PACES = ("recorded", "asap", "causal")
+TURNS, COPIES = click.IntRange(1, 1_000_000), click.IntRange(1, 100_000)
 
 
 class PaceType(click.ParamType):  # type: ignore[type-arg]
@@ -27,7 +28,7 @@ class PaceType(click.ParamType):  # type: ignore[type-arg]
             speed = float(number)
         except ValueError:
             speed = 0.0
-        if not 0 < speed < 1e9 or number == value:
+        if not 1e-6 <= speed <= 1e6 or number == value:
             self.fail(f"{value!r} is not one of {', '.join(PACES)}, nor a speed such as 2x or 0.5x", param, ctx)
         return speed
 
@@ -133,9 +134,15 @@ Examples:
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change a field: connect.keep_alive=30.")
 @click.option("--unset", multiple=True, metavar="PATH", help="Leave a field or property out.")
 @click.option("--convert", type=Version(), metavar="3.1.1|5.0", help="Speak this version, where nothing is lost.")
-@click.option("--loop", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Play it N times.")
+@click.option("--loop", type=TURNS, default=1, show_default=True, metavar="N", help="Play it N times.")
 @click.option(
-    "--clients", "copies", type=click.IntRange(1), default=1, show_default=True, metavar="K", help="K of each client."
+    "--clients",
+    "copies",
+    type=COPIES,
+    default=1,
+    show_default=True,
+    metavar="K",
+    help="K of each client.",
 )
 @click.option("--client-template", metavar="TEXT", help="Their names. [default: {client}-{n}]")
 @click.option("--topic-template", metavar="TEXT", help="Their topics. [default: {topic}]")

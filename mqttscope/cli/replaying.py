@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +16,7 @@ import orjson
 
 from mqttscope.cli.linting import Run
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import CannotWrite, Output, make_view, warn
+from mqttscope.cli.output import ENDINGS, CannotWrite, Output, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.cli.recorded import Recorded, read
 from mqttscope.cli.targets import FileSink, refuse_inputs
@@ -45,6 +44,7 @@ from mqttscope.transport.target import Target, loopback, parse_broker
 from mqttscope.transport.tls import TlsError, upstream_context
 
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
+MAX_STRING_BYTES = 65_535
 _SPARE_DESCRIPTORS = 64
 
 
@@ -79,6 +79,7 @@ class Session:
             password=_password(given["password_file"]),
         )
         _refuse_contradictions(given, self.manner)
+        _refuse_strings(self.manner)
         self.recorded: Recorded = read(given)
         self.plan: Plan = make_plan(self.recorded.scripts)
         self.view = make_view(
@@ -165,7 +166,7 @@ class Session:
             replay.stop()
             loop.remove_signal_handler(number)
 
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ENDINGS:
             with suppress(NotImplementedError):
                 loop.add_signal_handler(number, interrupted, number)
         try:
@@ -255,7 +256,7 @@ class Session:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError(f"{self.target} is not this host: --yes says that it may be sent to")
         if not click.confirm(question, err=True):
-            raise click.exceptions.Exit(EXIT_CLEAN)
+            raise CannotReplay("nothing was sent")
 
     def _prepare_record(self) -> None:
         """What passes goes into a file and to the linter, where that is asked for."""
@@ -282,7 +283,7 @@ class Session:
         if given["write"] is None and listener is None:
             return
         if given["write"] is not None:
-            refuse_inputs(given["write"], given["captures"])
+            refuse_inputs(given["write"], given["captures"], option="--write")
         options = dissector.options if hasattr(dissector, "options") else Options()
         options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
         try:
@@ -292,6 +293,7 @@ class Session:
                 dissector=dissector,
                 listener=listener,
                 note=warn,
+                activity="replaying",
             )
         except OSError as error:
             raise CannotWrite(f"cannot write {given['write']}: {error.strerror or error}") from None
@@ -334,6 +336,15 @@ def _password(path: str | None) -> bytes | None:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise CannotReplay(f"cannot read the password from {path}: {why}") from None
+
+
+def _refuse_strings(manner: Manner) -> None:
+    """Credentials that no CONNECT can hold (5.0 1.5.4, 1.5.6)."""
+    name, password = manner.user_name, manner.password
+    if name is not None and ("\0" in name or len(name.encode("utf-8", "surrogateescape")) > MAX_STRING_BYTES):
+        raise click.UsageError(f"a user name holds at most {MAX_STRING_BYTES:,} bytes, and no U+0000")
+    if password is not None and len(password) > MAX_STRING_BYTES:
+        raise click.UsageError(f"a password holds at most {MAX_STRING_BYTES:,} bytes")
 
 
 def _refuse_contradictions(given: dict[str, Any], manner: Manner) -> None:

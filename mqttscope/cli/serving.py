@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import signal
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +16,7 @@ import orjson
 
 from mqttscope.cli.linting import Run
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
-from mqttscope.cli.output import CannotWrite, Output, make_view, warn
+from mqttscope.cli.output import ENDINGS, CannotWrite, Output, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.cli.recorded import Recorded, read
 from mqttscope.cli.targets import FileSink, refuse_inputs
@@ -133,7 +132,7 @@ class Session:
             assert serving.server is not None
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given["websocket"] else MQTT)
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in ENDINGS:
                 with suppress(NotImplementedError):
                     loop.add_signal_handler(number, self._interrupted, number)
             self._ready()
@@ -235,7 +234,7 @@ class Session:
         if given["write"] is None and listener is None:
             return
         if given["write"] is not None:
-            refuse_inputs(given["write"], given["captures"])
+            refuse_inputs(given["write"], given["captures"], option="--write")
         try:
             self.recording = Recording(
                 name, path=given["write"], dissector=dissector, listener=listener, note=warn, activity="serving"

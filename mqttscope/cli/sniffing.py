@@ -19,7 +19,7 @@ from mqttscope.capture.tools import MissingToolError
 from mqttscope.cli import advice
 from mqttscope.cli.inspect import make_reporter
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import CannotWrite, Output, Watch, warn
+from mqttscope.cli.output import ENDINGS, CannotWrite, Output, Watch, warn
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 SILENCE_NS = 1_000_000_000
 """So far behind the clock the capture's time stays while nothing comes: the last frames may still be on their way."""
-ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Ctrl-C, what a service manager sends, and the end of the terminal."""
 ADVANCE_SECONDS = 0.25
 """So often the flows are looked after while nothing comes."""
 

@@ -16,16 +16,21 @@ from mqttscope.cli.output import CannotWrite
 STDIN = "-"
 
 
-def refuse_inputs(target: str, captures: Sequence[str], others: Mapping[str, str | Path | None] | None = None) -> None:
+def refuse_inputs(
+    target: str,
+    captures: Sequence[str],
+    others: Mapping[str, str | Path | None] | None = None,
+    option: str = "--output",
+) -> None:
     """A usage error when ``--output`` names a file that is read, under whatever name; nothing is opened for that.
 
     ``others`` are further files by what they are (``the baseline``).
     """
     for what, path in (others or {}).items():
         if path is not None and same_file(target, path):
-            raise click.UsageError(f"--output: {target} is {what}")
+            raise click.UsageError(f"{option}: {target} is {what}")
     if os.path.isfile(target) and (is_source(target, captures) or (STDIN in captures and _is_stdin(target))):
-        raise click.UsageError(f"--output: {target} is a capture that is read")
+        raise click.UsageError(f"{option}: {target} is a capture that is read")
 
 
 def same_file(one: str | Path, other: str | Path) -> bool:

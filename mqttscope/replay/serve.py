@@ -189,6 +189,9 @@ class Serving:
                 self.stop()
 
     def _forget(self, attendant: Attendant) -> None:
+        if attendant not in self.attendants:
+            # To stop one may end it at once.
+            return
         self.attendants.remove(attendant)
         self.sent += attendant.sent
         self.received += attendant.heard

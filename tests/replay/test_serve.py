@@ -178,3 +178,18 @@ def test_a_device_of_another_version_gets_the_recording_in_its_version() -> None
     fields = {one.field for one in talker.run(talk)}
     assert "protocol_level" in fields
     assert any("speaks MQTT 5.0" in one for one in talker.notes)
+
+
+def test_connections_that_are_open_at_the_end_are_no_trouble() -> None:
+    talker = Talker("v311-qos")
+    left: list[socket.socket] = []
+
+    def talk(port: int) -> None:
+        left.extend((opened(port), opened(port, b"\x10"), opened(port, CONNECT)))
+        assert left[-1].recv(4) == b"\x20\x02\0\0"
+
+    differences = talker.run(talk)
+    for one in left:
+        one.close()
+    assert differences
+    assert not [one for one in talker.notes if "internal error" in one]

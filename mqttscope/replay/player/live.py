@@ -300,9 +300,11 @@ class Live:
             entry.source = self._deliveries.match(entry.topic, packet)
             if entry.source is not None:
                 self.done.append(entry.source)
-        if self.manner.faithful or not packet.qos or identifier is None:
+        if not packet.qos or identifier is None:
             return
         source = self.session.receiving.setdefault(identifier, entry.source) if packet.qos == 2 else entry.source
+        if self.manner.faithful:
+            return
         wanted = packets.Puback if packet.qos == 1 else packets.Pubrec
         alike = source is not None and isinstance(source.packet, packets.Publish) and source.packet.qos == packet.qos
         self._acknowledge(wanted, identifier, source if alike else None, now_ns)
@@ -311,8 +313,8 @@ class Live:
         source = self.session.receiving.get(packet.packet_identifier)
         if source is not None:
             self._correspond(entry, self.answered.get(source, ()))
-        if source not in self.answered:
-            # From an earlier connection, or new.
+        if source not in self.answered or not _exactly_once(source):
+            # From an earlier connection, new, or delivered with another QoS than in the recording.
             source = None
         if not self.manner.faithful:
             self._acknowledge(packets.Pubcomp, packet.packet_identifier, source, now_ns)
@@ -356,3 +358,7 @@ class Live:
             # Acknowledgements go out in the order of what they acknowledge (5.0 MQTT-4.6.0-2 to MQTT-4.6.0-4).
             due_ns = max(due_ns, self._pending[-1].due_ns)
         self._pending.append(Reaction(packet, source, due_ns))
+
+
+def _exactly_once(entry: Entry | None) -> bool:
+    return entry is not None and isinstance(entry.packet, packets.Publish) and entry.packet.qos == 2

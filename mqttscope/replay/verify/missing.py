@@ -8,6 +8,10 @@ from mqttscope.replay.verify.difference import Difference, Kind, described
 from mqttscope.replay.verify.fields import FAILURE
 from mqttscope.replay.verify.run import ENDED, INCOMPLETE, NOT_PERFORMED, UNREADABLE, Pair, Publication, Run
 
+_UNPUBLISHED = (
+    "; nobody publishes it in what was replayed: it was stored before, is a Will, or its publisher was left out"
+)
+
 
 def explain_missing(run: Run, pair: Pair, entry: Entry) -> None:
     """A delivery that did not come in the replay."""
@@ -28,7 +32,7 @@ def explain_missing(run: Run, pair: Pair, entry: Entry) -> None:
     if reason:
         pair.tally.not_judged(entry, reason)
         return
-    told = "" if sources else "; the recording does not show who published it, so it was stored before or is a Will"
+    told = "" if sources else _UNPUBLISHED
     message = f"The {described(entry)} was not delivered{told}."
     pair.add(Difference(Kind.MISSING_DELIVERY, pair.script, entry, message=message))
 

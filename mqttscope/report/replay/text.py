@@ -24,6 +24,8 @@ SIDE_BY_SIDE = 80
 """Columns from which on both packets stand beside each other."""
 PIPED = 120
 """Columns of output that has no limit."""
+MAX_BLOCKS = 200
+"""Pairs of packets that are shown; further differences are counted."""
 MAX_FIELDS = 40
 """Fields of a packet that are shown; further ones are counted."""
 MAX_VALUE = 2_000
@@ -51,20 +53,28 @@ class ReplayText:
             if beginning is not None:
                 self.times[side].text(beginning)
         self._group: list[Difference] = []
+        self._blocks = self._left = 0
 
     def feed(self, difference: Difference) -> None:
         """Write one difference, together with those that follow about the same two packets."""
         if self._group and not _same_packets(self._group[0], difference):
             self._flush()
+        if self._blocks >= MAX_BLOCKS:
+            self._left += 1
+            return
         self._group.append(difference)
 
     def close(self, found: Verification) -> None:
         """Write the summary."""
         self._flush()
+        if self._left:
+            more = f"and {plural(self._left, 'more difference')}; --format jsonl has all of them"
+            self.sink.write(encoded([more, ""]))
         self.sink.write(summary(found, self.view).lstrip(b"\n"))
 
     def _flush(self) -> None:
         if self._group:
+            self._blocks += 1
             self.sink.write(encoded([*self._block(self._group), ""]))
         self._group = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqttscope.mqtt import Properties, ProtocolVersion, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt import Disconnect, Properties, ProtocolVersion, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.replay.player.actions import Kind
 from mqttscope.replay.player.memory import Sessions
 from mqttscope.replay.script import Ending, Script
@@ -95,3 +95,18 @@ def test_what_comes_twice_is_a_further_delivery() -> None:
     sources = [entry.source for entry in one.live.entries if isinstance(entry.packet, Publish)]
 
     assert sources == [script.entries[2], None]
+
+
+def test_a_delivery_with_another_qos_than_recorded_is_completed() -> None:
+    one = begun(
+        recorded(
+            (">", connect()),
+            ("<", connack()),
+            ("<", publish("t", qos=1, packet_identifier=5, payload=b"x")),
+            (">", Puback(5)),
+            (">", Disconnect()),
+        )
+    )
+
+    assert [type(found) for found in say(one, publish("t", qos=2, packet_identifier=9, payload=b"x"))] == [Pubrec]
+    assert [type(found) for found in say(one, Pubrel(9))] == [Pubcomp]
