@@ -185,6 +185,8 @@ class _Pcapng(Boundaries):
         self._latest: list[int] = []
         at = 0
         self.head = b""
+        if self._two(head, 0)[1] < 28 or struct.unpack_from(order + "H", head, 12)[0] != 1:
+            raise ValueError("no section that can be read")
         while True:
             kind, length = self._two(head, at)
             if length < 12 or length & 3 or at + length > len(head) or (at and kind == _SECTION):
