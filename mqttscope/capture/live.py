@@ -363,6 +363,8 @@ def _prepare_traced() -> None:  # pragma: no cover - runs in the child
 
 def _end_with_parent() -> None:  # pragma: no cover - runs in the child
     """Ask the kernel to end dumpcap when this program is killed: on a silent interface it would not notice."""
+    # Programs that shells start in the background inherit that it is ignored, and it is what ends dumpcap.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform.startswith("linux"):
         import ctypes
 

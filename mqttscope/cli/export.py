@@ -144,7 +144,7 @@ class Export:
         if dialogue.web is not None or secured or dialogue.connection is None or half.buffer.size:
             return "unclear"
         stream = dialogue.stream(from_initiator is dialogue.client_is_initiator)
-        if stream.searching or stream.skip:
+        if stream.searching or stream.skip or dialogue.held:
             return "unclear"
         return "next" if stream.held else "rest"
 

@@ -1,14 +1,12 @@
 """From the bytes of one direction to packets: framing, gaps, resynchronisation.
 
-`PacketStream` takes a stream in any chunks and gives the packets that each chunk completes.  What it says depends on
-the bytes alone, never on how they were cut.  Laws:
+`PacketStream` takes a stream in any chunks.  The packets that it gives depend on the bytes alone.  Laws:
 
-* A string that overruns its packet is malformed, not "wait for more"; a Remaining Length that asks for a fifth byte is
-  malformed at that byte, and framing is lost.
+* A string that overruns its packet is malformed, not "wait for more"; so is a fifth length byte, which loses framing.
 * A gap that fits inside a packet of known length keeps framing; after any other the stream looks for the next
   plausible packet, and the bytes between are one `Unparsed`.
 * Nothing is left out: the lengths of the items, lost bytes included, add up to the bytes fed and the gaps told.
-* Memory is bounded by ``max_packet_bytes`` and `MAX_SEARCH_BYTES`; what exceeds them is said, never dropped silently.
+* Memory is bounded by ``max_packet_bytes`` and `MAX_SEARCH_BYTES`; what exceeds them is said.
 """
 
 from __future__ import annotations
@@ -27,9 +25,9 @@ MAX_PACKET_BYTES = 268_435_460
 MAX_SEARCH_BYTES = 65_536
 """How many bytes are kept of those passed over while looking for the next packet; further ones are only counted."""
 MAX_SUSPECT_BYTES = 65_536
-"""Packets that are longer have their header looked at before their end is waited for."""
+"""Headers of packets that are longer are looked at before their end is waited for."""
 MAX_ACKNOWLEDGEMENT_BYTES = 1 << 20
-"""Acknowledgements of 5.0 may have properties without end; with a longer Remaining Length than this framing is lost."""
+"""Acknowledgements may have properties without end; with a longer Remaining Length than this framing is lost."""
 MAX_RESERVED = 16
 """After so many packets of a reserved type framing is not believed any more."""
 MAX_TOO_LARGE_BYTES = 64
