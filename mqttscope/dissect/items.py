@@ -103,8 +103,8 @@ class PacketEvents:
     def items(self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
         """Events of what one direction's stream gave.
 
-        While the other stream of a connection that was joined holds earlier bytes and looks for packets in them, they are
-        held back: an answer would come before what it answers.
+        While the other stream of a joined connection holds earlier bytes and looks for packets in them, they are held
+        back: an answer would come before what it answers.
         """
         if dialogue.phase is SEARCHING and items and dialogue.joined and (dialogue.held or dialogue.holding):
             dialogue.held += [Held(from_client, item, at.frame, at.timestamp_ns, at.capture) for item in items]
