@@ -31,7 +31,7 @@ tools:
 ## All tests, with tshark and mosquitto.
 test: dev tools
 	$(MAKE) --no-print-directory lint types layers generated
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term:skip-covered
 
 ## The quick part: style, types, layers, generated files, unit tests.
 check: dev lint types layers generated unit
@@ -50,7 +50,7 @@ generated:
 	$(BIN)/python -m mqttscope.dev.generate --check
 
 unit:
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not tshark and not broker"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -q -m "not slow and not tshark and not broker"
 
 ## Write the generated files: completions, command reference.
 generate: dev
