@@ -30,6 +30,7 @@ TESTED_ELSEWHERE = {
     "cli/sniffing.py": "cli/test_sniff.py: one live capture",
     "cli/sniffing_findings.py": "cli/test_sniff.py: linting while it goes on",
     "cli/replaying.py": "cli/test_replay.py, cli/test_replay_failures.py, corpus/test_replay_mosquitto.py: one replay",
+    "cli/live_record.py": "cli/test_replay.py, cli/test_serve.py: files and findings of live runs",
     "cli/recorded.py": "cli/test_replay.py, corpus/test_replay_mosquitto.py: what is played",
     "cli/inspect.py": "cli/test_inspect.py, cli/test_sources.py, cli/test_jsonl.py",
     "dev/generate.py": "test_generated.py",

@@ -46,6 +46,27 @@ def level_option(name: str, words: tuple[str, ...], text: str) -> Callable[[F], 
     )
 
 
+def judging_settings(command: F) -> F:
+    """Further options of commands that lint beside their own work: what is known, and where settings come from."""
+    for decorate in reversed(
+        (
+            click.option(
+                "--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count."
+            ),
+            click.option(
+                "--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service."
+            ),
+            click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found."),
+            click.option(
+                "--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]"
+            ),
+            click.option("--no-config", is_flag=True, help="Use no configuration file."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
 OF_LINT = {
     "select",
     "extend_select",

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.lint import CONFIDENCES, FORMATS, SEVERITIES, codes_option, level_option
+from mqttscope.cli.lint import CONFIDENCES, FORMATS, SEVERITIES, codes_option, judging_settings, level_option
 from mqttscope.cli.options import colour_option, finite
 
 
@@ -53,11 +53,7 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
     help=f"{', '.join(FORMATS)}. [default: full]",
 )
 @click.option("--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help="Into a file; with FORMAT= additionally.")
-@click.option("--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count.")
-@click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
-@click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
-@click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
-@click.option("--no-config", is_flag=True, help="Use no configuration file.")
+@judging_settings
 @click.option(
     "--duration",
     type=click.FloatRange(0, min_open=True),

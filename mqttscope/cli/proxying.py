@@ -15,8 +15,9 @@ import click
 
 from mqttscope.cli.linting import Run
 from mqttscope.cli.linting_settings import resolve
+from mqttscope.cli.live_record import at_endings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
-from mqttscope.cli.output import ENDINGS, Output, make_view, warn
+from mqttscope.cli.output import Output, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
@@ -208,9 +209,7 @@ class Session:
             listened = True
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(relay.addresses[0][1], self.spoken)
-            for number in ENDINGS:
-                with suppress(NotImplementedError):
-                    loop.add_signal_handler(number, self._interrupted, number)
+            at_endings(self._interrupted)
             self._ready(relay)
             if self.given["duration"] is not None:
                 loop.call_later(self.given["duration"], relay.stop)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.lint import OF_LINT, judging
+from mqttscope.cli.lint import OF_LINT, judging, judging_settings
 from mqttscope.cli.options import Port, Version, colour_option, finite
 
 FORMATS = ("text", "jsonl")
@@ -150,11 +150,7 @@ Examples:
 @click.option("--write", "-w", metavar="FILE", help="Record the live run into a pcapng file.")
 @click.option("--lint", is_flag=True, help="Lint the live run, with the options of lint.")
 @judging
-@click.option("--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count.")
-@click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
-@click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
-@click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
-@click.option("--no-config", is_flag=True, help="Use no configuration file.")
+@judging_settings
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."
 )

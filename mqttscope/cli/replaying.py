@@ -15,12 +15,12 @@ import click
 import orjson
 
 from mqttscope.cli.linting import Run
+from mqttscope.cli.live_record import at_endings, prepare_record
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import ENDINGS, CannotWrite, Output, make_view, warn
-from mqttscope.cli.reading import Reading
+from mqttscope.cli.output import Output, make_view, warn
 from mqttscope.cli.recorded import Recorded, read
 from mqttscope.cli.targets import FileSink, refuse_inputs
-from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.replay.plan import Plan, make_plan
 from mqttscope.replay.player import Manner
@@ -166,13 +166,7 @@ class Session:
             replay.stop()
             loop.remove_signal_handler(number)
 
-        for number in ENDINGS:
-            with suppress(NotImplementedError):
-                loop.add_signal_handler(number, interrupted, number)
-        try:
-            self.goal.addresses = await resolve(self.target)
-        except LinkError as error:
-            raise CannotReplay(str(error)) from None
+        at_endings(interrupted)
         await replay.run()
         if replay.watch is not None:
             replay.watch(None)
@@ -245,6 +239,8 @@ class Session:
             addresses = asyncio.run(resolve(self.target))
         except LinkError as error:
             raise CannotReplay(str(error)) from None
+        # Those that were looked at are those that are connected to.
+        self.goal.addresses = addresses
         if loopback(address.ip for address in addresses):
             return
         for warning in self.plan.warnings:
@@ -260,43 +256,10 @@ class Session:
 
     def _prepare_record(self) -> None:
         """What passes goes into a file and to the linter, where that is asked for."""
-        given = self.given
-        listener: Callable[[Any], None] | None = None
-        dissector = Dissector(Options())
-        if given["lint"]:
-            from mqttscope.cli.linting_settings import resolve as settings_of
-
-            asked = {**given, "format_": "full" if given["format_"] == "text" else "jsonl", "output": ()}
-            settings = settings_of(
-                asked, ports=(), mqtt_version=None, config=given["config"], search=not given["no_config"]
-            )
-            name = given["write"] or str(self.target)
-            self.lint = Run(
-                settings,
-                Reading((name,), None),
-                update_baseline=False,
-                statistics=False,
-                colour=given["colour"],
-                sink=self._output(),
-            )
-            dissector, listener = self.lint.dissector, self.lint.feed
-        if given["write"] is None and listener is None:
-            return
-        if given["write"] is not None:
-            refuse_inputs(given["write"], given["captures"], option="--write")
-        options = dissector.options if hasattr(dissector, "options") else Options()
+        self.lint, self.recording, options = prepare_record(
+            self.given, str(self.target), Options(), self._output, "replaying"
+        )
         options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
-        try:
-            self.recording = Recording(
-                given["write"] or str(self.target),
-                path=given["write"],
-                dissector=dissector,
-                listener=listener,
-                note=warn,
-                activity="replaying",
-            )
-        except OSError as error:
-            raise CannotWrite(f"cannot write {given['write']}: {error.strerror or error}") from None
 
 
 def _pace(given: dict[str, Any]) -> Pace:

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,12 @@ import click
 import orjson
 
 from mqttscope.cli.linting import Run
+from mqttscope.cli.live_record import at_endings, prepare_record
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
-from mqttscope.cli.output import ENDINGS, CannotWrite, Output, make_view, warn
-from mqttscope.cli.reading import Reading
+from mqttscope.cli.output import Output, make_view, warn
 from mqttscope.cli.recorded import Recorded, read
 from mqttscope.cli.targets import FileSink, refuse_inputs
-from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.replay.serve import Serving
 from mqttscope.replay.stand_in import Casting, Manner, Unexpected
@@ -132,9 +131,7 @@ class Session:
             assert serving.server is not None
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given["websocket"] else MQTT)
-            for number in ENDINGS:
-                with suppress(NotImplementedError):
-                    loop.add_signal_handler(number, self._interrupted, number)
+            at_endings(self._interrupted)
             self._ready()
             if self.given["duration"] is not None:
                 loop.call_later(self.given["duration"], serving.stop)
@@ -211,36 +208,9 @@ class Session:
 
     def _prepare_record(self) -> None:
         """What passes goes into a file and to the linter, where that is asked for."""
-        given = self.given
-        listener: Callable[[Any], None] | None = None
-        dissector = Dissector(self.options)
-        name = given["write"] or given["listen"]
-        if given["lint"]:
-            from mqttscope.cli.linting_settings import resolve
-
-            asked = {**given, "format_": "full" if given["format_"] == "text" else "jsonl", "output": ()}
-            settings = resolve(
-                asked, ports=(), mqtt_version=None, config=given["config"], search=not given["no_config"]
-            )
-            self.lint = Run(
-                settings,
-                Reading((name,), None),
-                update_baseline=False,
-                statistics=False,
-                colour=given["colour"],
-                sink=self._output(),
-            )
-            dissector, listener, self.options = self.lint.dissector, self.lint.feed, settings.options
-        if given["write"] is None and listener is None:
-            return
-        if given["write"] is not None:
-            refuse_inputs(given["write"], given["captures"], option="--write")
-        try:
-            self.recording = Recording(
-                name, path=given["write"], dissector=dissector, listener=listener, note=warn, activity="serving"
-            )
-        except OSError as error:
-            raise CannotWrite(f"cannot write {given['write']}: {error.strerror or error}") from None
+        self.lint, self.recording, self.options = prepare_record(
+            self.given, self.given["listen"], self.options, self._output, "serving"
+        )
 
 
 def _tls(given: dict[str, Any]) -> ssl.SSLContext | None:

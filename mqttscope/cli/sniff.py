@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from mqttscope.cli.inspect import FORMATS, HUMAN_FORMATS, compile_filter
 from mqttscope.cli.lint import FORMATS as LINT_FORMATS
-from mqttscope.cli.lint import OF_LINT, judging
+from mqttscope.cli.lint import OF_LINT, judging, judging_settings
 from mqttscope.cli.main import EXIT_CLEAN
 from mqttscope.cli.options import colour_option, finite, make_options, selection, viewing
 
@@ -86,11 +86,7 @@ Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing can b
 @judging
 @click.option("--lint-format", type=click.Choice(LINT_FORMATS), metavar="FORMAT", help="Of findings, as lint has it.")
 @click.option("--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help="Findings into a file; lints.")
-@click.option("--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count.")
-@click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
-@click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
-@click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
-@click.option("--no-config", is_flag=True, help="Use no configuration file.")
+@judging_settings
 @colour_option
 def command(
     interfaces: tuple[str, ...],
