@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := captures/v5-publish-properties/capture.pcapng
 
-.PHONY: demo test check lint types layers unit generate bench fuzz clean venv dev tools
+.PHONY: demo test coverage exhaustive check lint types layers unit generate bench fuzz clean venv dev tools
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -31,7 +31,15 @@ tools:
 ## All tests, with tshark and mosquitto.
 test: dev tools
 	$(MAKE) --no-print-directory lint types layers generated
+	$(BIN)/python -m pytest -n 3 --dist worksteal
+
+## The same, with what the tests have not run.
+coverage: dev tools
 	$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term:skip-covered
+
+## All tests, and all that they leave out: hours.
+exhaustive: dev tools
+	MQTTSCOPE_EXHAUSTIVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 ## The quick part: style, types, layers, generated files, unit tests.
 check: dev lint types layers generated unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,15 @@ SLOW = (
 """What is not part of the quick check."""
 
 
+EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
+"""Whether to try everything, for hours of processor time, where a part shows nearly as much."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests."""
+    """Mark the slow tests, and leave out the exhaustive ones unless they are asked for."""
     for item in items:
+        if not EXHAUSTIVE and item.get_closest_marker("exhaustive"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes; MQTTSCOPE_EXHAUSTIVE=1 runs it"))
         if item.path.relative_to(ROOT / "tests").as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
 

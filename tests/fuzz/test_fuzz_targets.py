@@ -27,7 +27,7 @@ from tests.fuzz.target import NAMES, Target, load
 from tests.fuzz.wrapping import fragments, wrapped
 
 MUTATIONS = 300
-SLOW = {"reports": 60}
+SLOW = {"reports": 60, "lint": 60}
 """Fewer of them where one takes long."""
 
 
