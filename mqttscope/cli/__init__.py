@@ -13,6 +13,14 @@ def run() -> None:
 
         sys.stdout.write(f"mqttscope {__version__}\n")
         return
+    import signal
+
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        # Ctrl-C while modules are imported would show where in them; nothing is begun yet that would have to be ended.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from mqttscope.cli.main import main
 
+    if handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, handler)
     main()

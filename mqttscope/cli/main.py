@@ -101,11 +101,11 @@ def main() -> None:
         code = EXIT_USAGE
         _silence_stdout()
     except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-        if sys.stderr is not None and sys.stderr.isatty():
-            # The terminal shows ^C, and the prompt is to come below it.
-            sys.stderr.write("\n")
+        code = _interrupted()
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            # Python packs it when it comes while a class is made (`__set_name__`), as it does during imports.
+            sys.exit(_interrupted())
         if os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
         click.echo(
@@ -115,6 +115,13 @@ def main() -> None:
         )
         code = EXIT_UNREADABLE
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
+
+
+def _interrupted() -> int:
+    if sys.stderr is not None and sys.stderr.isatty():
+        # The terminal shows ^C, and the prompt is to come below it.
+        sys.stderr.write("\n")
+    return EXIT_INTERRUPTED
 
 
 def _run() -> object:

@@ -27,8 +27,10 @@ MIN_WIDTH = 40
 MIN_HEIGHT = 12
 _NUMBERS = 31
 """Columns that the numbers of a row take."""
-_FRAME_LINES = 8
-"""Lines that are no rows: the head, the titles, the blanks."""
+_FRAME_LINES = 6
+"""Lines that are no rows: the titles and the blanks."""
+_NARROW = 72
+"""With fewer columns losses have a line of their own: they are what must not be cut."""
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -89,12 +91,12 @@ def lines(traffic: Traffic, capture: str, view: View, height: int = 24) -> list[
     """The screen: at most ``height`` lines of at most the columns of the view."""
     painter = Painter(view)
     told = len(traffic.findings)
+    made = _head(traffic, capture, painter)
     # The cursor rests on a line of its own.
-    room = max(3, height - 1 - _FRAME_LINES)
+    room = max(3, height - 1 - len(made) - _FRAME_LINES)
     shown = min(told, max(1, room // 4)) if told else 0
     clients = busiest(traffic.clients, max(1, (room - shown) // 2))
     topics = busiest(traffic.topics, max(1, room - shown - len(clients)))
-    made = _head(traffic, capture, painter)
     made += ["", _title("clients", len(traffic.clients), painter)]
     made += [_row(name, row, painter, "client") for name, row in clients]
     made += ["", _title("topics", len(traffic.topics), painter)]
@@ -112,6 +114,9 @@ def _head(traffic: Traffic, capture: str, painter: Painter) -> list[str]:
     lost = f"{dot}{traffic.lost_bytes:,} bytes lost" if traffic.lost_bytes else ""
     dropped = f"{dot}{traffic.dropped:,} frames dropped" if traffic.dropped else f"{dot}no drops told"
     malformed = f"{dot}{traffic.malformed:,} malformed" if traffic.malformed else ""
+    connections = f"{traffic.open:,} of {traffic.opened:,} connections open{dot}PUBLISH {mix}"
+    losses = f"{lost}{dropped}{malformed}"
+    style = "note" if lost or traffic.dropped or malformed else "dim"
     made = [
         _line(
             painter,
@@ -121,14 +126,11 @@ def _head(traffic: Traffic, capture: str, painter: Painter) -> list[str]:
                 (f"{dot.strip()} {total.packets:,} packets", "dim"),
             ),
         ),
-        _line(
-            painter,
-            (
-                (f"{traffic.open:,} of {traffic.opened:,} connections open{dot}PUBLISH {mix}", ""),
-                (f"{lost}{dropped}{malformed}".strip(), "note" if lost or traffic.dropped or malformed else "dim"),
-            ),
-        ),
     ]
+    if painter.width < _NARROW:
+        made += [_line(painter, ((connections, ""),)), _line(painter, ((losses.removeprefix(dot), style),))]
+    else:
+        made.append(_line(painter, ((connections, ""), (losses.strip(), style))))
     return made + [_line(painter, ((painter.safe(error), "error"),)) for error in traffic.errors]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -258,3 +259,33 @@ def test_the_shell_completes_commands_and_options_and_choices() -> None:
     assert completed("mqttscope in", 1).text == "plain,inspect\n"
     assert "plain,--filter\n" in completed("mqttscope inspect --", 2).text
     assert completed("mqttscope inspect --format l", 3).text == "plain,ladder\n"
+
+
+@pytest.mark.parametrize(("module", "code"), [("click", -signal.SIGINT), ("mqttscope.dissect.dialogue", 130)])
+def test_ctrl_c_while_modules_are_imported_is_quiet(module: str, code: int) -> None:
+    script = f"""if True:
+        import os, signal, sys
+        class Finder:
+            def find_spec(self, name, *others):
+                if name == {module!r}:
+                    os.kill(os.getpid(), signal.SIGINT)
+        sys.meta_path.insert(0, Finder())
+        from mqttscope.cli import run
+        run()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script, "inspect", str(capture("v5-qos"))],
+        capture_output=True, text=True, env=environment(), timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_ctrl_c_while_a_class_is_made_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made() -> None:
+        raise RuntimeError("Error calling __set_name__ on 'Field' instance") from KeyboardInterrupt()
+
+    monkeypatch.setattr(program, "_run", made)
+
+    done = invoke("decode", "c000", env={"MQTTSCOPE_TRACEBACK": None})
+    assert (done.code, done.err) == (130, "")

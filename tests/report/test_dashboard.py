@@ -75,6 +75,14 @@ def test_what_is_on_the_screen() -> None:
     assert "findings 9 error" in text
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_losses_are_seen_on_a_narrow_screen_too(width: int) -> None:
+    traffic = busy()
+    traffic.feed(CaptureDrops("a.pcapng", 0, None, 1234))
+
+    assert "1,234 frames dropped" in "\n".join(lines(traffic, "a.pcapng", View(width=width), 20))
+
+
 def test_an_error_of_the_capture_is_on_the_screen() -> None:
     traffic = Traffic()
     traffic.feed(CaptureError("eth0", "interface eth0 went down"))
