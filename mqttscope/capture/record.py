@@ -6,21 +6,17 @@ one piece, several times a second, so that a file ends between two blocks, and a
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections import deque
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from mqttscope.capture.own_file import open_alone
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.net.frame import Frame
 
-PRIVATE = 0o600
-"""Rights of new captures: what is in them may hold passwords."""
 GATHERED_BYTES = 1 << 18
 """More than this is not held back."""
 
@@ -126,22 +122,15 @@ class _Gathered:
         self.held = 0
         self.path = path
         self._parts: list[bytes] = []
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if fresh else 0)
         others = count(2)
         while True:
             try:
-                self._descriptor = os.open(self.path, flags, PRIVATE)
+                self._descriptor = open_alone(self.path, fresh=fresh)
                 break
             except FileExistsError:
                 if not fresh:
                     raise
                 self.path = path.with_name(f"{path.stem}-{next(others)}{path.suffix}")
-        try:
-            _take(self._descriptor)
-        except OSError as error:
-            os.close(self._descriptor)
-            error.filename = str(self.path)
-            raise
 
     def write(self, data: bytes) -> int:
         self._parts.append(data)
@@ -161,19 +150,3 @@ class _Gathered:
 
     def close(self) -> None:
         os.close(self._descriptor)
-
-
-def _take(descriptor: int) -> None:
-    """Empty a file that nobody else is writing; `OSError` where somebody is, whose blocks ours would lie between."""
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return
-    with suppress(ImportError):  # Windows has no such locks
-        import fcntl
-
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise OSError(error.errno, "another program is writing it") from None
-            # Some network file systems know no locks.
-    os.ftruncate(descriptor, 0)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import io
 import itertools
-import os
 import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from mqttscope.capture.own_file import open_alone
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.dissect import Dissector
 from mqttscope.events import Event
@@ -33,17 +33,12 @@ Listener = Callable[[Event], None]
 """Gets each event while its connection is in the state before it, as `dissect` yields them."""
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
-
-
 class WholeBlocks(io.RawIOBase):
     """A file that is written without a buffer, and that ends with a whole write when one fails in the middle."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
-        # For its owner alone: what passed may hold passwords.
-        self._file = open(path, "wb", buffering=0, opener=_private)  # noqa: SIM115 (closed by close)
+        self._file = open(open_alone(path), "wb", buffering=0)  # noqa: SIM115 (closed by close)
         self._good = 0
 
     def writable(self) -> bool:
