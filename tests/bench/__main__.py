@@ -1,9 +1,10 @@
-"""``python -m tests.bench [compare|stages|generate|live|soak|replay]``: comparison and stages, or what is named.
+"""``python -m tests.bench [compare|stages|generate|live|soak|replay|pipeline]``: comparison and stages, or what is named.
 
 compare, stages, generate: [--frames N]... [--rounds N]
 live: [--rate PER_SECOND] [--seconds N] [--lint]
 soak: [--connections N] [--rate PER_SECOND]
 replay: [--messages N] [--rounds N]
+pipeline: [--frames N [--frames N]]  (of many connections, of one giant connection; 0 for none)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from tests.bench import compare
 
 STAGE_FRAMES = 250_000
+WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "pipeline")
 
 
 def main() -> int:
@@ -21,7 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", choices=("compare", "stages", "generate", "live", "soak", "replay"))
+    parser.add_argument("what", nargs="?", choices=WHAT)
     parser.add_argument("--frames", type=int, action="append", help="size of a capture; more than once for several")
     parser.add_argument("--rounds", type=int, help=f"default {compare.ROUNDS}")
     parser.add_argument("--rate", type=int, help="messages (live) or connections (soak) per second")
@@ -44,6 +46,11 @@ def main() -> int:
 
         messages, rounds = options.messages or replay.MESSAGES, options.rounds or replay.ROUNDS
         return 0 if replay.measure(compare.out, messages, rounds) else 1
+    if options.what == "pipeline":
+        from tests.bench import pipeline
+
+        sizes = [*(options.frames or ()), *(pipeline.FRAMES, pipeline.GIANT_FRAMES)[len(options.frames or ()) :]]
+        return 0 if pipeline.measure(compare.out, *sizes[:2]) else 1
     if options.what == "generate":
         from tests.bench import generate
 

@@ -33,6 +33,8 @@ ACKNOWLEDGED = 0.7
 """How often a segment is acknowledged at once and not by the next segment with data."""
 LONGEST_EXCHANGE = 64
 """No exchange takes more frames."""
+LARGE_IN_GIANT = 60
+"""How many of 160 exchanges of the giant connection are large packets; of others it is one of 98."""
 CACHE = Path(tempfile.gettempdir()) / "mqttscope-bench"
 
 _NAMES = {
@@ -81,7 +83,7 @@ class Connection:
 class Traffic:
     """Writes exchanges until there are enough frames."""
 
-    def __init__(self, writer: Writer, seed: int, devices: int) -> None:
+    def __init__(self, writer: Writer, seed: int, devices: int, giant: float = 0.0) -> None:
         self.random = Random(seed)
         self.writer = writer
         self.truth = Truth()
@@ -102,16 +104,21 @@ class Traffic:
             (self.subscriptions, 1),
         )
         self.exchanges = [exchange for exchange, weight in exchanges for _ in range(weight)]
+        self.giant = giant
+        """The share of exchanges that belong to the first device, which then never disconnects."""
+        self.giant_exchanges = self.exchanges + [self.large_publish] * LARGE_IN_GIANT
 
     def run(self, frames: int) -> Truth:
         """Write that many frames."""
         random, writer = self.random.random, self.writer
-        count = len(self.devices)
+        count, giant = len(self.devices), self.giant
         while writer.frames < frames - LONGEST_EXCHANGE:
-            number = int(random() * count)
+            number = 0 if giant and random() < giant else int(random() * count)
             connection = self.connections[number]
             if connection is None:
                 self.connections[number] = self.connect(number)
+            elif giant and number == 0:
+                self.giant_exchanges[int(random() * len(self.giant_exchanges))](connection)
             elif random() < 0.004:
                 self.disconnect(connection)
                 self.connections[number] = None
@@ -317,29 +324,31 @@ class Traffic:
             self.maybe_acknowledge(connection, 0)
 
 
-def generate(path: Path, frames: int, *, seed: int = 1, devices: int = DEVICES) -> Truth:
+def generate(path: Path, frames: int, *, seed: int = 1, devices: int = DEVICES, giant: float = 0.0) -> Truth:
     """Write a capture of exactly that many frames; returns what is in it."""
     with path.open("wb") as file:
         writer = Writer(file, START_NS)
         writer.start()
-        truth = Traffic(writer, seed, devices).run(frames)
+        truth = Traffic(writer, seed, devices, giant).run(frames)
         writer.flush()
     return truth
 
 
-def capture(frames: int, *, seed: int = 1, devices: int = DEVICES, cache: Path = CACHE) -> tuple[Path, Truth]:
+def capture(
+    frames: int, *, seed: int = 1, devices: int = DEVICES, giant: float = 0.0, cache: Path = CACHE
+) -> tuple[Path, Truth]:
     """A capture from the cache, made when it is not there, and its truth."""
     code = hashlib.sha256()
     for name in ("frames.py", "devices.py", "generate.py"):
         code.update((Path(__file__).parent / name).read_bytes())
     cache.mkdir(parents=True, exist_ok=True)
-    name = f"{frames}-{seed}-{devices}-"
+    name = f"{frames}-{seed}-{devices}-" + (f"giant{giant:g}-" if giant else "")
     path = cache / f"{name}{code.hexdigest()[:12]}.pcapng"
     manifest = path.with_suffix(".json")
     if manifest.exists():
         return path, Truth(**json.loads(manifest.read_text()))
-    for outdated in cache.glob(f"{name}*"):
+    for outdated in cache.glob(f"{name}????????????.*"):
         outdated.unlink()
-    truth = generate(path, frames, seed=seed, devices=devices)
+    truth = generate(path, frames, seed=seed, devices=devices, giant=giant)
     manifest.write_text(json.dumps({row.name: getattr(truth, row.name) for row in fields(truth)}, indent=1) + "\n")
     return path, truth

@@ -12,6 +12,9 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, dissect
 from mqttscope.events import ConnectionOpened, PacketEvent
 from mqttscope.mqtt import Connect, Publish
+from mqttscope.net.frame import Frame
+from mqttscope.net.headers import segment
+from mqttscope.net.segment import Segment, reverse_key
 from tests.bench.generate import Truth, capture, generate
 
 FRAMES = 20_000
@@ -106,3 +109,17 @@ def test_the_same_seed_gives_the_same_capture_and_the_cache_gives_it_back(tmp_pa
     before = path.stat().st_mtime_ns
     assert capture(3_000, seed=3, devices=30, cache=tmp_path) == (path, truth)
     assert path.stat().st_mtime_ns == before
+
+
+def test_a_giant_connection_has_its_share(tmp_path: Path) -> None:
+    path = tmp_path / "giant.pcapng"
+    truth = generate(path, FRAMES, seed=7, devices=120, giant=0.95)
+    sizes: Counter[bytes] = Counter()
+    for frame in open_capture([path]):
+        assert isinstance(frame, Frame)
+        found = segment(frame)
+        assert isinstance(found, Segment)
+        sizes[min(found.key, reverse_key(found.key))] += len(found.payload)
+
+    assert truth.frames == FRAMES
+    assert sizes.most_common(1)[0][1] > 0.95 * sizes.total()
