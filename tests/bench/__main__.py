@@ -1,4 +1,4 @@
-"""``python -m tests.bench [compare|stages|generate|live|soak|replay|pipeline]``: comparison and stages, or what is named.
+"""``python -m tests.bench [compare|stages|generate|live|soak|replay|pipeline]``: comparison and stages, or one.
 
 compare, stages, generate: [--frames N]... [--rounds N]
 live: [--rate PER_SECOND] [--seconds N] [--lint]

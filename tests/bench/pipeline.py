@@ -113,7 +113,7 @@ def _table(
     out("|---|--:|--:|--:|--:|--:|--:|")
     for name, arguments in ways:
         if "spark" in arguments:
-            arguments = (*arguments, "--conf", f"spark.driver.memory={DRIVER_MEMORY}")  # noqa: PLW2901
+            arguments = (*arguments, "--conf", f"spark.driver.memory={DRIVER_MEMORY}")
         seconds, tree = ingest(capture, *arguments)
         peaks = " | ".join(
             f"{tree.peak_mb[kind]:,.0f}" if kind in tree.peak_mb else "-" for kind in ("python", "java", "worker")
