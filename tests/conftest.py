@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A machine that is busy is no fault of what is tested.
+settings.register_profile("mqttscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("mqttscope")
 
 ROOT = Path(__file__).resolve().parent.parent
 
