@@ -158,6 +158,7 @@ def run_flow(
             collector.emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
         for event in dissector.close():
             collector.feed(event)
+    collector.ended(dissector)
     if collector.waiting >= LOOK:
         yield
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from mqttscope.dissect import Dissector
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -180,7 +181,6 @@ class Collector:
         return tracker
 
     def _close(self, event: ConnectionClosed) -> None:
-        number = event.connection.number
         tracker = self._tracker(event.connection)
         for message in tracker.exchanges.close():
             if not self.over:
@@ -188,7 +188,14 @@ class Collector:
             self._ended(message)
         row = rows.connection_row(event, tracker.connection_id, self.options.group, over=self.over)
         self.rows["connections"].append(row)
-        del self.trackers[number], self._introductions[number]
+        self.forget(event.connection)
+
+    def forget(self, connection: Connection) -> None:
+        """Nothing more will come of a connection."""
+        del self.trackers[connection.number], self._introductions[connection.number]
+
+    def ended(self, dissector: Dissector) -> None:
+        """All of a flow was read."""
 
 
 Scoped = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionClosed
