@@ -72,9 +72,9 @@ def fold(
     root = root.resolve()
     options = replace(options, scope_events=options.has_wide_rules())
     work = Work(str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments)
-    placed = _placed(_with_states(spark, rows, root, before), partitions)
+    flows = by_flow(_with_states(spark, as_input(rows), root, before), partitions)
     task = partial(fold_flows, work=work)
-    reports = run_all([placed.sortWithinPartitions(*ORDER).mapInArrow(task, REPORT_DDL)])
+    reports = run_all([flows.sortWithinPartitions(*ORDER).mapInArrow(task, REPORT_DDL)])
     done = Folded(fragmented=sorted({file for one in reports for file in one.fragmented}))
     if done.fragmented:
         return done
@@ -107,8 +107,8 @@ def take(report: Report, after: Manifest, done: Folded) -> None:
             done.rows[kind] = done.rows.get(kind, 0) + report.rows[kind]
 
 
-def _with_states(spark: SparkSession, rows: DataFrame, root: Path, before: Manifest) -> DataFrame:
-    """The rows, and before those of each flow what is remembered of it."""
+def as_input(rows: DataFrame) -> DataFrame:
+    """Rows of captures with the columns that tasks read."""
     from pyspark.sql import functions as f
 
     given = set(rows.columns)
@@ -116,7 +116,13 @@ def _with_states(spark: SparkSession, rows: DataFrame, root: Path, before: Manif
         f.col(name) if name in given else f.lit(None).cast(COLUMNS[name]).alias(name)
         for name in (*SEGMENT_COLUMNS, *NOTE_COLUMNS)
     ]
-    known = rows.select(*columns, f.lit(1).alias("kind_order"))
+    return rows.select(*columns, f.lit(1).alias("kind_order"))
+
+
+def _with_states(spark: SparkSession, known: DataFrame, root: Path, before: Manifest) -> DataFrame:
+    """The rows, and before those of each flow what is remembered of it."""
+    from pyspark.sql import functions as f
+
     if not before.state_files:
         return known
     states = spark.read.schema(_STATE_DDL).parquet(*parquet_paths(root, before.state_files))
@@ -129,7 +135,7 @@ def _with_states(spark: SparkSession, rows: DataFrame, root: Path, before: Manif
     )
 
 
-def _placed(rows: DataFrame, partitions: int) -> DataFrame:
+def by_flow(rows: DataFrame, partitions: int) -> DataFrame:
     """The rows of each flow in one partition, and the summaries of all ranges in every partition.
 
     So every task knows the time of the last segment before it begins, without a pass over the captures for that.

@@ -78,9 +78,9 @@ class Report:
 def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
     """Run the kernel over the sorted rows of whole flows; what belongs to no flow comes first."""
     report = Report()
-    asides, rest = _asides(batches)
-    summaries = [row for row in asides if row["kind"] == SUMMARY]
-    report.notes = [{name: row[name] for name in NOTE} for row in asides if row["kind"] in (ERROR, DROPS)]
+    aside, rest = asides(batches)
+    summaries = [row for row in aside if row["kind"] == SUMMARY]
+    report.notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] in (ERROR, DROPS)]
     report.fragmented = sorted({row["file"] for row in summaries if row["count"]})
     if report.fragmented and work.stops_at_fragments:
         # Workers of Spark are used again only where they were read to the end.
@@ -101,7 +101,7 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     yield report.dump()
 
 
-def _asides(batches: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], Iterator[pa.RecordBatch]]:
+def asides(batches: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], Iterator[pa.RecordBatch]]:
     """The rows without a flow, which sort first, and the others."""
     found: list[dict[str, Any]] = []
     rest = iter(batches)

@@ -78,7 +78,7 @@ def ingest(
         fresh = list(apart.fresh.values())
         try:
             plan = plan_captures(spark, fresh, split_bytes=split_bytes, settings=known)
-            reading = _Reading(spark, plan, split_bytes, tuple(ports), known)
+            reading = Reading(spark, plan, split_bytes, tuple(ports), known)
             tasks = partitions or good_partitions(sum(one.size for one in fresh))
             folded = _fold(reading, root, before, after, options, tasks)
             write_sums(spark, root, after)
@@ -109,7 +109,7 @@ def good_partitions(size: int) -> int:
 
 
 @dataclass(slots=True)
-class _Reading:
+class Reading:
     """How captures are read, in a first pass and, for IP fragments, in a second one."""
 
     spark: SparkSession
@@ -136,7 +136,7 @@ class _Reading:
 
 
 def _fold(
-    reading: _Reading, root: Path, before: Manifest, after: Manifest, options: LakeOptions, partitions: int
+    reading: Reading, root: Path, before: Manifest, after: Manifest, options: LakeOptions, partitions: int
 ) -> Folded:
     """Fold all rows; where there are IP fragments, put them together first and begin again."""
     rows = reading.rows("ingest", reading.plan)

@@ -15,7 +15,7 @@ from mqttscope.lake.scope_kernel import EVENT_ORDER, KEYS, SCOPE_COLUMNS, SCOPE_
 from mqttscope.lake.state import load
 from mqttscope.lint.finding import Finding
 from mqttscope.net.frame import CaptureNotice
-from mqttscope.spark.fold import placed, with_states
+from mqttscope.spark.fold import as_input, by_flow
 from mqttscope.spark.ingest import Reading, good_partitions
 from mqttscope.spark.jobs import union_all
 from mqttscope.spark.lint_tasks import FOUND, LINT_DDL, NOTES, SCOPE, SEEN, SUMS, Judging, lint_flows, lint_keys
@@ -76,7 +76,7 @@ def judge(
 
 def _flows(rows: DataFrame, work: Judging, partitions: int) -> DataFrame:
     """What the narrow rules find, computed once."""
-    sorted_rows = placed(with_states(rows), partitions).sortWithinPartitions(*ORDER)
+    sorted_rows = by_flow(as_input(rows), partitions).sortWithinPartitions(*ORDER)
     return _kept(sorted_rows.mapInArrow(partial(lint_flows, work=work), LINT_DDL))
 
 
