@@ -8,14 +8,15 @@ each connection the place at which it was recognised, by which `lint` numbers co
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.dissect import Dissector
-from mqttscope.events import ConnectionClosed, ConnectionOpened, Event
+from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import SCOPE_EVENTS
-from mqttscope.lake.scopes import beside
+from mqttscope.lake.scopes import AT_THE_END
 from mqttscope.lake.state import dump
 from mqttscope.lake.tables import Collector, Scoped
 from mqttscope.lint.baseline import client_key
@@ -83,31 +84,34 @@ class Judge(Collector):
     def __init__(self, options: LakeOptions) -> None:
         super().__init__(options, linter=Linter(options.narrow_rules()))
         self.found: list[Row] = []
-        """Findings: connection, place (three numbers), event in the connection, rule, number, the finding."""
+        """Findings, as `found_row` makes them."""
         self.seen: list[Row] = []
-        """Connections: connection, place."""
+        """Connections: connection, place in the order of reading."""
+        self.packets: list[Row] = []
+        """Packets: place in the order of reading, number in the connection, frame, time, capture."""
         self.sums = Sums()
-        self._wide = options.has_wide_rules()
+        self.ordered = True
 
-    def feed(self, event: Event) -> None:
-        """Take one event of a connection."""
-        assert isinstance(event, Scoped) and self.linter is not None
-        self.waiting += 1
-        told = beside(event.connection) if self._wide else ()
-        findings = self.linter.feed(event)
+    def _row(self, event: Event) -> None:
+        if isinstance(event, PacketEvent | MalformedEvent):
+            self.packets.append((*self._read_at(), event.number, event.frame, event.timestamp_ns, event.capture))
+        elif isinstance(event, ConnectionOpened):
+            self.seen.append((self._tracker(event.connection).connection_id, *self._read_at()))
+
+    def _read_at(self) -> tuple[int, int, int]:
+        """Where this comes in the order of reading, by which `lint` counts."""
+        at = self.emitted
+        return (at.now_ns, at.file, at.frame) if at.now_ns == AT_THE_END else (0, *at.read)
+
+    def _findings(self, event: Event, findings: Iterable[Finding]) -> None:
+        assert isinstance(event, Scoped)
         tracker = self._tracker(event.connection)
         place = self.emitted.place(event.timestamp_ns)
-        if isinstance(event, ConnectionOpened):
-            self.seen.append((tracker.connection_id, *place))
         for finding in findings:
-            self.found.append(found_row(tracker.connection_id, place, tracker.events, finding, tracker.findings))
+            # Without rules of wider scope events are not counted, and nothing has to come between these.
+            count = tracker.events if self.options.scope_events else tracker.findings
+            self.found.append(found_row(tracker.connection_id, place, count, finding, tracker.findings))
             tracker.findings += 1
-        if self._wide:
-            self._scope_event(event, told)
-        else:
-            tracker.events += 1
-        if isinstance(event, ConnectionClosed):
-            self._close(event)
 
     def scope_events(self) -> list[Row]:
         """Take the rows for rules of wider scope (`lake.schemas.SCOPE_EVENTS`)."""
@@ -115,7 +119,7 @@ class Judge(Collector):
         return made
 
     def ended(self, dissector: Dissector) -> None:
-        """A flow is over."""
+        """All of a flow was read."""
         self.sums.take_dissector(dissector)
 
     def _close(self, event: ConnectionClosed) -> None:
@@ -128,5 +132,11 @@ class Judge(Collector):
 
 
 def found_row(connection_id: str, place: tuple[int, int, int], event: int, finding: Finding, number: int) -> Row:
-    """The row of a finding."""
-    return connection_id, *place, event, finding.rule, number, dump(finding, compress=False)
+    """The row of a finding: connection, place, event in the connection, rule, number, packets, the finding.
+
+    Packets are those that it names by their number in the connection: frame, time and number of each.
+    """
+    named = [{"frame": one.frame, "timestamp_ns": one.timestamp_ns, "number": one.packet} for one in finding.related]
+    if finding.packet is not None:
+        named.append({"frame": finding.frame, "timestamp_ns": finding.timestamp_ns, "number": finding.packet})
+    return connection_id, *place, event, finding.rule, number, named, dump(finding, compress=False)

@@ -32,6 +32,7 @@ from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import OPEN, SCOPE_EVENTS, STATE
+from mqttscope.lake.scopes import AT_THE_END
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
 from mqttscope.lake.tracker import Tracker
@@ -49,8 +50,6 @@ SEGMENT_COLUMNS = (
 ORDER = ("flow", "kind_order", "timestamp_ns", "file", "frame")
 """What rows are sorted by; ``kind_order`` is 0 for state and 1 for segments, and may be left out without state."""
 SEGMENT, STATE_KIND = "segment", "state"
-AT_THE_END = 1 << 62
-"""When flows that are still open are told to be over: behind all segments, in the order in which they began."""
 
 
 class Row(NamedTuple):
@@ -164,14 +163,14 @@ def run_flow(
 
 
 def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector) -> Iterator[Segment]:
-    ordered = collector.options.scope_events
+    ordered = collector.ordered
     for row in rows:
         if row.kind == STATE_KIND:
             resume(load(row.payload), dissector, collector)
             continue
         if ordered:
             now = row.timestamp_ns
-            collector.emitted.set(now, row.file, row.frame)
+            collector.emitted.segment(now, row.file, row.frame)
             for flow in dissector.flows.flows.values():
                 if not flow.closed:
                     collector.emitted.due_ns = min(now, flow.check_ns)

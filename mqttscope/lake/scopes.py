@@ -55,6 +55,10 @@ _PARTY = (
 )  # fmt: skip
 
 
+AT_THE_END = 1 << 62
+"""When flows that are still open are told to be over: behind all segments, in the order in which they began."""
+
+
 @dataclass(slots=True)
 class Emitted:
     """The segment at which events come out, which need not be the one they belong to."""
@@ -66,9 +70,17 @@ class Emitted:
     """When a hole or the flow was waited for long enough.  Whoever sees all flows at once notices it with the next
     segment of any of them, and so before those that came between then and now."""
 
+    read: tuple[int, int] = (0, 0)
+    """File and frame of the last segment that was read."""
+
     def set(self, now_ns: int, file: int, frame: int) -> None:
         """Go on to another one."""
         self.now_ns, self.file, self.frame, self.due_ns = now_ns, file, frame, now_ns
+
+    def segment(self, now_ns: int, file: int, frame: int) -> None:
+        """Go on to the segment that is read now."""
+        self.set(now_ns, file, frame)
+        self.read = file, frame
 
     def place(self, timestamp_ns: int) -> tuple[int, int, int]:
         """Where an event of this time has its place among those of other flows."""

@@ -58,6 +58,8 @@ class Collector:
         """Connections that close have ended; else what is read of them so far ends here."""
         self.emitted = Emitted()
         """Which segment is read now; whoever drives the dissector keeps it up, where wider scopes are wanted."""
+        self.ordered = options.scope_events
+        """Rows tell where their events have their place among those of other flows."""
         self.waiting = 0
         """Events since rows were last looked for: that is worth while now and then."""
         self.dropping: set[str] = set()
@@ -76,6 +78,18 @@ class Collector:
         if self.options.scope_events and isinstance(event, Scoped):
             told = beside(event.connection)
         findings = self.linter.feed(event) if self.linter is not None else ()
+        self._row(event)
+        if findings:
+            self._findings(event, findings)
+        if self.options.scope_events and isinstance(event, Scoped):
+            self._scope_event(event, told)
+            if isinstance(event, GapEvent):
+                self._gaps.append(event)
+        if isinstance(event, ConnectionClosed):
+            self._close(event)
+
+    def _row(self, event: Event) -> None:
+        """The row of an event itself."""
         kind = type(event)
         if kind is PacketEvent or kind is MalformedEvent:
             self._packet(event)  # type: ignore[arg-type]
@@ -88,15 +102,6 @@ class Collector:
             self.rows["ingest_errors"].append(rows.error_row(event))
             if isinstance(event, CaptureDrops) and event.dropped:
                 self.dropping.add(event.capture)
-            return
-        if findings:
-            self._findings(event, findings)
-        if self.options.scope_events and isinstance(event, Scoped):
-            self._scope_event(event, told)
-            if isinstance(event, GapEvent):
-                self._gaps.append(event)
-        if isinstance(event, ConnectionClosed):
-            self._close(event)
 
     def note_drops(self, captures: Iterable[str]) -> None:
         """Captures that are known to lack frames, beside those that say so themselves."""

@@ -20,18 +20,23 @@ from mqttscope.lint.rule import Scope
 from mqttscope.spark.fold_tasks import NOTE, asides, smaller
 from mqttscope.spark.rows import DROPS, ERROR, SKIPPED, SUMMARY
 
-FOUND, SCOPE, SEEN, SUMS, NOTES = "found", "scope", "seen", "sums", "notes"
-"""Kinds of rows: a finding, an event for rules of wider scope, a connection, what a task counted, what captures say."""
+FOUND, SCOPE, SEEN, PACKET, SUMS, NOTES = "found", "scope", "seen", "packet", "sums", "notes"
+"""Kinds of rows: a finding, an event for rules of wider scope, a connection, a packet, counts, what captures say."""
+_PACKET = pa.struct([("frame", pa.int64()), ("timestamp_ns", pa.int64()), ("number", pa.int64())])
 _COLUMNS = (
     ("kind", "string", pa.string()), ("connection_id", "string", pa.string()), ("server", "string", pa.string()),
     ("session", "string", pa.string()), ("emitted_ns", "bigint", pa.int64()), ("file", "bigint", pa.int64()),
     ("frame", "bigint", pa.int64()), ("event_in_connection", "bigint", pa.int64()), ("rule", "string", pa.string()),
-    ("number", "bigint", pa.int64()), ("data", "binary", pa.binary()),
+    ("number", "bigint", pa.int64()), ("timestamp_ns", "bigint", pa.int64()), ("at_frame", "bigint", pa.int64()),
+    ("capture", "string", pa.string()),
+    ("packets", "array<struct<frame:bigint,timestamp_ns:bigint,number:bigint>>", pa.list_(_PACKET)),
+    ("data", "binary", pa.binary()),
 )  # fmt: skip
 LINT_DDL = ", ".join(f"{name} {kind}" for name, kind, _ in _COLUMNS)
 _SCHEMA = pa.schema([(name, kind) for name, _, kind in _COLUMNS])
 _NAMES = {
-    FOUND: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection", "rule", "number", "data"),
+    FOUND: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection", "rule", "number", "packets", "data"),
+    PACKET: ("emitted_ns", "file", "frame", "number", "at_frame", "timestamp_ns", "capture"),
     SEEN: ("connection_id", "emitted_ns", "file", "frame"),
     SCOPE: ("connection_id", "server", "session", "emitted_ns", "file", "frame", "event_in_connection", None, "data"),
     SUMS: ("data",),
@@ -80,6 +85,9 @@ def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
     if len(judge.seen) >= least:
         yield _batch(SEEN, judge.seen)
         judge.seen = []
+    if len(judge.packets) >= least:
+        yield _batch(PACKET, judge.packets)
+        judge.packets = []
     rows = judge.scope_events()
     if rows:
         yield _batch(SCOPE, rows)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from mqttscope.lake.judging import Sums
-from mqttscope.lake.kernel import ORDER
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.scope_kernel import EVENT_ORDER, KEYS, SCOPE_COLUMNS, SCOPE_ORDER
 from mqttscope.lake.state import load
@@ -18,7 +17,7 @@ from mqttscope.net.frame import CaptureNotice
 from mqttscope.spark.fold import as_input, by_flow
 from mqttscope.spark.ingest import Reading, good_partitions
 from mqttscope.spark.jobs import union_all
-from mqttscope.spark.lint_tasks import FOUND, LINT_DDL, NOTES, SCOPE, SEEN, SUMS, Judging, lint_flows, lint_keys
+from mqttscope.spark.lint_tasks import FOUND, LINT_DDL, NOTES, PACKET, SCOPE, SEEN, SUMS, Judging, lint_flows, lint_keys
 from mqttscope.spark.locations import Location
 from mqttscope.spark.reading import plan_captures
 from mqttscope.spark.rows import SKIPPED, notice_of
@@ -55,7 +54,7 @@ def judge(
     plan = plan_captures(spark, captures, split_bytes=split_bytes, settings=known)
     reading = Reading(spark, plan, split_bytes, (), known)
     partitions = good_partitions(sum(one.size for one in captures))
-    work = Judging(replace(options, scope_events=True), stops_at_fragments=True)
+    work = Judging(replace(options, scope_events=options.has_wide_rules()), stops_at_fragments=True)
     rows = reading.rows("ingest", plan)
     flows = _flows(rows, work, partitions)
     notes, fragmented = _notes(flows)
@@ -76,7 +75,8 @@ def judge(
 
 def _flows(rows: DataFrame, work: Judging, partitions: int) -> DataFrame:
     """What the narrow rules find, computed once."""
-    sorted_rows = by_flow(as_input(rows), partitions).sortWithinPartitions(*ORDER)
+    # As in process, one capture behind the other: those that overlap in time are not put into each other.
+    sorted_rows = by_flow(as_input(rows), partitions).sortWithinPartitions("flow", "file", "frame")
     return _kept(sorted_rows.mapInArrow(partial(lint_flows, work=work), LINT_DDL))
 
 
@@ -121,26 +121,60 @@ def _take(note: dict[str, Any], done: Judged) -> None:
 
 
 def _findings(every: DataFrame, flows: DataFrame, keys: list[DataFrame]) -> Iterator[Finding]:
-    """Findings in the order of one run, with the numbers that it gives to connections."""
-    from pyspark.sql import Window
+    """Findings in the order of one run, with the numbers that it gives to connections and packets."""
     from pyspark.sql import functions as f
 
-    place = ("emitted_ns", "file", "frame", "connection_id")
     found = every.where(f"kind = '{FOUND}'")
-    concerned = found.select("connection_id").distinct()
-    numbered = flows.where(f"kind = '{SEEN}'").select(
-        "connection_id", (f.row_number().over(Window.orderBy(*place)) - 1).alias("connection")
+    connections = _counted(flows.where(f"kind = '{SEEN}'")).select("connection_id", "count")
+    joined = found.join(connections.join(found.select("connection_id").distinct(), "connection_id"), "connection_id")
+    ordered = joined.orderBy("emitted_ns", "file", "frame", "count", "event_in_connection", "rule", "number")
+    named = found.select(f.explode("packets").alias("one")).select("one.*").distinct()
+    packets = _counted(flows.where(f"kind = '{PACKET}'")).select(
+        f.col("at_frame").alias("frame"), "timestamp_ns", "number", "capture", "count"
     )
-    joined = found.join(numbered.join(concerned, "connection_id"), "connection_id")
-    ordered = joined.orderBy(
-        "emitted_ns", "file", "frame", "connection", "event_in_connection", "rule", "number"
-    ).select("connection", "data")
     try:
-        for row in ordered.toLocalIterator():
-            finding: Finding = load(bytes(row["data"]))
-            finding.connection = row["connection"]
-            yield finding
+        numbers = _Numbers(named.join(packets, named.columns).collect())
+        for row in ordered.select("count", "data").toLocalIterator():
+            yield _numbered(load(bytes(row["data"])), row["count"], numbers)
     finally:
         for one in (flows, *keys):
             with suppress(Exception):
                 one.unpersist()
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    """Rows with their number in the order of reading, ``count``."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.orderBy("emitted_ns", "file", "frame", "connection_id", "number")
+    return rows.withColumn("count", f.row_number().over(order) - 1)
+
+
+class _Numbers:
+    """Numbers of packets over all connections, by frame, time and number in the connection."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self._known: dict[tuple[int, int, int], dict[str, int]] = {}
+        for row in rows:
+            place = row["frame"], row["timestamp_ns"], row["number"]
+            self._known.setdefault(place, {})[row["capture"]] = row["count"]
+
+    def of(self, capture: str, frame: int, timestamp_ns: int, number: int) -> int:
+        """The number of a packet; where captures repeat each other that of the same capture, if it is there."""
+        found = self._known.get((frame, timestamp_ns, number))
+        if not found:
+            return number
+        return found.get(capture, next(iter(found.values())))
+
+
+def _numbered(finding: Finding, connection: int, numbers: _Numbers) -> Finding:
+    """A finding whose packets are counted over all connections, as `lint` does."""
+    finding.connection = connection
+    if finding.packet is not None:
+        finding.packet = numbers.of(finding.capture, finding.frame, finding.timestamp_ns, finding.packet)
+    finding.related = tuple(
+        replace(one, packet=numbers.of(finding.capture, one.frame, one.timestamp_ns, one.packet))
+        for one in finding.related
+    )
+    return finding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -169,3 +170,18 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
         if not kept:
             with suppress(OSError):
                 os.unlink(log)
+
+
+@contextmanager
+def task_progress(what: str = "tasks", *, quiet: bool = False) -> Iterator[Callable[[int, int | None], None]]:
+    """Shows how much of how much is done, on a terminal."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,7 @@ import orjson
 
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.output import Output, describe, warn
-from mqttscope.cli.pipeline.common import EXTRA, Failed, session
+from mqttscope.cli.pipeline.common import EXTRA, Failed, session, task_progress
 from mqttscope.lake.options import LakeOptions
 from mqttscope.mqtt.view import text
 from mqttscope.mqtt.wire import counted
@@ -83,7 +81,7 @@ class Run:
         from mqttscope.spark.lake_files import lake_lock
 
         names = [one.name for one in found if one.fault is None]
-        with lake_lock(root), self._progress("segments") as show:
+        with lake_lock(root), task_progress("segments", quiet=self.quiet) as show:
             seen = 0
 
             def count(_: object) -> None:
@@ -100,24 +98,14 @@ class Run:
             from mqttscope.spark.progress import followed
         except ImportError as error:
             raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
-        with session(self.master, self.configuration) as spark, self._progress("tasks") as show, followed(spark, show):
+        with (
+            session(self.master, self.configuration) as spark,
+            task_progress(quiet=self.quiet) as show,
+            followed(spark, show),
+        ):
             return ingest(
                 spark, found, root, self.options, split_bytes=self.split_size, settings=self.settings
             )  # fmt: skip
-
-    @contextmanager
-    def _progress(self, what: str) -> Iterator[Callable[[int, int | None], None]]:
-        """Shows how much of how much is done, on a terminal."""
-        if self.quiet or sys.stderr is None or not sys.stderr.isatty():
-            yield lambda done, total: None
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,}"), TimeElapsedColumn()
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(what, total=None)
-            yield lambda done, total: progress.update(task, completed=done, total=total)
 
     def _warn(self, summary: Summary, faults: dict[str, str]) -> None:
         for name, fault in faults.items():
