@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("full", "concise", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown")
 COUNTED = ("full", "concise", "json", "jsonl")
 """Formats that ``--statistics`` has; the first two are the same table."""
+LOCAL, SPARK = "local", "spark"
 SEVERITIES = ("error", "warning", "info")
 CONFIDENCES = ("certain", "likely", "heuristic")
 
@@ -36,6 +38,17 @@ def codes_option(name: str, text: str) -> Callable[[F], F]:
         envvar=f"MQTTSCOPE_{name.replace('-', '_').upper()}",
         help=text,
     )
+
+
+def engine(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, str | None]:
+    """Who reads and judges captures: this process, or Spark and where."""
+    if value is None or value == LOCAL:
+        return LOCAL, None
+    if value == SPARK:
+        return SPARK, os.environ.get("MQTTSCOPE_MASTER")
+    if value.startswith(("spark://", "sc://", "local[")):
+        return SPARK, value
+    raise click.BadParameter(f"{value!r} is neither {LOCAL} nor {SPARK} nor the URL of a cluster", context, parameter)
 
 
 def level_option(name: str, words: tuple[str, ...], text: str) -> Callable[[F], F]:
@@ -132,6 +145,7 @@ Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a captu
     "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0", help="Version where no CONNECT was captured."
 )
 @click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
+@click.option("--engine", metavar="ENGINE", callback=engine, help="local, spark, spark://HOST:PORT, sc://HOST. [local]")
 @colour_option
 def command(
     captures: tuple[str, ...],
@@ -143,6 +157,7 @@ def command(
     ports: tuple[tuple[int, str], ...],
     mqtt_version: ProtocolVersion | None,
     keylog: str | None,
+    engine: tuple[str, str | None],
     colour: bool | None,
     **given: Any,
 ) -> int:
@@ -170,5 +185,13 @@ def command(
     if statistics and settings.format not in COUNTED:
         raise click.UsageError(f"--statistics has no format {settings.format}; give --format {' or '.join(COUNTED)}")
     reading = Reading(captures, keylog)
-    run = Run(settings, reading, update_baseline=update_baseline, statistics=statistics, colour=colour)
+    name, master = engine
+    if name == SPARK:
+        from mqttscope.cli.linting_spark import SparkRun
+
+        run: Run = SparkRun(
+            settings, reading, update_baseline=update_baseline, statistics=statistics, colour=colour, master=master
+        )
+    else:
+        run = Run(settings, reading, update_baseline=update_baseline, statistics=statistics, colour=colour)
     return run.execute()

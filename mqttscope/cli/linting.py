@@ -70,7 +70,7 @@ class Run:
     def execute(self) -> int:
         """Lint the captures; returns the exit code."""
         try:
-            self._feed(self._events())
+            self._judge()
         finally:
             # What was found before Ctrl-C is worth more than nothing.
             self.close()
@@ -81,6 +81,10 @@ class Run:
             return EXIT_UNREADABLE
         failed = self.failing and not self.settings.exit_zero and not self.update_baseline
         return EXIT_FINDINGS if failed else EXIT_CLEAN
+
+    def _judge(self) -> None:
+        """Read the captures, take what is found."""
+        self._feed(self._events())
 
     def feed(self, event: Event) -> None:
         """Lint one event of a run that others drive."""

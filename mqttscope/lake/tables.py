@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from mqttscope.dissect import Dissector
+from mqttscope.dissect.items import Place
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -16,11 +18,12 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lake import rows
-from mqttscope.lake.keys import connection_id
+from mqttscope.lake.held import ScopeRow, settles
+from mqttscope.lake.keys import connection_id, session_key
 from mqttscope.lake.messages import Message
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, SCOPE_EVENTS, TABLES, event_schema
-from mqttscope.lake.scopes import Emitted, beside, scope_row
+from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, OPEN, SCOPE_EVENTS, SCOPE_ROWS, TABLES, event_schema
+from mqttscope.lake.scopes import Emitted, Progress, beside, scope_row
 from mqttscope.lake.tracker import Beside, Tracker
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
@@ -32,7 +35,9 @@ from mqttscope.session.connection import Connection
 Values = rows.Values
 LOOK = 1_024
 """After so many events it is time to look whether there are rows for a batch."""
-_SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
+_SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {
+    one.name: one.arrow() for one in (*INTERNAL, SCOPE_ROWS)
+}
 
 
 class Collector:
@@ -53,8 +58,14 @@ class Collector:
         """Connections that close have ended; else what is read of them so far ends here."""
         self.emitted = Emitted()
         """Which segment is read now; whoever drives the dissector keeps it up, where wider scopes are wanted."""
+        self.ordered = options.scope_events
+        """Rows tell where their events have their place among those of other flows."""
         self.waiting = 0
         """Events since rows were last looked for: that is worth while now and then."""
+        self.dropping: set[str] = set()
+        """Captures that said to have dropped frames."""
+        self._gaps: list[GapEvent] = []
+        """Those behind which nobody has looked yet."""
         self._introductions: dict[int, rows.Introduction] = {}
         self._view = View(width=0, payload_limit=256, secret_length=options.secret_length)
 
@@ -62,9 +73,23 @@ class Collector:
         """Take one event."""
         self.waiting += 1
         told: Beside = ()
+        if self._gaps and not (isinstance(event, Scoped) and event.connection is self._gaps[-1].connection):
+            self.time_passed()
         if self.options.scope_events and isinstance(event, Scoped):
             told = beside(event.connection)
         findings = self.linter.feed(event) if self.linter is not None else ()
+        self._row(event)
+        if findings:
+            self._findings(event, findings)
+        if self.options.scope_events and isinstance(event, Scoped):
+            self._scope_event(event, told)
+            if isinstance(event, GapEvent):
+                self._gaps.append(event)
+        if isinstance(event, ConnectionClosed):
+            self._close(event)
+
+    def _row(self, event: Event) -> None:
+        """The row of an event itself."""
         kind = type(event)
         if kind is PacketEvent or kind is MalformedEvent:
             self._packet(event)  # type: ignore[arg-type]
@@ -75,15 +100,15 @@ class Collector:
             tracker.gaps += 1
         elif isinstance(event, CaptureError | CaptureDrops):
             self.rows["ingest_errors"].append(rows.error_row(event))
-            return
-        if findings:
-            self._findings(event, findings)
-        if self.options.scope_events and isinstance(event, Scoped):
-            tracker = self._tracker(event.connection)
-            self.rows[SCOPE_EVENTS.name].append(scope_row(event, told, tracker, self.emitted))
-            tracker.events += 1
-        if isinstance(event, ConnectionClosed):
-            self._close(event)
+            if isinstance(event, CaptureDrops) and event.dropped:
+                self.dropping.add(event.capture)
+
+    def note_drops(self, captures: Iterable[str]) -> None:
+        """Captures that are known to lack frames, beside those that say so themselves."""
+        for capture in captures:
+            self.dropping.add(capture)
+            if self.linter is not None:
+                self.linter.feed(CaptureDrops(capture, 0, None, 1))
 
     def batches(self, *, everything: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Take the rows of tables that have enough for a batch, or of all tables."""
@@ -139,8 +164,54 @@ class Collector:
             self.rows["findings"].append(row)
             tracker.findings += 1
 
+    def segment_taken(self, connection: Connection | None, segment: Place) -> None:
+        """Look, behind all events of a segment, whether it did more to its connection than these tell."""
+        self.time_passed()
+        if connection is not None:
+            self._look(connection, segment)
+
+    def time_passed(self) -> None:
+        """The same behind events that a time-out brought: what waited behind a hole may be part of a packet."""
+        gaps, self._gaps = self._gaps, []
+        for event in gaps:
+            self._look(event.connection, event)
+
+    def _look(self, connection: Connection, at: Place) -> None:
+        tracker, history = self.trackers.get(connection.number), connection.history
+        if tracker is not None and history is not None and history.behind_a_hole is not tracker.hole:
+            self._scope_event(Progress(connection, at.frame, at.timestamp_ns, at.capture), beside(connection))
+
+    def _scope_event(self, event: Scoped | Progress, told: Beside) -> None:
+        """Write an event down for rules of wider scopes, or have it wait until its session is known."""
+        tracker = self._tracker(event.connection)
+        held = tracker.held
+        row = scope_row(event, told, tracker, self.emitted, dropped=event.capture in self.dropping)
+        tracker.events += 1
+        history = event.connection.history
+        tracker.hole = history is not None and history.behind_a_hole
+        if held.session is not None:
+            self._tell(tracker, row, row.server, held.session)
+            return
+        held.hold(row)
+        if settles(event) or held.full or isinstance(event, ConnectionClosed):
+            held.session = session_key(event.connection, tracker.connection_id)
+            for waited, known in held.release():
+                self._tell(tracker, waited, None if known else waited.server, held.session)
+
+    def _tell(self, tracker: Tracker, row: ScopeRow, server: str | None, session: str | None) -> None:
+        self.rows[SCOPE_EVENTS.name].append(
+            (tracker.connection_id, server, session, *row.place, row.number, not self.over, row.event)
+        )
+
+    def remember(self, connection: Connection) -> Tracker | None:
+        """Give away what is known of a connection; rules of its server get what still waits for its session."""
+        tracker = self.trackers.pop(connection.number, None)
+        if tracker is not None:
+            for row in tracker.held.tell():
+                self._tell(tracker, row, row.server, None)
+        return tracker
+
     def _close(self, event: ConnectionClosed) -> None:
-        number = event.connection.number
         tracker = self._tracker(event.connection)
         for message in tracker.exchanges.close():
             if not self.over:
@@ -148,7 +219,14 @@ class Collector:
             self._ended(message)
         row = rows.connection_row(event, tracker.connection_id, self.options.group, over=self.over)
         self.rows["connections"].append(row)
-        del self.trackers[number], self._introductions[number]
+        self.forget(event.connection)
+
+    def forget(self, connection: Connection) -> None:
+        """Nothing more will come of a connection."""
+        del self.trackers[connection.number], self._introductions[connection.number]
+
+    def ended(self, dissector: Dissector) -> None:
+        """All of a flow was read."""
 
 
 Scoped = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionClosed
@@ -168,14 +246,25 @@ def batch(name: str, found: list[Values]) -> pa.RecordBatch:
 
 
 def event_batch(name: str, found: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
-    """A record batch of one table as rows of several: ``kind`` and a struct, the other structs null."""
+    """A record batch of one table as rows of several: ``kind`` and a struct, the other structs null.
+
+    ``open/<table>`` is a kind of its own with the struct of the table.
+    """
     schema = schema or event_schema()
     count = found.num_rows
+    table = name.removeprefix(OPEN)
     arrays: list[pa.Array] = [pa.repeat(name, count)]
     for column in schema.names[1:]:
         kind = schema.field(column).type
-        if column == name:
+        if column == table:
             arrays.append(pa.StructArray.from_arrays(found.columns, fields=list(kind)))
         else:
             arrays.append(pa.nulls(count, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def table_batch(found: pa.RecordBatch) -> tuple[str, pa.RecordBatch]:
+    """What `event_batch` made, as it was: the kind and the rows of its table."""
+    kind: str = found.column("kind")[0].as_py()
+    table = kind.removeprefix(OPEN)
+    return kind, pa.RecordBatch.from_arrays(found.column(table).flatten(), schema=_SCHEMAS[table])

@@ -103,11 +103,17 @@ class Linter:
         return self.memories.forgotten
 
     def feed(self, event: Event) -> list[Finding]:
-        """Findings of one event."""
+        """Findings of one event, in the order of their codes, so that it does not matter which rules run together."""
         if type(event) is PacketEvent:
-            return self._packet(event)
-        if isinstance(event, MalformedEvent):
-            return self._malformed(event)
+            findings = self._packet(event)
+        elif isinstance(event, MalformedEvent):
+            findings = self._malformed(event)
+        else:
+            findings = self._other(event)
+        findings.sort(key=attrgetter("rule"))
+        return findings
+
+    def _other(self, event: Event) -> list[Finding]:
         self.quality.feed(event)
         if isinstance(event, CaptureDrops) and event.dropped:
             self._dropping.add(event.capture)

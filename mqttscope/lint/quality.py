@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, UnparsedEvent
@@ -61,6 +61,11 @@ class Quality:
         self.version_assumed += spoken and not connection.version_known
         self.one_sided += bool(packets[0]) != bool(packets[1])
         self.gapped += connection.gaps > 0
+
+    def add(self, other: Quality) -> None:
+        """Add the counts of another run over other connections."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     @property
     def clean(self) -> bool:

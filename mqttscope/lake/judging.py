@@ -1,0 +1,142 @@
+"""Findings as the linter makes them, instead of tables: what a run of ``lint`` needs that is shared out over tasks.
+
+`Judge` stands in for the collector of tables in the kernel of flows.  Its rows hold whole findings in the encoding of
+`lake.state`, with the place at which each came out, so that all of them can be put into the order of one run; and for
+each connection the place at which it was recognised, by which `lint` numbers connections.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mqttscope.dissect import Dissector
+from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import SCOPE_EVENTS
+from mqttscope.lake.scopes import AT_THE_END
+from mqttscope.lake.state import dump
+from mqttscope.lake.tables import Collector, Scoped
+from mqttscope.lint.baseline import client_key
+from mqttscope.lint.engine import InternalError, Linter
+from mqttscope.lint.finding import Finding
+from mqttscope.lint.quality import Quality
+
+MAX_CLIENTS = 100_000
+"""Clients that are remembered by one task."""
+Row = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Sums:
+    """What tasks count, beside what they find.  Plain data."""
+
+    quality: Quality = field(default_factory=Quality)
+    withheld: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    internal_errors: list[InternalError] = field(default_factory=list)
+    clients: set[str] = field(default_factory=set)
+    connections: int = 0
+    opened_flows: int = 0
+    cut_bytes: int = 0
+    kept_bytes: int = 0
+    other_tls: dict[str, int] = field(default_factory=dict)
+    named_otherwise: dict[tuple[int, str, str], int] = field(default_factory=dict)
+
+    def take_linter(self, linter: Linter, *, quality: bool) -> None:
+        """Add what a linter counted."""
+        if quality:
+            self.quality.add(linter.quality)
+        _add(self.withheld, linter.withheld)
+        _add(self.failures, linter.failures)
+        self.internal_errors += linter.internal_errors
+
+    def take_dissector(self, dissector: Dissector) -> None:
+        """Add what a dissector counted."""
+        self.connections += dissector.connections
+        self.opened_flows += dissector.flows.opened_flows
+        self.cut_bytes += dissector.cut_bytes
+        self.kept_bytes += dissector.kept_bytes
+        _add(self.other_tls, dissector.other_tls)
+        _add(self.named_otherwise, dissector.named_otherwise)
+
+    def add(self, other: Sums) -> None:
+        """Add what another task counted."""
+        self.quality.add(other.quality)
+        for name in ("withheld", "failures", "other_tls", "named_otherwise"):
+            _add(getattr(self, name), getattr(other, name))
+        self.internal_errors += other.internal_errors
+        self.clients |= other.clients
+        for name in ("connections", "opened_flows", "cut_bytes", "kept_bytes"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def _add(sums: dict[Any, int], more: dict[Any, int] | Counter[Any]) -> None:
+    for name, count in more.items():
+        sums[name] = sums.get(name, 0) + count
+
+
+class Judge(Collector):
+    """Findings of the events that it is fed, and rows for rules of wider scope, until they are taken."""
+
+    def __init__(self, options: LakeOptions) -> None:
+        super().__init__(options, linter=Linter(options.narrow_rules()))
+        self.found: list[Row] = []
+        """Findings, as `found_row` makes them."""
+        self.seen: list[Row] = []
+        """Connections: connection, place in the order of reading."""
+        self.packets: list[Row] = []
+        """Packets: place in the order of reading, number in the connection, frame, time, capture."""
+        self.sums = Sums()
+        self.ordered = True
+
+    def _row(self, event: Event) -> None:
+        if isinstance(event, PacketEvent | MalformedEvent):
+            self.packets.append((*self._read_at(), event.number, event.frame, event.timestamp_ns, event.capture))
+        elif isinstance(event, ConnectionOpened):
+            self.seen.append((self._tracker(event.connection).connection_id, *self._read_at()))
+
+    def _read_at(self) -> tuple[int, int, int]:
+        """Where this comes in the order of reading, by which `lint` counts."""
+        at = self.emitted
+        return (at.now_ns, at.file, at.frame) if at.now_ns == AT_THE_END else (0, *at.read)
+
+    def _findings(self, event: Event, findings: Iterable[Finding]) -> None:
+        assert isinstance(event, Scoped)
+        tracker = self._tracker(event.connection)
+        place = self.emitted.place(event.timestamp_ns)
+        for finding in findings:
+            # Without rules of wider scope events are not counted, and nothing has to come between these.
+            count = tracker.events if self.options.scope_events else tracker.findings
+            self.found.append(found_row(tracker.connection_id, place, count, finding, tracker.findings))
+            tracker.findings += 1
+
+    def scope_events(self) -> list[Row]:
+        """Take the rows for rules of wider scope (`lake.schemas.SCOPE_EVENTS`)."""
+        made, self.rows[SCOPE_EVENTS.name] = self.rows[SCOPE_EVENTS.name], []
+        return made
+
+    def ended(self, dissector: Dissector) -> None:
+        """All of a flow was read."""
+        self.sums.take_dissector(dissector)
+
+    def _close(self, event: ConnectionClosed) -> None:
+        connection, clients = event.connection, self.sums.clients
+        if len(clients) < MAX_CLIENTS:
+            clients.add(client_key(connection.client_identifier))
+            if connection.connect_packet != 0:
+                clients.add(client_key(None))
+        self.forget(connection)
+
+
+def found_row(connection_id: str, place: tuple[int, int, int], event: int, finding: Finding, number: int) -> Row:
+    """The row of a finding: connection, place, event in the connection, rule, number, packets, the finding.
+
+    Packets are those that it names by their number in the connection: frame, time and number of each.
+    """
+    named = [{"frame": one.frame, "timestamp_ns": one.timestamp_ns, "number": one.packet} for one in finding.related]
+    if finding.packet is not None:
+        named.append({"frame": finding.frame, "timestamp_ns": finding.timestamp_ns, "number": finding.packet})
+    return connection_id, *place, event, finding.rule, number, named, dump(finding, compress=False)

@@ -1,0 +1,180 @@
+"""Findings of captures with Spark, exactly those of ``lint`` in process, in its order and with its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+from mqttscope.lake.judging import Sums
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.scope_kernel import EVENT_ORDER, KEYS, SCOPE_COLUMNS, SCOPE_ORDER
+from mqttscope.lake.state import load
+from mqttscope.lint.finding import Finding
+from mqttscope.net.frame import CaptureNotice
+from mqttscope.spark.fold import as_input, by_flow
+from mqttscope.spark.ingest import Reading, good_partitions
+from mqttscope.spark.jobs import union_all
+from mqttscope.spark.lint_tasks import FOUND, LINT_DDL, NOTES, PACKET, SCOPE, SEEN, SUMS, Judging, lint_flows, lint_keys
+from mqttscope.spark.locations import Location
+from mqttscope.spark.reading import plan_captures
+from mqttscope.spark.rows import SKIPPED, notice_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(slots=True)
+class Judged:
+    """What captures were found to be; ``findings`` can be gone through once."""
+
+    findings: Iterator[Finding]
+    sums: Sums = field(default_factory=Sums)
+    notices: list[CaptureNotice] = field(default_factory=list)
+    """What the captures say beside their frames, in the order of reading."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Frames that hold no segment, by reason."""
+
+
+def judge(
+    spark: SparkSession,
+    captures: Sequence[Location],
+    options: LakeOptions,
+    *,
+    split_bytes: int | None = None,
+    settings: dict[str, str] | None = None,
+) -> Judged:
+    """Run all rules of ``options`` over captures, in the order given; raises what Spark raises.
+
+    Findings come one by one from the executors, so that the driver need not hold all of them.
+    """
+    known = settings or {}
+    plan = plan_captures(spark, captures, split_bytes=split_bytes, settings=known)
+    reading = Reading(spark, plan, split_bytes, (), known)
+    partitions = good_partitions(sum(one.size for one in captures))
+    work = Judging(replace(options, scope_events=options.has_wide_rules()), stops_at_fragments=True)
+    rows = reading.rows("ingest", plan)
+    flows = _flows(rows, work, partitions)
+    notes, fragmented = _notes(flows)
+    if fragmented:
+        flows.unpersist()
+        whole = union_all(rows, reading.fragments_of(fragmented))
+        flows = _flows(whole, replace(work, stops_at_fragments=False), partitions)
+        notes, _ = _notes(flows)
+    keys = [_keys(flows, str(scope), column, work, partitions) for scope, column in KEYS.items()]
+    every = reduce(union_all, [flows, *keys])
+    done = Judged(_findings(every, flows, keys))
+    for row in every.where(f"kind = '{SUMS}'").select("data").collect():
+        done.sums.add(load(bytes(row["data"])))
+    for note in sorted(notes, key=lambda one: (one["file"], one["frame"] or 0)):
+        _take(note, done)
+    return done
+
+
+def _flows(rows: DataFrame, work: Judging, partitions: int) -> DataFrame:
+    """What the narrow rules find, computed once."""
+    # As in process, one capture behind the other: those that overlap in time are not put into each other.
+    sorted_rows = by_flow(as_input(rows), partitions).sortWithinPartitions("flow", "file", "frame")
+    return _kept(sorted_rows.mapInArrow(partial(lint_flows, work=work), LINT_DDL))
+
+
+def _keys(flows: DataFrame, scope: str, column: str, work: Judging, partitions: int) -> DataFrame:
+    """What the rules of a wider scope find, computed once."""
+    from pyspark.sql import functions as f
+
+    events = flows.where((f.col("kind") == SCOPE) & f.col(column).isNotNull())
+    values = {"key": f.col(column), "kind_order": f.lit(EVENT_ORDER), "event": f.col("data")}
+    rows = events.select(*(values.get(name, f.col(name)).alias(name) for name in SCOPE_COLUMNS))
+    ordered = rows.repartition(partitions, "key").sortWithinPartitions(*SCOPE_ORDER)
+    return _kept(ordered.mapInArrow(partial(lint_keys, scope=scope, work=work), LINT_DDL))
+
+
+def _kept(made: DataFrame) -> DataFrame:
+    from pyspark import StorageLevel
+
+    return made.persist(StorageLevel.DISK_ONLY)
+
+
+def _notes(flows: DataFrame) -> tuple[list[dict[str, Any]], list[int]]:
+    """What the captures say, and which of them have IP fragments."""
+    notes: list[dict[str, Any]] = []
+    fragmented: set[int] = set()
+    for row in flows.where(f"kind = '{NOTES}'").select("data").collect():
+        told, files = load(bytes(row["data"]))
+        notes += told
+        fragmented.update(files)
+    return notes, sorted(fragmented)
+
+
+def _take(note: dict[str, Any], done: Judged) -> None:
+    if note["kind"] == SKIPPED:
+        done.skipped[note["message"]] = done.skipped.get(note["message"], 0) + (note["count"] or 0)
+        return
+    notice = notice_of(
+        note["kind"], note["capture"], note["message"], note["frame"], note["offset"], note["notice"], None
+    )
+    # Every range of a capture says for itself what is wrong with all of it.
+    if notice is not None and notice not in done.notices:
+        done.notices.append(notice)
+
+
+def _findings(every: DataFrame, flows: DataFrame, keys: list[DataFrame]) -> Iterator[Finding]:
+    """Findings in the order of one run, with the numbers that it gives to connections and packets."""
+    from pyspark.sql import functions as f
+
+    found = every.where(f"kind = '{FOUND}'")
+    connections = _counted(flows.where(f"kind = '{SEEN}'")).select("connection_id", "count")
+    joined = found.join(connections.join(found.select("connection_id").distinct(), "connection_id"), "connection_id")
+    ordered = joined.orderBy("emitted_ns", "file", "frame", "count", "event_in_connection", "rule", "number")
+    named = found.select(f.explode("packets").alias("one")).select("one.*").distinct()
+    packets = _counted(flows.where(f"kind = '{PACKET}'")).select(
+        f.col("at_frame").alias("frame"), "timestamp_ns", "number", "capture", "count"
+    )
+    try:
+        numbers = _Numbers(named.join(packets, named.columns).collect())
+        for row in ordered.select("count", "data").toLocalIterator():
+            yield _numbered(load(bytes(row["data"])), row["count"], numbers)
+    finally:
+        for one in (flows, *keys):
+            with suppress(Exception):
+                one.unpersist()
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    """Rows with their number in the order of reading, ``count``."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.orderBy("emitted_ns", "file", "frame", "connection_id", "number")
+    return rows.withColumn("count", f.row_number().over(order) - 1)
+
+
+class _Numbers:
+    """Numbers of packets over all connections, by frame, time and number in the connection."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self._known: dict[tuple[int, int, int], dict[str, int]] = {}
+        for row in rows:
+            place = row["frame"], row["timestamp_ns"], row["number"]
+            self._known.setdefault(place, {})[row["capture"]] = row["count"]
+
+    def of(self, capture: str, frame: int, timestamp_ns: int, number: int) -> int:
+        """The number of a packet; where captures repeat each other that of the same capture, if it is there."""
+        found = self._known.get((frame, timestamp_ns, number))
+        if not found:
+            return number
+        return found.get(capture, next(iter(found.values())))
+
+
+def _numbered(finding: Finding, connection: int, numbers: _Numbers) -> Finding:
+    """A finding whose packets are counted over all connections, as `lint` does."""
+    finding.connection = connection
+    if finding.packet is not None:
+        finding.packet = numbers.of(finding.capture, finding.frame, finding.timestamp_ns, finding.packet)
+    finding.related = tuple(
+        replace(one, packet=numbers.of(finding.capture, one.frame, one.timestamp_ns, one.packet))
+        for one in finding.related
+    )
+    return finding

@@ -1,0 +1,77 @@
+"""Findings with Spark are those of one process: the same, in the same order, with the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mqttscope.cli import linting_spark
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lint.catalogue import select
+from mqttscope.spark.linting import judge
+from mqttscope.spark.locations import find
+from tests.cli.running import capture, invoke
+from tests.spark.collection import collection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def captures(tmp_path: Path) -> list[str]:
+    """All captures of the project one behind the other, one with IP fragments, some damaged."""
+    return collection(tmp_path / "captures")
+
+
+@pytest.fixture
+def running(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the session of the tests, and leave it running."""
+
+    @contextmanager
+    def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
+        yield spark
+
+    monkeypatch.setattr(linting_spark, "session", session)
+
+
+@pytest.mark.usefixtures("running")
+def test_every_finding_and_every_number_is_the_same(captures: list[str]) -> None:
+    here = invoke("lint", *captures, "--format", "json", "--select", "ALL")
+    there = invoke("lint", *captures, "--format", "json", "--select", "ALL", "--engine", "spark")
+
+    assert here.out.count(b'"rule"') > 50
+    assert there.out == here.out
+    assert (there.code, there.err) == (here.code, here.err)
+
+
+def test_rules_of_one_connection_alone_need_no_second_stage(spark: SparkSession) -> None:
+    options = LakeOptions(rules=tuple(rule() for rule in select(("PUB", "ALS", "FLW"), (), ()).values()))
+    path = str(capture("planted-violations"))
+    judged = judge(spark, find([path]), options)
+
+    found = [(one.rule, one.frame, one.packet) for one in judged.findings]
+    here = invoke("lint", path, "--format", "jsonl", "--select", "PUB,ALS,FLW", "--min-confidence", "heuristic")
+    assert len(found) == len(here.lines) > 3
+    assert found == [(one["rule"], one["frame"], one.get("packet")) for one in here.lines]
+    assert judged.sums.connections == judged.sums.quality.connections > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-", "--engine", "spark"), "standard input"),
+        (("a.pcap", "--engine", "flink"), "neither local nor spark"),
+        (("a.pcap", "--engine", "spark", "--keylog", "{keys}"), "decrypts nothing"),
+    ],
+)
+def test_what_cannot_be(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.log"
+    keys.write_text("CLIENT_RANDOM " + "00" * 32 + " " + "11" * 48 + "\n")
+
+    done = invoke("lint", *(one.format(keys=keys) for one in arguments))
+    assert done.code == 2
+    assert message in done.err
