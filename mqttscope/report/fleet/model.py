@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 R = TypeVar("R")
+PROPERTIES = ("firmware", "fw", "firmware_version", "fw_version", "sw_version", "version")
+"""User Properties of CONNECT that may name the firmware of a device."""
 
 
 @dataclass(slots=True)

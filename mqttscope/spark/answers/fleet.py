@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from mqttscope.report.fleet.model import Asked, FleetReport
+from mqttscope.report.fleet.model import PROPERTIES, Asked, FleetReport
 from mqttscope.spark.answers.frames import Frames
 from mqttscope.spark.answers.latency import add_latency
 from mqttscope.spark.answers.reconnects import add_reconnects
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 PARTS = (add_overview, add_rules, add_latency, add_talk, add_retained, add_reconnects)
 """What fills in a report; each runs one job."""
-PROPERTIES = ("firmware", "fw", "firmware_version", "fw_version", "sw_version", "version")
-"""User Properties of CONNECT that may name the firmware of a device."""
 
 
 def fleet_report(

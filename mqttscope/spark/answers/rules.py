@@ -33,7 +33,8 @@ def add_rules(report: FleetReport, frames: Frames) -> None:
     )
     known = questions.keep(with_groups(frames.selection.connections(frames.connections()).select(*_WHO), said))
     for name, group in {"rules": None, **GROUPS}.items():
-        questions.top(name, _by_rule(found, group), _worst(), asked.top)
+        meant = found.where("property is not null") if group == "property" else found
+        questions.top(name, _by_rule(meant, group), _worst(), asked.top)
     for name, group in {"shapes": "shape", "properties": "property"}.items():
         questions.top(name, _by_group(found, known, group), _troubled(), asked.top)
     questions.add("findings by day", _by_day(found, *_severities()))

@@ -1,0 +1,1 @@
+"""Commands over whole collections of captures, with Spark."""
