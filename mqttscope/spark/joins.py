@@ -57,14 +57,9 @@ def matching(topics: DataFrame, filters: DataFrame) -> DataFrame:
     shaped = _shaped(filters.select("topic_filter").distinct())
     shapes = shaped.select("count", "open_ended", "plus").distinct()
     names = (
-        topics.select("topic")
-        .distinct()
-        .where(f.col("topic") != "")
-        .withColumn("levels", f.split("topic", "/", -1))
+        topics.select("topic").distinct().where(f.col("topic") != "").withColumn("levels", f.split("topic", "/", -1))
     )
-    fits = f.when(f.col("open_ended"), f.size("levels") >= f.col("count")).otherwise(
-        f.size("levels") == f.col("count")
-    )
+    fits = f.when(f.col("open_ended"), f.size("levels") >= f.col("count")).otherwise(f.size("levels") == f.col("count"))
     begins = f.array_contains("plus", 0) | (f.col("open_ended") & (f.col("count") == 0))
     asked = names.join(f.broadcast(shapes), fits & ~(f.col("topic").startswith("$") & begins))
     head = f.transform(
@@ -116,9 +111,9 @@ def subscriptions(packets: DataFrame) -> DataFrame:
     """
     kinds = packets.where(f.col("type").isin("subscribe", "suback", "unsubscribe"))
     exchange = Window.partitionBy("connection_id", "packet_identifier").orderBy("packet_in_connection")
-    answered = kinds.withColumn(
-        "answer", f.lead(f.struct("type", "reason_codes")).over(exchange)
-    ).where(f.col("type") != "suback")
+    answered = kinds.withColumn("answer", f.lead(f.struct("type", "reason_codes")).over(exchange)).where(
+        f.col("type") != "suback"
+    )
     asked = answered.where(f.col("type") == "subscribe").select(
         *_HEAD, "answer", f.posexplode("subscriptions").alias("position", "asked")
     )
@@ -138,11 +133,7 @@ def subscriptions(packets: DataFrame) -> DataFrame:
     both = asked.withColumn("begins", f.lit(True)).unionByName(
         ended.withColumn("begins", f.lit(False)), allowMissingColumns=True
     )
-    return (
-        both.withColumn("until_ns", f.lead("timestamp_ns").over(follow))
-        .where("begins")
-        .drop("begins", "position")
-    )
+    return both.withColumn("until_ns", f.lead("timestamp_ns").over(follow)).where("begins").drop("begins", "position")
 
 
 _HEAD = (
@@ -219,9 +210,7 @@ def deliveries(messages: DataFrame) -> DataFrame:
         .withColumn("published", f.lit(None).cast(found.schema["published"].dataType))
         .withColumn("repeated", f.lit(False))
     )
-    return found.unionByName(unknown).withColumn(
-        "waited_ns", f.col("timestamp_ns") - f.col("published.timestamp_ns")
-    )
+    return found.unionByName(unknown).withColumn("waited_ns", f.col("timestamp_ns") - f.col("published.timestamp_ns"))
 
 
 def message_expiry(delivered: DataFrame, packets: DataFrame, gaps: DataFrame) -> DataFrame:
@@ -288,6 +277,4 @@ def _behind_gaps(delivered: DataFrame, gaps: DataFrame) -> DataFrame:
     )
     so_far = Window.partitionBy("server").orderBy("at_ns", "gap").rowsBetween(Window.unboundedPreceding, 0)
     counted = points.unionByName(lost, allowMissingColumns=True).withColumn("gaps", f.sum("gap").over(so_far))
-    return (
-        counted.where("gap = 0").groupBy(*_NAME).agg((f.max("gaps") > f.min("gaps")).alias("behind_gap"))
-    )
+    return counted.where("gap = 0").groupBy(*_NAME).agg((f.max("gaps") > f.min("gaps")).alias("behind_gap"))

@@ -182,7 +182,7 @@ def test_deliveries_and_retained_messages(spark: SparkSession, everything: Table
 
 def test_subscriptions(spark: SparkSession, everything: Tables) -> None:
     rows = everything["packets"]
-    expected = []
+    expected: list[Row] = []
     waiting: dict[tuple[str, int], list[Row]] = {}
     for row in sorted(rows, key=lambda row: (row["connection_id"], row["packet_in_connection"])):
         key = row["connection_id"], row["packet_identifier"]
@@ -228,9 +228,7 @@ def test_message_expiry_as_the_engine_judges_it(spark: SparkSession) -> None:
         reported[one.title] = sum(len(step.marks) for step in one.steps) if one in rule.bad else 0
         for name, rows in tables.items():
             names = {"server": one.title}
-            rows += [
-                row | names | {"connection_id": one.title + row["connection_id"]} for row in made.get(name, [])
-            ]
+            rows += [row | names | {"connection_id": one.title + row["connection_id"]} for row in made.get(name, [])]
     packets, messages, gaps = (table_of(spark, name, tables[name]) for name in tables)
 
     rows = collected(joins.message_expiry(joins.deliveries(messages), packets, gaps))

@@ -16,9 +16,9 @@ from mqttscope.lake import schemas
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.spark import tables
+from tests.conftest import ROOT
 from tests.lake.reading import options
 from tests.lake.test_writer import cut
-from tests.conftest import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

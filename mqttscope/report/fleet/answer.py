@@ -61,9 +61,7 @@ def as_text(columns: Sequence[tuple[str, str]], rows: Sequence[list[Any]], view:
     """A table that fits the terminal; where it has too many columns, a list of its columns for each row."""
     names = [escape(name, ascii_only=not view.unicode) for name, _ in columns]
     told = [[_cell(value, view) for value in row] for row in rows]
-    widths = [
-        max(cells(name), max((cells(row[index]) for row in told), default=0)) for index, name in enumerate(names)
-    ]
+    widths = [max(cells(name), max((cells(row[index]) for row in told), default=0)) for index, name in enumerate(names)]
     room = view.width or 1 << 20
     if sum(min(width, NARROWEST) for width in widths) + _BETWEEN * (len(widths) - 1) > room:
         lines = _listed(names, told, room, view)

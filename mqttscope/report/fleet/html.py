@@ -45,9 +45,9 @@ def render(report: FleetReport) -> bytes:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>Fleet report: {_short(report.lake)}</title><style>{STYLE}</style></head><body>",
-        f"<h1>Fleet report</h1><p class=\"where\">{_short(report.lake)}, {safe(time)}</p>",
+        f'<h1>Fleet report</h1><p class="where">{_short(report.lake)}, {safe(time)}</p>',
         f"<p>Restricted to {safe('; '.join(asked))}.</p>" if asked else "",
-        "<ul class=\"amounts\">" + "".join(f"<li>{safe(one)}</li>" for one in amounts(report)) + "</ul>",
+        '<ul class="amounts">' + "".join(f"<li>{safe(one)}</li>" for one in amounts(report)) + "</ul>",
         _trust_in_short(report),
         *_rules(report),
         *_days(report),
@@ -256,7 +256,7 @@ def _talk(report: FleetReport) -> list[str]:
     out = [_ranked("Who talks on which topic", found.topics, topics, level=2)]
     if found.topics or found.filters:
         out.append(
-            f'<p class="note">Topics that nobody subscribed to: {found.unheard:,}. Topics that were delivered without a '
+            f'<p class="note">Topics that nobody subscribed to: {found.unheard:,}. Topics delivered without a '
             f"captured subscription: {found.unexplained:,}. Topic Filters that no message matched: {found.idle:,}.</p>"
         )
     return [*out, _ranked("Topic Filters", found.filters, filters)]
@@ -287,7 +287,7 @@ def _retained(report: FleetReport) -> list[str]:
         out.append(
             f"<h2>Message Expiry Interval</h2><p>{expiry.published:,} messages were published with one, "
             f"{expiry.delivered:,} delivered{middle}. Of those that waited in the server, {expiry.right:,} had it "
-            f"reduced, {expiry.not_reduced:,} had not, {expiry.missing:,} had none any more, and {expiry.expired:,} came "
+            f"reduced, {expiry.not_reduced:,} had not, {expiry.missing:,} had none any more, {expiry.expired:,} came "
             f"too late; {expiry.unknown:,} did not wait or cannot be judged.</p>"
         )
     return out

@@ -52,7 +52,9 @@ def columns(bars: Sequence[Bar], kinds: Sequence[str], label: str) -> str:
                 base -= tall
                 width = max(0.5, min(wide - gap, 48))
                 middle = left + (wide - width) / 2
-                out.append(f'<rect class="{kind}" x="{middle:.1f}" y="{base:.1f}" width="{width:.1f}" height="{tall:.1f}"/>')
+                out.append(
+                    f'<rect class="{kind}" x="{middle:.1f}" y="{base:.1f}" width="{width:.1f}" height="{tall:.1f}"/>'
+                )
         out.append("</g>")
     # As many names as have room; a single one stands in the middle.
     step = max(1, -(-len(bars) // 7))

@@ -83,8 +83,8 @@ def spread(value: Column | str) -> list[Column]:
 
 def percentiles(row: Row) -> Percentiles:
     """Percentiles of a row that has the columns of `spread`."""
-    found = row["percentiles"] or [None] * len(PERCENTILES)
-    return Percentiles(row["measured"], *found, row["maximum"])
+    p50, p90, p99 = row["percentiles"] or [None] * len(PERCENTILES)
+    return Percentiles(row["measured"], p50, p90, p99, row["maximum"])
 
 
 def count_where(condition: Column, name: str) -> Column:

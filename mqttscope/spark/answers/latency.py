@@ -21,9 +21,7 @@ def add_latency(report: FleetReport, frames: Frames) -> None:
     selection, top = frames.selection, report.asked.top
     messages = selection.history(frames.messages())
     delivered = live_deliveries(messages)
-    delivered = selection.clients(
-        selection.since(delivered), "client_identifier", "published.client_identifier"
-    )
+    delivered = selection.clients(selection.since(delivered), "client_identifier", "published.client_identifier")
     questions = Gathering()
     delivered = questions.keep(delivered.select(*_MEASURED))
     questions.add("acknowledged", acknowledged(selection.clients(selection.since(messages))))

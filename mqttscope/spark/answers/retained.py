@@ -26,7 +26,9 @@ def add_retained(report: FleetReport, frames: Frames) -> None:
     selection = frames.selection
     messages = selection.history(frames.messages())
     counted = selection.clients(selection.since(messages))
-    delivered = selection.clients(selection.since(deliveries(messages)), "client_identifier", "published.client_identifier")
+    delivered = selection.clients(
+        selection.since(deliveries(messages)), "client_identifier", "published.client_identifier"
+    )
     questions = Gathering()
     by_topic = questions.keep(retained_topics(counted, retained_intervals(messages)))
     sums = [f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in ("set", "cleared", "refused", "delivered")]
@@ -63,9 +65,7 @@ def retained_topics(counted: DataFrame, intervals: DataFrame) -> DataFrame:
         count_where(own & refused, "refused"),
         count_where(~own, "delivered"),
     )
-    last = intervals.groupBy("server", "topic").agg(
-        f.max_by(f.struct("from_ns", "ended"), "from_ns").alias("last")
-    )
+    last = intervals.groupBy("server", "topic").agg(f.max_by(f.struct("from_ns", "ended"), "from_ns").alias("last"))
     state = (
         f.when(f.col("last").isNull() & (f.col("cleared") > 0), "cleared")
         .when(f.col("last").isNull() & (f.col("delivered") > 0), "unknown")

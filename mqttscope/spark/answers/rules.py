@@ -11,8 +11,7 @@ from mqttscope.spark.answers.gathering import Gathering, Row, count_where
 from mqttscope.spark.answers.shapes import shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -28,9 +27,7 @@ def add_rules(report: FleetReport, frames: Frames) -> None:
     asked, said = report.asked, property_of(frames.packets(), report.asked.group_by)
     # What a connection says of itself is said in its CONNECT, which may lie before the time that was asked for.
     questions = Gathering()
-    found = questions.keep(
-        with_groups(frames.selection.findings(frames.findings()).select(*_WHO, *_FINDING), said)
-    )
+    found = questions.keep(with_groups(frames.selection.findings(frames.findings()).select(*_WHO, *_FINDING), said))
     known = questions.keep(with_groups(frames.selection.connections(frames.connections()).select(*_WHO), said))
     for name, group in {"rules": None, **GROUPS}.items():
         meant = found.where("property is not null") if group == "property" else found

@@ -63,9 +63,7 @@ class Selection:
 
     def findings(self, frame: DataFrame) -> DataFrame:
         """Findings of the rules that were asked for."""
-        rules = (
-            f.col("rule").startswith(one.upper()) | (f.col("slug") == one.lower()) for one in self.asked.rule
-        )
+        rules = (f.col("rule").startswith(one.upper()) | (f.col("slug") == one.lower()) for one in self.asked.rule)
         return _where(self.rows(frame), _any(rules))
 
 

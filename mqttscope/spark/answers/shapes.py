@@ -1,4 +1,4 @@
-"""The shape of Client Identifiers: what is left when serial numbers are taken out, so that a fleet becomes few groups."""
+"""The shape of Client Identifiers: what is left without serial numbers, so that a fleet becomes few groups."""
 
 from __future__ import annotations
 

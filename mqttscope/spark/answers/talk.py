@@ -33,7 +33,9 @@ def add_talk(report: FleetReport, frames: Frames) -> None:
     topics, chosen = spoken(messages), listening
     if report.asked.client:
         topics = topics.join(selection.clients(messages).select("server", "topic").distinct(), ["server", "topic"])
-        chosen = listening.join(selection.clients(listening, "who").select("server", "topic_filter").distinct(), _FILTER)
+        chosen = listening.join(
+            selection.clients(listening, "who").select("server", "topic_filter").distinct(), _FILTER
+        )
     topics = questions.keep(topics)
     pairs = questions.keep(matching(topics, listening))
     heard = (

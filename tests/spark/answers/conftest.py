@@ -16,7 +16,11 @@ from tests.lake.reading import CAPTURES, options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @pytest.fixture(scope="session")
@@ -29,10 +33,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quick(spark: SparkSession) -> Iterator[SparkSession]:
     """The session of all tests, without compiling queries that run once."""
-    before = {name: spark.conf.get(name) for name in QUICK}
+    before = {name: spark.conf.get(name) or "" for name in QUICK}
     for name, value in QUICK.items():
         spark.conf.set(name, value)
     yield spark
     for name, value in before.items():
-        assert value is not None
         spark.conf.set(name, value)

@@ -65,7 +65,13 @@ def test_findings(quick: SparkSession) -> None:
 def test_connections_and_history(quick: SparkSession) -> None:
     """Connections count if they were there in the time; history has all that came before."""
     names = ("client_identifier", "server", "timestamp_ns", "closed_ns")
-    rows = [("a", "s:1", 10, 19), ("a", "s:1", 10, 20), ("a", "s:1", 15, None), ("b", "s:1", 25, 50), ("a", "s:1", 30, 40)]
+    rows = [
+        ("a", "s:1", 10, 19),
+        ("a", "s:1", 10, 20),
+        ("a", "s:1", 15, None),
+        ("b", "s:1", 25, 50),
+        ("a", "s:1", 30, 40),
+    ]
     frame = quick.createDataFrame(pa.table(dict(zip(names, zip(*rows, strict=True), strict=True))))
     selection = Selection(Asked(since_ns=20, until_ns=30, client=["a"]))
 

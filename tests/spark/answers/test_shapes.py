@@ -46,4 +46,4 @@ def test_spark_finds_the_same(quick: SparkSession) -> None:
 
     frame = quick.createDataFrame(pa.table({"name": list(SHAPES)}))
 
-    assert dict(frame.select("name", shape_of(f.col("name"))).collect()) == SHAPES  # type: ignore[arg-type]
+    assert dict(frame.select("name", shape_of(f.col("name"))).collect()) == SHAPES
