@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +14,6 @@ import click
 from mqttscope.cli.main import EXIT_FAILED, EXIT_USAGE
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from mqttscope.lake.manifest import Manifest
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,7 +84,7 @@ def lake_of(folder: str) -> Manifest:
         raise Failed(_printable(str(error))) from None
 
 
-def start(folder: str, manifest: Manifest, master: str | None, configuration: dict[str, str]) -> SparkSession:
+def start(folder: str, manifest: Manifest, master: str | None, configuration: dict[str, str]) -> Any:
     """A session that suits the size of the lake."""
     from mqttscope.spark.session import SparkUnavailable, spark_session
 
@@ -97,18 +94,12 @@ def start(folder: str, manifest: Manifest, master: str | None, configuration: di
         wanted["spark.master"] = master
     try:
         spark = spark_session(configuration=wanted | configuration)
-        _hush()
-        return spark
     except SparkUnavailable as error:
         raise Failed(_printable(str(error))) from None
+    from mqttscope.spark.answers.errors import hush
 
-
-def _hush() -> None:
-    """Keep pyspark from writing errors to standard error, with plans and traces: they are told in one sentence."""
-    from pyspark.logger import PySparkLogger
-
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).disabled = True
+    hush()
+    return spark
 
 
 def _size(path: str) -> int:
@@ -132,31 +123,12 @@ def in_one_sentence(*, question: bool = False) -> Iterator[None]:
     except (LakeError, SparkUnavailable) as error:
         raise Failed(_printable(str(error))) from None
     except Exception as error:
-        if not type(error).__module__.startswith(("pyspark.", "py4j.")) or os.environ.get("MQTTSCOPE_TRACEBACK"):
+        from mqttscope.spark.answers.errors import is_of_query, is_of_spark, sentence
+
+        if not is_of_spark(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
-        unreadable = re.search(r"FAILED_READ_FILE|FILE_NOT_EXIST|PATH_NOT_FOUND", str(error))
-        kind = BadQuestion if question and not unreadable and _of_sql(error) else Failed
-        raise kind(sentence(str(error))) from None
-
-
-def _of_sql(error: Exception) -> bool:
-    """Whether it is the query that failed, and not the machines that ran it."""
-    from pyspark.errors import PySparkException
-
-    return isinstance(error, PySparkException) and bool(error.getSqlState())
-
-
-def sentence(told: str) -> str:
-    """What Spark says of an error without its codes, its plan and its trace.
-
-    The place in the query is kept.
-    """
-    lines = [line.strip() for line in told.strip().splitlines()] or [""]
-    first = re.sub(r"^\[[A-Z0-9_.]+\] ", "", lines[0])
-    place = re.search(r"line \d+,? pos(?:ition)? \d+", told)
-    first = re.sub(r"\s*SQLSTATE: \w+.*$", "", first).rstrip(" ;")
-    where = f" ({place[0]})" if place and place[0] not in first else ""
-    return _printable((first or "Spark failed without a word") + where)
+        kind = BadQuestion if question and is_of_query(error) else Failed
+        raise kind(_printable(sentence(str(error)))) from None
 
 
 def _printable(told: str) -> str:

@@ -1,37 +1,11 @@
-"""Errors of Spark in one sentence, and sessions that suit the lake."""
+"""What commands share that ask a lake: errors with their exit codes, and progress."""
 
 from __future__ import annotations
 
 import pytest
 
-from mqttscope.cli.pipeline.asking import BadQuestion, Failed, Steps, in_one_sentence, sentence
+from mqttscope.cli.pipeline.asking import BadQuestion, Failed, Steps, in_one_sentence
 from mqttscope.lake.manifest import LakeError
-
-UNKNOWN = """[TABLE_OR_VIEW_NOT_FOUND] The table or view `x` cannot be found. SQLSTATE: 42P01; line 1 pos 14;
-'Project [*]
-+- 'UnresolvedRelation [x]
-"""
-SYNTAX = """
-[PARSE_SYNTAX_ERROR] Syntax error at or near 'form'. SQLSTATE: 42601 (line 1, pos 9)
-
-== SQL ==
-select * form packets
----------^^^
-"""
-
-
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        (UNKNOWN, "The table or view `x` cannot be found. (line 1 pos 14)"),
-        (SYNTAX, "Syntax error at or near 'form'. (line 1, pos 9)"),
-        ("Job aborted\n\tat org.apache", "Job aborted"),
-        ("a\x1b[31mb", "a\\x1b[31mb"),
-        ("", "Spark failed without a word"),
-    ],
-)
-def test_one_sentence(told: str, expected: str) -> None:
-    assert sentence(told) == expected
 
 
 def test_only_what_spark_says_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,14 +10,9 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 from mqttscope.lake.writer import read_table
-from tests.cli.running import environment, invoke
+from tests.cli.running import invoke
 
 CLIENTS = ("office", "desk")
-PROGRAM = """
-from mqttscope.cli import main
-main.COMMANDS["report"] = ("mqttscope.cli.pipeline.report", "")
-main.main()
-"""
 
 
 @pytest.mark.parametrize(
@@ -68,17 +61,3 @@ def test_a_part_of_the_fleet(lake: Path, tmp_path: Path) -> None:
     topics = {(row["server"], row["topic"]) for row in messages if row["topic"] and row["topic"][0] != "$"}
     assert made["talk"]["topics"]["total"] == len(topics) > len(made["talk"]["topics"]["rows"]) == 2
     assert [one.name for one in tmp_path.iterdir()] == ["part.json"]
-
-
-@pytest.mark.slow
-def test_as_users_do(lake: Path, tmp_path: Path) -> None:
-    """A page, by a program that starts Spark for itself."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "report", "--lake", str(lake), "--format", "html", "--top", "3"],
-        capture_output=True, env=environment(), cwd=tmp_path, timeout=300, check=False,
-    )  # fmt: skip
-
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.startswith(b"<!doctype html>")
-    assert b"FLW201" in done.stdout
-    assert list(tmp_path.iterdir()) == []
