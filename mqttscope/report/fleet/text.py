@@ -172,7 +172,7 @@ def _latency(page: Page, report: FleetReport) -> None:
         page.table(Column("", ["all deliveries"], whole=True), _spread(page, [found.end_to_end]))
         told = [f"{found.unknown:,} more without a captured publication"] if found.unknown else []
         if found.repeated:
-            told.append(f"{found.repeated:,} of content that was published more than once: measured from the last time")
+            told.append(f"{found.repeated:,} of content that was published more than once")
         page.line(told, style="dim")
         for title, heading, ranked in (
             ("Slowest topics", "topic", found.topics),
