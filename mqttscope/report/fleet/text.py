@@ -306,7 +306,7 @@ def _trust(page: Page, report: FleetReport) -> None:
     page.title("How far this may be trusted")
     told = doubts(report)
     if not told:
-        page.line(["nothing is missing: every connection was captured from its CONNECT on, without gaps"], style="dim")
+        page.paragraph("nothing is missing: connections were captured from CONNECT on, without gaps", style="dim")
         return
     page.line(told, style="yellow")
     ranked = report.trust.captures
