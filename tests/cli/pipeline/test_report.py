@@ -42,6 +42,7 @@ def test_what_is_no_lake(tmp_path: Path) -> None:
         assert message in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_part_of_the_fleet(lake: Path, tmp_path: Path) -> None:
     """JSON, restricted, in a file whose name says what it is to be."""
