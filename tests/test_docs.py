@@ -22,8 +22,6 @@ from tests.mqtt.cases import CASES
 OTHER_PAGES = (ROOT / "CONTRIBUTING.md", ROOT / "captures" / "README.md")
 COMMAND_LINES = list(shown())
 RUN = [one for one in COMMAND_LINES if one.not_run is None]
-PLANNED = ("lint",)
-"""Commands that a page may mention although they do not exist yet."""
 
 
 def own_parts(line: str) -> Iterator[list[str]]:
@@ -45,12 +43,13 @@ def own_parts(line: str) -> Iterator[list[str]]:
 def test_the_command_line_accepts_what_is_shown(one: Shown) -> None:
     parts = list(own_parts(one.command))
     assert parts
-    for name, *arguments in parts:
-        if name in PLANNED:
-            continue
-        command = group.get_command(click.Context(group), name)
+    for words in parts:
+        command: click.Command | None = group
+        while isinstance(command, click.Group):
+            name, *words = words
+            command = command.get_command(click.Context(command), name)
         assert command is not None, name
-        expression = command.make_context(name, arguments).params.get("expression")
+        expression = command.make_context(name, words).params.get("expression")
         if expression is not None:
             filters.compile(expression)
 

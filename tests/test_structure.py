@@ -88,6 +88,15 @@ TESTED_ELSEWHERE = {
     "report/replay/served.py": "cli/test_serve.py, replay/test_serve.py: the report of a run",
     "cli/serving.py": "cli/test_serve.py: one run",
     "session/matching.py": "session/test_subscriptions.py: what topics belong to",
+    "spark/answers/frames.py": "spark/answers/test_fleet.py: the tables of a report",
+    "spark/answers/gathering.py": "spark/answers/test_fleet.py: every answer goes through it",
+    "spark/answers/latency.py": "spark/answers/test_fleet.py: a part of the report",
+    "spark/answers/retained.py": "spark/answers/test_fleet.py: a part of the report",
+    "spark/answers/rules.py": "spark/answers/test_fleet.py: a part of the report",
+    "spark/answers/talk.py": "spark/answers/test_fleet.py: a part of the report",
+    "spark/answers/trust.py": "spark/answers/test_fleet.py: a part of the report",
+    "report/fleet/model.py": "report/fleet/test_document.py: plain values",
+    "report/fleet/style.py": "report/fleet/test_html.py: a constant",
     "report/unpack.py": "report/test_payload.py: compressed payloads",
 }
 """Modules without a test file of their own name, and where their tests are."""

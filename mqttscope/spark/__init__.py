@@ -1,7 +1,31 @@
-"""Captures as tables: reading, decoding and checking them on Spark.
+"""Captures and lakes as tables of Spark: reading, decoding, checking and asking them.
 
 Nothing outside this package imports pyspark or pyarrow; they come with ``pip install 'mqttscope[spark]'``.
 
 ``boundaries`` and ``ranges`` of ``mqttscope.capture`` cut captures, ``locations`` finds and opens them, ``source`` is
 the data source ``mqttcapture``, ``rows`` the form of its rows, ``reading`` what to call, ``session`` makes sessions.
+``tables`` are the tables of a lake, ``joins`` what belongs together in them, ``answers`` what people want to know.
+
+``mqttscope.spark.packets(spark, lake)`` and its like for every table are here for short.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+_TABLES = frozenset(
+    ("packets", "messages", "connections", "sessions", "findings", "topics", "clients", "gaps", "ingest_errors")
+)
+
+
+def __getattr__(name: str) -> Any:
+    """The functions of `tables`, imported when one is used."""
+    if name in _TABLES:
+        from mqttscope.spark import tables
+
+        return getattr(tables, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_TABLES})

@@ -8,6 +8,8 @@ from mqttscope.cli.main import LazyGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("mqttscope.cli.pipeline.ingest", "Take captures into a lake, in process or with Spark."),
+    "report": ("mqttscope.cli.pipeline.report", "Tell how a fleet is, from its lake."),
+    "sql": ("mqttscope.cli.pipeline.sql", "Ask the tables of a lake in SQL."),
 }
 """Command name -> module that holds it as ``command``, and its line in the overview."""
 
@@ -19,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 Examples:
   mqttscope pipeline ingest 'captures/*.pcapng' --lake lake
   mqttscope pipeline ingest s3://bucket/site-a/ --lake /shared/lake --master spark://host:7077
+  mqttscope pipeline report --lake lake --format html --output fleet.html
 """,
 )
 def command() -> None:

@@ -1,0 +1,180 @@
+"""``mqttscope pipeline report``: the health of a fleet, from a lake."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from mqttscope.cli.options import colour_option
+from mqttscope.cli.pipeline.asking import asking
+
+if TYPE_CHECKING:
+    from mqttscope.report.fleet.model import Asked, FleetReport
+
+FORMATS = ("text", "json", "html")
+
+
+@click.command(
+    "report",
+    epilog="""\b
+Examples:
+  mqttscope pipeline report --lake lake
+  mqttscope pipeline report --lake lake --since 7d --client 'pump-*' --rule PUB,FLW
+  mqttscope pipeline report --lake lake --output fleet.html
+  mqttscope pipeline report --lake lake --format json | jq '.latency.end_to_end'
+""",
+)
+@asking
+@click.option("--since", metavar="TIME", help="Not before: 2026-01-31, 2026-01-31T12:00Z, or 24h before the end.")
+@click.option("--until", metavar="TIME", help="Before this time.")
+@click.option("--client", multiple=True, metavar="PATTERN", help="Only Client Identifiers like this: pump-*.")
+@click.option("--topic", multiple=True, metavar="FILTER", help="Only topics that this Topic Filter matches.")
+@click.option("--server", multiple=True, metavar="PATTERN", help="Only endpoints of servers like this: 10.0.0.2:*.")
+@click.option("--rule", "rules", multiple=True, metavar="CODES", help="Only findings of these rules: PUB,ALS202.")
+@click.option(
+    "--group-by",
+    multiple=True,
+    metavar="NAME",
+    help="User Property of CONNECT that groups clients. [default: firmware, fw, version and the like]",
+)
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="[default: by the name of --output, else text]")
+@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write here.")
+@click.option("--top", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows of each list.")
+@colour_option
+def command(
+    lake: str,
+    master: str | None,
+    configuration: dict[str, str],
+    since: str | None,
+    until: str | None,
+    client: tuple[str, ...],
+    topic: tuple[str, ...],
+    server: tuple[str, ...],
+    rules: tuple[str, ...],
+    group_by: tuple[str, ...],
+    format_: str | None,
+    output: str | None,
+    top: int,
+    colour: bool | None,
+) -> int:
+    """Say how a fleet is doing: rules that are broken, latencies, topics, retained messages, reconnect storms.
+
+    Each option that restricts the report may be given several times: rows that fit one of the values count. What the
+    captures lack is said too. docs/reports.md has all of it.
+    """
+    from mqttscope.cli.output import Output, is_terminal
+    from mqttscope.cli.pipeline.asking import Steps, in_one_sentence, lake_of, start
+
+    format_ = format_ or _by_name(output)
+    if format_ == "html" and output is None and is_terminal():
+        raise click.UsageError("a page of HTML is for a file: name it with --output")
+    manifest = lake_of(lake)
+    asked = _asked(manifest.last_ns, since, until, client, topic, server, rules, group_by, top)
+    steps = Steps()
+    steps.say("starting Spark")
+    try:
+        with in_one_sentence():
+            spark = start(lake, manifest, master, configuration)
+            from mqttscope.spark.answers.fleet import fleet_report
+
+            report = fleet_report(spark, lake, asked, progress=steps)
+    finally:
+        steps.end()
+    data = _rendered(report, format_, output, colour)
+    if output is None:
+        sink = Output()
+        sink.write(data)
+        sink.flush()
+    else:
+        _write(output, data)
+    return 0
+
+
+def _by_name(output: str | None) -> str:
+    """The format that the name of a file asks for."""
+    ending = os.path.splitext(output or "")[1].lower()
+    return {".html": "html", ".htm": "html", ".json": "json"}.get(ending, "text")
+
+
+def _asked(
+    last_ns: int | None,
+    since: str | None,
+    until: str | None,
+    client: tuple[str, ...],
+    topic: tuple[str, ...],
+    server: tuple[str, ...],
+    rules: tuple[str, ...],
+    group_by: tuple[str, ...],
+    top: int,
+) -> Asked:
+    from mqttscope.cli.pipeline.times import read_time
+    from mqttscope.mqtt.topics import topic_filter_problem
+    from mqttscope.report.fleet.model import Asked
+
+    times: dict[str, int | None] = {"since": None, "until": None}
+    for name, told in (("since", since), ("until", until)):
+        if told is not None:
+            try:
+                times[name] = read_time(told, last_ns)
+            except ValueError as error:
+                raise click.UsageError(f"--{name}: {error}") from None
+    if times["since"] is not None and times["until"] is not None and times["since"] >= times["until"]:
+        raise click.UsageError("--since is not before --until")
+    for one in topic:
+        problem = topic_filter_problem(one)
+        if problem is not None:
+            raise click.UsageError(f"--topic: {one!r} is no Topic Filter: {problem.replace('_', ' ')}")
+    codes = [code.strip() for one in rules for code in one.split(",") if code.strip()]
+    _known_rules(codes)
+    lists = {"client": list(client), "topic": list(topic), "server": list(server), "rule": codes}
+    return Asked(times["since"], times["until"], **lists, top=top, group_by=list(group_by) or _properties())
+
+
+def _properties() -> list[str]:
+    from mqttscope.report.fleet.model import PROPERTIES
+
+    return list(PROPERTIES)
+
+
+def _known_rules(codes: list[str]) -> None:
+    from mqttscope.lint.catalogue import all_rules
+
+    rules = all_rules()
+    slugs = {rule.slug for rule in rules.values()}
+    for one in codes:
+        if one.lower() not in slugs and not any(code.startswith(one.upper()) for code in rules):
+            raise click.UsageError(f"--rule: no rule has the slug {one!r} or a code that begins with it")
+
+
+def _rendered(report: FleetReport, format_: str, output: str | None, colour: bool | None) -> bytes:
+    from mqttscope.cli.output import make_view
+
+    if format_ == "html":
+        from mqttscope.report.fleet.html import render as page
+
+        return page(report)
+    if format_ == "json":
+        from mqttscope.report.fleet.document import document
+        from mqttscope.report.jsonl import dumps, harmless
+
+        return harmless(dumps(document(report))) + b"\n"
+    from mqttscope.report.base import View
+    from mqttscope.report.fleet.text import render
+
+    view = make_view(colour=colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+    return render(report, view if output is None else View(width=0))
+
+
+def _write(path: str, data: bytes) -> None:
+    """Write a file whole: who reads it meanwhile sees the one before."""
+    from mqttscope.cli.output import CannotWrite
+
+    new = f"{path}.new"
+    try:
+        with open(new, "wb") as file:
+            file.write(data)
+        os.replace(new, path)
+    except OSError as error:
+        raise CannotWrite(f"--output: {path}: {error.strerror or error}") from None

@@ -1,0 +1,109 @@
+"""``mqttscope pipeline sql``: questions in SQL over the tables of a lake."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mqttscope.cli.pipeline.asking import BadQuestion, asking
+
+if TYPE_CHECKING:
+    from mqttscope.spark.answers.query import Answer
+
+FORMATS = ("text", "json", "csv")
+TEXT_ROWS = 100
+"""Rows of a table for people, unless they ask for more."""
+QUESTIONS = ("select", "with", "from", "table", "values", "describe", "desc", "show", "explain")
+"""What begins a statement that only asks."""
+
+
+@click.command(
+    "sql",
+    epilog="""\b
+Tables: packets, messages, connections, sessions, findings, topics, clients, gaps, ingest_errors (docs/lake.md has
+their columns; describe TABLE lists them).
+
+\b
+Examples:
+  mqttscope pipeline sql 'select type, count(*) from packets group by type' --lake lake
+  mqttscope pipeline sql "select topic, messages from topics order by 2 desc" --lake lake --limit 5
+  mqttscope pipeline sql 'select * from findings' --lake lake --format csv > findings.csv
+  mqttscope pipeline sql 'describe messages' --lake lake
+""",
+)
+@click.argument("query", metavar="QUERY")
+@asking
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help=f"Rows at most. [default: {TEXT_ROWS} in text, all else]"
+)
+def command(
+    query: str, lake: str, master: str | None, configuration: dict[str, str], format_: str, limit: int | None
+) -> int:
+    """Ask in SQL over the tables of a lake, as Spark SQL understands it.
+
+    Statements that change something are refused. JSON is one document with a line for each row.
+    """
+    from mqttscope.cli.pipeline.asking import Steps, in_one_sentence, lake_of, start
+
+    _only_asks(query)
+    manifest = lake_of(lake)
+    steps = Steps()
+    steps.say("starting Spark")
+    try:
+        with in_one_sentence(question=True):
+            spark = start(lake, manifest, master, configuration)
+            from mqttscope.spark.answers.query import ask
+
+            steps.say("asking the lake")
+            # One row more tells whether there are more.
+            most = limit if format_ != "text" else (limit or TEXT_ROWS) + 1
+            answer = ask(spark, lake, query, most)
+            _each_name_once(answer)
+            first = next(answer.rows, None)
+            steps.end()
+            _show(answer, first, format_, limit or TEXT_ROWS)
+    finally:
+        steps.end()
+    return 0
+
+
+def _only_asks(query: str) -> None:
+    bare = re.sub(r"--[^\n]*|/\*.*?\*/", " ", query, flags=re.S)
+    word = re.match(r"[\s(;]*(\w*)", bare)
+    if word is None or word[1].lower() not in QUESTIONS:
+        raise BadQuestion(f"a question begins with {', '.join(QUESTIONS[:-1])} or {QUESTIONS[-1]}")
+
+
+def _each_name_once(answer: Answer) -> None:
+    names = Counter(name for name, _ in answer.columns)
+    for name, count in names.items():
+        if count > 1:
+            raise BadQuestion(f"{count} columns of the answer are called {name!r}: give them names with AS")
+
+
+def _show(answer: Answer, first: list[Any] | None, format_: str, most: int) -> None:
+    from mqttscope.cli.output import Output, make_view, warn
+    from mqttscope.report.fleet.answer import as_csv, as_json, as_text
+
+    rows = () if first is None else _chained(first, answer)
+    sink = Output()
+    if format_ == "text":
+        view = make_view(colour=False, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+        found = list(rows)
+        sink.write(as_text(answer.columns, found[:most], view))
+        sink.flush()
+        if len(found) > most:
+            warn(f"there are more than {most:,} rows: --limit N shows N")
+        return
+    for piece in (as_json if format_ == "json" else as_csv)(answer.columns, rows):
+        sink.write(piece)
+    sink.flush()
+
+
+def _chained(first: list[Any], answer: Answer) -> Any:
+    yield first
+    yield from answer.rows

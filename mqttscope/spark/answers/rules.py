@@ -1,0 +1,148 @@
+"""Which rules are broken, by whom, and how that changes from day to day."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from mqttscope.report.fleet.model import DayRow, FleetReport, GroupRow, RuleRow
+from mqttscope.spark.answers.gathering import Gathering, Row, count_where
+from mqttscope.spark.answers.shapes import shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from mqttscope.spark.answers.frames import Frames
+
+DAY_NS = 86_400 * 10**9
+GROUPS = {"by_client": "client_identifier", "by_shape": "shape", "by_property": "property"}
+"""Lists of the report, and what they group by."""
+
+
+def add_rules(report: FleetReport, frames: Frames) -> None:
+    """Fill in rules, groups and days."""
+    asked, said = report.asked, property_of(frames.packets(), report.asked.group_by)
+    # What a connection says of itself is said in its CONNECT, which may lie before the time that was asked for.
+    questions = Gathering()
+    found = questions.keep(with_groups(frames.selection.findings(frames.findings()).select(*_WHO, *_FINDING), said))
+    known = questions.keep(with_groups(frames.selection.connections(frames.connections()).select(*_WHO), said))
+    for name, group in {"rules": None, **GROUPS}.items():
+        meant = found.where("property is not null") if group == "property" else found
+        questions.top(name, _by_rule(meant, group), _worst(), asked.top)
+    for name, group in {"shapes": "shape", "properties": "property"}.items():
+        questions.top(name, _by_group(found, known, group), _troubled(), asked.top)
+    questions.add("findings by day", _by_day(found, *_severities()))
+    questions.add("connections by day", _by_day(known, f.count(f.lit(1)).alias("connections")))
+    published = frames.selection.rows(frames.messages()).where("direction = 'client_to_server'")
+    questions.add("messages by day", _by_day(published, f.count(f.lit(1)).alias("messages")))
+    questions.collect()
+
+    report.rules, report.by_client, report.by_shape, report.by_property = (
+        questions.ranked(name, lambda row: RuleRow(**row)) for name in ("rules", *GROUPS)
+    )
+    report.shapes, report.properties = (
+        questions.ranked(name, lambda row: GroupRow(**row)) for name in ("shapes", "properties")
+    )
+    tables = (questions.rows(f"{name} by day") for name in ("findings", "connections", "messages"))
+    report.days = days(row for rows in tables for row in rows)
+
+
+_WHO = ("connection_id", "server", "client_identifier", "timestamp_ns")
+_FINDING = ("rule", "slug", "severity")
+
+
+def property_of(packets: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The User Property of the CONNECT of each connection that has one of these names: the first of them.
+
+    Names are compared without case.
+    """
+    listed = f.col("properties.user_property")
+    values = [f.get(f.filter(listed, _called(one.lower())), f.lit(0))["value"] for one in names]
+    connects = packets.where((f.col("type") == "connect") & listed.isNotNull())
+    said = f.coalesce(*values) if values else f.lit(None).cast("string")
+    return (
+        connects.select("connection_id", "packet_in_connection", said.alias("property"))
+        .where("property is not null")
+        .groupBy("connection_id")
+        .agg(f.min_by("property", "packet_in_connection").alias("property"))
+    )
+
+
+def _called(name: str) -> Callable[[Column], Column]:
+    return lambda one: f.lower(one["name"]) == name
+
+
+def with_groups(frame: DataFrame, said: DataFrame) -> DataFrame:
+    """Rows of connections with ``shape`` and ``property``."""
+    return frame.withColumn("shape", shape_of(f.col("client_identifier"))).join(said, "connection_id", "left")
+
+
+def _client() -> Column:
+    """Who a client is: its Client Identifier, or else its connection."""
+    return f.coalesce("client_identifier", "connection_id")
+
+
+def _worst() -> list[Column]:
+    severity = f.col("severity")
+    rank = f.when(severity == "error", 0).when(severity == "warning", 1).otherwise(2)
+    return [rank.asc(), f.desc("findings"), f.asc("rule"), f.asc("group")]
+
+
+def _troubled() -> list[Column]:
+    return [f.desc("errors"), f.desc("warnings"), f.desc("findings"), f.desc("clients"), f.asc("group")]
+
+
+def _severities() -> list[Column]:
+    return [count_where(f.col("severity") == one, f"{one}s") for one in ("error", "warning", "info")]
+
+
+def _by_rule(found: DataFrame, group: str | None) -> DataFrame:
+    named = f.lit(None).cast("string") if group is None else f.col(group)
+    return (
+        found.withColumn("group", named)
+        .withColumn("who", _client())
+        .groupBy("group", "rule", "slug", "severity")
+        .agg(
+            f.count(f.lit(1)).alias("findings"),
+            f.countDistinct("connection_id").alias("connections"),
+            f.countDistinct("server", "who").alias("clients"),
+            f.min("timestamp_ns").alias("first_ns"),
+            f.max("timestamp_ns").alias("last_ns"),
+        )
+    )
+
+
+def _by_group(found: DataFrame, known: DataFrame, group: str) -> DataFrame:
+    clients = (
+        known.withColumn("who", _client())
+        .groupBy(f.col(group).alias("group"))
+        .agg(f.countDistinct("server", "who").alias("clients"), f.count(f.lit(1)).alias("connections"))
+    )
+    counted = found.groupBy(f.col(group).alias("named")).agg(f.count(f.lit(1)).alias("findings"), *_severities()[:2])
+    both = clients.join(counted, f.col("group").eqNullSafe(f.col("named")), "left")
+    return both.select(
+        "group", "clients", "connections", *(f.coalesce(name, f.lit(0)).alias(name) for name in _COUNTED)
+    )
+
+
+_COUNTED = ("findings", "errors", "warnings")
+
+
+def _by_day(frame: DataFrame, *counted: Column) -> DataFrame:
+    # Days of UTC, wherever the session lives.
+    number = f.floor(f.col("timestamp_ns") / DAY_NS).cast("int")
+    day = f.date_add(f.lit("1970-01-01").cast("date"), number).cast("string")
+    return frame.groupBy(day.alias("day")).agg(*counted)
+
+
+def days(rows: Iterable[Row]) -> list[DayRow]:
+    """Counts of several tables by day, put together; days without anything are not listed."""
+    found: dict[str, DayRow] = {}
+    for row in rows:
+        day = found.setdefault(row["day"], DayRow(row["day"]))
+        for name, value in row.items():
+            setattr(day, name, value)
+    return [found[name] for name in sorted(found)]

@@ -1,0 +1,126 @@
+"""The tables of a lake as data frames.
+
+Frames go by the manifest of the lake, what is still open included, and have all columns of `mqttscope.lake.schemas`
+whatever files there are.  They work in sessions of Spark Connect as well, where the server sees the same folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mqttscope.lake.manifest import LakeError, Manifest, read_manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    Lake = str | os.PathLike[str]
+
+TABLES = (
+    "packets", "messages", "connections", "sessions", "findings", "topics", "clients", "gaps", "ingest_errors",
+)  # fmt: skip
+"""Names of the tables."""
+_PATTERN = re.compile(r"[{}\[\]*?\\]")
+
+
+def open_lake(lake: Lake) -> Manifest:
+    """The manifest of a lake; `LakeError` where there is none."""
+    manifest = read_manifest(Path(lake))
+    if not manifest.generation:
+        raise LakeError(f"{os.fspath(lake)} holds no lake" if Path(lake).is_dir() else f"{lake} does not exist")
+    return manifest
+
+
+@cache
+def schema(name: str) -> StructType:
+    """Columns of a table as Spark has them; `LakeError` where there is no such table."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from mqttscope.lake import schemas
+
+    if name not in schemas.TABLES:
+        raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+    return from_arrow_schema(schemas.TABLES[name].arrow().remove_metadata())
+
+
+def table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
+    """A table of a lake by its name, what is still open included.
+
+    Without files it is empty and has all columns.  Raises `LakeError` where there is no lake or no such table.
+    """
+    return read(spark, lake, open_lake(lake), name)
+
+
+def read(spark: SparkSession, lake: Lake, manifest: Manifest, name: str) -> DataFrame:
+    """A table as a manifest that was read before names its files: several of them belong to one generation."""
+    columns = schema(name)
+    files = (*manifest.files.get(name, ()), *manifest.open_files.get(name, ()))
+    if not files:
+        from pyspark.sql import functions as f
+
+        # A frame of no Python rows would start Python workers for nothing.
+        return spark.range(0).select(*(f.lit(None).cast(one.dataType).alias(one.name) for one in columns))
+    root = Path(lake).absolute()
+    return spark.read.schema(columns).parquet(*(_location(root / one) for one in files))
+
+
+def make_views(spark: SparkSession, lake: Lake, names: Sequence[str] = TABLES) -> None:
+    """Name tables of a lake for SQL, as temporary views of the session."""
+    manifest = open_lake(lake)
+    for name in names:
+        read(spark, lake, manifest, name).createOrReplaceTempView(name)
+
+
+def packets(spark: SparkSession, lake: Lake) -> DataFrame:
+    """MQTT Control Packets, malformed ones included."""
+    return table(spark, lake, "packets")
+
+
+def messages(spark: SparkSession, lake: Lake) -> DataFrame:
+    """Application Messages: each PUBLISH with its whole exchange."""
+    return table(spark, lake, "messages")
+
+
+def connections(spark: SparkSession, lake: Lake) -> DataFrame:
+    """Network Connections, open ones as far as they are known."""
+    return table(spark, lake, "connections")
+
+
+def sessions(spark: SparkSession, lake: Lake) -> DataFrame:
+    """MQTT Sessions."""
+    return table(spark, lake, "sessions")
+
+
+def findings(spark: SparkSession, lake: Lake) -> DataFrame:
+    """What the rules found."""
+    return table(spark, lake, "findings")
+
+
+def topics(spark: SparkSession, lake: Lake) -> DataFrame:
+    """Topics of each server."""
+    return table(spark, lake, "topics")
+
+
+def clients(spark: SparkSession, lake: Lake) -> DataFrame:
+    """Client Identifiers on each server."""
+    return table(spark, lake, "clients")
+
+
+def gaps(spark: SparkSession, lake: Lake) -> DataFrame:
+    """Bytes that were lost, or belong to no packet."""
+    return table(spark, lake, "gaps")
+
+
+def ingest_errors(spark: SparkSession, lake: Lake) -> DataFrame:
+    """What was wrong with captures."""
+    return table(spark, lake, "ingest_errors")
+
+
+def _location(path: Path) -> str:
+    """A file of this machine as Spark takes it: a scheme, and nothing that it would take for a pattern."""
+    return "file://" + _PATTERN.sub(lambda found: "\\" + found[0], path.as_posix())

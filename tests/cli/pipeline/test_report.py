@@ -1,0 +1,64 @@
+"""``mqttscope pipeline report``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+from mqttscope.lake.writer import read_table
+from tests.cli.running import invoke
+
+CLIENTS = ("office", "desk")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--since", "yesterday"], "--since: 'yesterday' is no time"),
+        (["--since", "2026-01-02", "--until", "2026-01-01"], "--since is not before --until"),
+        (["--topic", "a/#/b"], "--topic: 'a/#/b' is no Topic Filter: hash not last"),
+        (["--rule", "NIX"], "--rule: no rule has the slug 'NIX' or a code that begins with it"),
+        (["--conf", "driver=1"], "'driver=1' is not of the form spark.NAME=VALUE"),
+        (["--top", "0"], "0 is not in the range"),
+    ],
+)
+def test_usage(lake: Path, words: list[str], message: str) -> None:
+    done = invoke("pipeline-report", "--lake", lake, *words)
+
+    assert done.code == 2
+    assert message in " ".join(done.err.split())
+    assert done.out == b""
+
+
+def test_what_is_no_lake(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{")
+    for folder, message in ((tmp_path / "none", "does not exist"), (tmp_path, "cannot be read")):
+        done = invoke("pipeline-report", "--lake", folder)
+        assert (done.code, done.out, done.err.count("\n")) == (3, b"", 1)
+        assert message in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick")
+def test_a_part_of_the_fleet(lake: Path, tmp_path: Path) -> None:
+    """JSON, restricted, in a file whose name says what it is to be."""
+    target = tmp_path / "part.json"
+    only = ["--client", "office", "--client", "des?", "--topic", "#", "--rule", "OPS,ACK", "--since", "999d"]
+
+    done = invoke("pipeline-report", "--lake", lake, *only, "--top", "2", "--output", target)
+
+    assert (done.code, done.out, done.err) == (0, b"", "")
+    made = json.loads(target.read_bytes())
+    assert made["schema"] == 1
+    assert made["asked"]["rule"] == ["OPS", "ACK"]
+    of_both = [row for row in read_table(lake, "connections").to_pylist() if row["client_identifier"] in CLIENTS]
+    assert (made["overview"]["clients"], made["overview"]["connections"]) == (2, len(of_both))
+    assert {row["rule"][:3] for row in made["rules"]["rows"]} <= {"OPS", "ACK"}
+    messages = [row for row in read_table(lake, "messages").to_pylist() if row["client_identifier"] in CLIENTS]
+    topics = {(row["server"], row["topic"]) for row in messages if row["topic"] and row["topic"][0] != "$"}
+    assert made["talk"]["topics"]["total"] == len(topics) > len(made["talk"]["topics"]["rows"]) == 2
+    assert [one.name for one in tmp_path.iterdir()] == ["part.json"]

@@ -1,0 +1,49 @@
+"""Shapes of Client Identifiers, in Python and in Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+import pyarrow as pa
+
+from mqttscope.spark.answers.shapes import shape, shape_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHAPES = {
+    "sensor-0017": "sensor-#",
+    "sensor-4711": "sensor-#",
+    "auto-1602F7F9-57B8-B236-7C86-6C26BF2EA339": "auto-#",
+    "gw_aa:bb:cc:dd:ee:ff": "gw_#",
+    "00-1B-44-11-3A-B7": "#",
+    "shelly1-8CAAB5": "shelly#-#",
+    "ESP32_A1B2C3": "ESP#_#",
+    "sensorA1B2C3": "sensor#",
+    "device4a2f": "device#",
+    "robot-a1/arm-b2": "robot-#/arm-#",
+    "deadbeefcafe": "#",
+    "cafe": "cafe",
+    "facade-3": "facade-#",
+    "watch-3.1.1": "watch-#.#.#",
+    "": "",
+    "ünit7日": "ünit#日",
+    "a\n1": "a\n#",
+}
+
+
+@pytest.mark.parametrize(("identifier", "expected"), SHAPES.items())
+def test_shapes(identifier: str, expected: str) -> None:
+    assert shape(identifier) == expected
+
+
+def test_spark_finds_the_same(quick: SparkSession) -> None:
+    from pyspark.sql import functions as f
+
+    frame = quick.createDataFrame(pa.table({"name": list(SHAPES)}))
+
+    assert dict(frame.select("name", shape_of(f.col("name"))).collect()) == SHAPES

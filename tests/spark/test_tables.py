@@ -1,0 +1,75 @@
+"""Tables of a lake as frames: by the manifest, with all columns, open rows included."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+import mqttscope.spark as package
+from mqttscope.lake import schemas
+from mqttscope.lake.manifest import LakeError, read_manifest
+from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.spark import tables
+from tests.conftest import ROOT
+from tests.lake.reading import options
+from tests.lake.test_writer import cut
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_all_tables_are_there() -> None:
+    assert tuple(schemas.TABLES) == tables.TABLES
+    assert set(tables.TABLES) <= set(dir(package))
+    for name in tables.TABLES:
+        assert getattr(package, name) is getattr(tables, name)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        package.nothing  # noqa: B018
+
+
+def test_the_package_is_light() -> None:
+    code = "import sys, mqttscope.spark; print({'pyspark', 'pyarrow', 'pandas'} & set(sys.modules))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout == "set()\n"
+
+
+def test_what_is_no_lake(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="holds no lake"):
+        tables.open_lake(tmp_path)
+    with pytest.raises(LakeError, match="none does not exist"):
+        tables.open_lake(tmp_path / "none")
+    with pytest.raises(LakeError, match="there is no table 'nothing'; there are packets, "):
+        tables.schema("nothing")
+
+
+def test_rows_are_those_of_the_lake(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever its name is, and with connections that are still open."""
+    lake = tmp_path / "a [lake] {of} *ä%20?"
+    first = cut(ROOT / "captures" / "session-taken-over" / "capture.pcapng", tmp_path, 2)[0]
+    write_lake([first], lake, options())
+    assert read_manifest(lake).open_files
+    (lake / "packets" / "stray.parquet").write_bytes(b"of an ingest that broke off")
+
+    for name in ("packets", "connections", "findings", "ingest_errors"):
+        found = getattr(package, name)(spark, lake)
+        whole = read_table(lake, name) if name != "ingest_errors" else schemas.TABLES[name].arrow().empty_table()
+        assert found.columns == whole.column_names
+        assert found.schema == tables.schema(name)
+        assert found.toArrow().to_pylist() == whole.to_pylist(), name
+
+
+def test_views(spark: SparkSession, tmp_path: Path) -> None:
+    write_lake([ROOT / "captures" / "v5-qos" / "capture.pcapng"], tmp_path)
+
+    tables.make_views(spark, tmp_path, ["messages", "gaps"])
+
+    (row,) = spark.sql("select (select count(*) from messages), (select count(*) from gaps)").collect()
+    assert row[:] == (read_table(tmp_path, "messages").num_rows, 0)
