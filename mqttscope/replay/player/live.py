@@ -265,10 +265,12 @@ class Live:
                 return
 
     def _accepted(self, entry: Entry, packet: packets.Connack) -> None:
-        self.connack = entry
         entry.answers = self._connect
         recorded = self.recorded_connack
         self._answer_of(entry)
+        if self.connack is not None:
+            return  # a second one begins nothing anew
+        self.connack = entry
         if packet.reason_code:
             if recorded is None or not getattr(recorded.packet, "reason_code", 0):
                 why = f"0x{packet.reason_code:02x} {reason_name(packet.packet_type, packet.reason_code, self.version)}"

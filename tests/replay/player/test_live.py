@@ -110,3 +110,26 @@ def test_a_delivery_with_another_qos_than_recorded_is_completed() -> None:
 
     assert [type(found) for found in say(one, publish("t", qos=2, packet_identifier=9, payload=b"x"))] == [Pubrec]
     assert [type(found) for found in say(one, Pubrel(9))] == [Pubcomp]
+
+
+def test_a_second_connack_begins_nothing_anew() -> None:
+    lasting = Properties(session_expiry_interval=100)
+    first, second = recordings(
+        (0, ">", connect(properties=lasting)),
+        (0, "<", connack()),
+        (0, ">", publish("a", qos=1, packet_identifier=1)),
+        (1, ">", connect(clean_start=False, properties=lasting)),
+        (1, "<", connack(session_present=True)),
+        (1, *BYE),
+        ended={0: ("reset", "client")},
+    )
+    sessions = Sessions()
+    one = begun(first, sessions=sessions)
+    sent(one.perform(0))
+    one.ended(Ending("reset", "client"))
+    other = begun(second, connack(session_present=True), sessions=sessions)
+    say(other, connack(session_present=True))
+
+    assert isinstance(sent(other.perform(0)), Publish)
+    say(other, Puback(1))
+    assert isinstance(sent(other.perform(0)), Disconnect)
