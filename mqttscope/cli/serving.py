@@ -195,9 +195,10 @@ class Session:
                 return EXIT_FAILED
         if self.recorded.truncated:
             return EXIT_FAILED
+        if self.given["exit_zero"] or (self.lint is not None and self.lint.settings.exit_zero):
+            return EXIT_CLEAN
         differs = found is not None and bool(found.differences)
-        finds = self.lint is not None and self.lint.failing and not self.lint.settings.exit_zero
-        return EXIT_FINDINGS if differs or finds else EXIT_CLEAN
+        return EXIT_FINDINGS if differs or (self.lint is not None and self.lint.failing) else EXIT_CLEAN
 
     def _output(self) -> Any:
         """Where the report goes, opened once."""

@@ -8,7 +8,7 @@ What the recorded client never acknowledged is not acknowledged.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -85,6 +85,10 @@ class Live:
     """Recorded answers by what they answer."""
     number: int = 0
     """Packets of both sides."""
+    came: set[Entry] = field(default_factory=set)
+    """Recorded packets of the server that have their counterpart."""
+    refused: str = ""
+    """The Reason Code with which the live server refused the connection, other than the recorded one."""
     auths: int = 0
     """AUTH packets of the live server."""
     connack: Entry | None = None
@@ -96,7 +100,8 @@ class Live:
     fenced: dict[Entry, Entry] = field(default_factory=dict)
     """Live PINGREQs that are fences, with the recorded packet behind which they were sent."""
     _deliveries: Deliveries = field(init=False)
-    _taken: set[Entry] = field(default_factory=set)
+    _next: deque[Entry] = field(default_factory=deque)
+    """What the recorded server sent, up to what the live one said something else instead of."""
     _pending: deque[Reaction] = field(default_factory=deque)
     _waiting: dict[int, Entry] = field(default_factory=dict)
     """Live packets that wait for an answer, by their number."""
@@ -107,6 +112,7 @@ class Live:
         for entry in self.script.entries:
             if entry.answers is not None:
                 self.answered.setdefault(entry.answers, []).append(entry)
+        self._next.extend(self.awaited)
         self._deliveries = Deliveries(self.script.entries)
         self.recorded_connack = self.script.connack
         self.connection.assume_version(self.script.version, "the recording", known=True)
@@ -172,9 +178,11 @@ class Live:
             self.auths += isinstance(packet, packets.Auth)
             self.dismissed = self.dismissed or isinstance(packet, packets.Disconnect)
             # They answer nothing that has an identifier: one after the other.
-            self._correspond(entry, (one for one in self.script.entries if not one.from_client))
+            self._correspond(entry, self.awaited)
         else:
             self._answer_of(entry)
+        if self.manner.faithful and entry.source is None:
+            self._stands_in()
 
     def react(self, now_ns: int) -> list[Send]:
         """Acknowledgements that are due."""
@@ -202,11 +210,20 @@ class Live:
         self.note(Note(Kind.ADDED, "PINGREQ, to keep the connection alive"))
         return self.sent(packets.Pingreq(), b"\xc0\x00", None, now_ns)
 
+    @property
+    def awaited(self) -> Iterator[Entry]:
+        """What the recorded server sent."""
+        return (one for one in self.script.entries if not one.from_client)
+
+    def await_nothing(self) -> None:
+        """What the server was recorded to send is not to be waited for any longer."""
+        self.done += self.awaited
+
     def ended(self, ending: Ending) -> None:
         """The connection is gone."""
         self.live.ending = ending
         self.over = True
-        self.done += [one for one in self.script.entries if not one.from_client]
+        self.await_nothing()
         self.done += self.fences
         connection = self.connection
         lasting = connection.session_expiry_interval if self.version >= 5 else not connection.clean_start
@@ -256,10 +273,17 @@ class Live:
         elif asked.source is not None:
             self._correspond(entry, self.answered.get(asked.source, ()))
 
+    def _stands_in(self) -> None:
+        """Whatever the server says instead: who waits for what was recorded next waits no longer."""
+        while self._next and self._next[0] in self.came:
+            self._next.popleft()
+        if self._next:
+            self.done.append(self._next.popleft())
+
     def _correspond(self, entry: Entry, candidates: Iterable[Entry]) -> None:
         for one in candidates:
-            if one.type == entry.type and one not in self._taken:
-                self._taken.add(one)
+            if one.type == entry.type and one not in self.came:
+                self.came.add(one)
                 entry.source = one
                 self.done.append(one)
                 return
@@ -275,6 +299,7 @@ class Live:
             if recorded is None or not getattr(recorded.packet, "reason_code", 0):
                 why = f"0x{packet.reason_code:02x} {reason_name(packet.packet_type, packet.reason_code, self.version)}"
                 self.note(Note(Kind.ENDED, f"refused by the broker: {why}"))
+                self.refused = why
             return
         block = packet.properties
         if block is not None and block.assigned_client_identifier is not None:
@@ -301,6 +326,7 @@ class Live:
         if not again:
             entry.source = self._deliveries.match(entry.topic, packet)
             if entry.source is not None:
+                self.came.add(entry.source)
                 self.done.append(entry.source)
         if not packet.qos or identifier is None:
             return

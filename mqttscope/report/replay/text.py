@@ -10,6 +10,8 @@ Fields that differ have a ``!``; in terminals of fewer than `SIDE_BY_SIDE` colum
 
 from __future__ import annotations
 
+from collections import Counter
+
 from mqttscope.replay.script import Entry
 from mqttscope.replay.verify.difference import DeviceKind, Difference, Kind, Verification
 from mqttscope.report.base import Sink, View
@@ -94,6 +96,9 @@ class ReplayText:
         line.add(f" (connection {difference.number})", "dim")
         if difference.field and len(group) == 1:
             line.add(f", {painter.safe(difference.field)}", "dim")
+        if difference.option:
+            told = f"because of {difference.option}, which does not count"
+            line.add(f", {told if difference.certain else f'perhaps because of {difference.option}'}", "note")
         follows = sum(one.follows for one in group)
         if follows:
             line.add(f"; {plural(follows, 'packet')} missing or new because of it", "note")
@@ -249,4 +254,13 @@ def summary(found: Verification, view: View) -> bytes:
         kinds[difference.kind] = kinds.get(difference.kind, 0) + 1
     told = plural(len(found.differences), "difference") if kinds else "no differences"
     page.line([told, *(f"{kind} {count:,}" for kind, count in kinds.items())], style="bold")
+    for (option, certain), count in Counter((one.option, one.certain) for one in found.differences).items():
+        if option and certain:
+            page.line([f"{plural(count, 'difference')} because of {option}, which {_verb(count)} not count"])
+        elif option:
+            page.line([f"{plural(count, 'difference')} perhaps because of {option}"])
     return page.encoded()
+
+
+def _verb(count: int) -> str:
+    return "does" if count == 1 else "do"
