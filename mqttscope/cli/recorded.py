@@ -11,6 +11,7 @@ import click
 
 from mqttscope.cli import advice
 from mqttscope.cli.inspect import compile_filter
+from mqttscope.cli.linting import Run
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import make_options
 from mqttscope.cli.output import Watch, warn
@@ -32,6 +33,8 @@ from mqttscope.replay.rewrite import (
     span,
 )
 from mqttscope.replay.script import Entry, Script, ScriptReader
+from mqttscope.report.base import Sink
+from mqttscope.report.replay.limited import Limited
 
 _ALTERING = (
     "clients", "expression", "start", "end", "topics", "names", "settings", "unset", "convert", "client_template",
@@ -129,6 +132,12 @@ def read(given: dict[str, Any]) -> Recorded:
         found.alterations = Alterations(captured, found.scripts, options)
         found.hopeless = found.alterations.hopeless(found.scripts)
     return found
+
+
+def limit_findings(lint: Run, given: dict[str, Any], sink: Sink) -> None:
+    """Let the findings of a live run end after ``--limit``, where they are for people."""
+    if given["format_"] == "text":
+        lint.reporters = [Limited(one, sink, given["limit"]) for one in lint.reporters]
 
 
 def _is_packet(event: Event) -> bool:

@@ -18,7 +18,7 @@ from mqttscope.cli.linting import Run
 from mqttscope.cli.live_record import at_endings, prepare_record
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import Output, make_view, warn
-from mqttscope.cli.recorded import Recorded, read
+from mqttscope.cli.recorded import Recorded, limit_findings, read
 from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
@@ -238,7 +238,7 @@ class Session:
         else:
             if found is not None:
                 begun = min((script.opened_ns for script in outcome.recorded), default=None)
-                text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns)
+                text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns, most=self.given["limit"])
                 for difference in found.differences:
                     text.feed(difference)
                 text.close(found)
@@ -281,6 +281,8 @@ class Session:
         self.lint, self.recording, options = prepare_record(
             self.given, str(self.target), Options(), self._output, "replaying"
         )
+        if self.lint is not None:
+            limit_findings(self.lint, self.given, self._output())
         options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
 
 

@@ -234,3 +234,10 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
     assert run("serve", name, "--write", name, "--listen", "127.0.0.1:0").code == 2
     assert run("serve", capture("server-side-only"), "--listen", "127.0.0.1:0").code == 3
     assert run("serve", tmp_path / "none.pcapng", "--listen", "127.0.0.1:0").code == 3
+
+
+def test_differences_can_be_no_failure(tmp_path: Path) -> None:
+    with serving(tmp_path, "v311-qos", "--verify", "--client", "sensor-*", "--exit-zero") as running:
+        assert running.finish(ask=True) == 0
+
+    assert "1 difference" in running.out

@@ -46,10 +46,10 @@ def altered(
     played, _ = rewrite(played, rewrites)
     if copies > 1:
         played, _ = multiply(played, copies)
+    paths = [one.split("=")[0] for one in settings]
     options = Options(
-        clients, places is not None, *span(captured, *cut), bool(topics), settings=[one.split("=")[0] for one in settings],
-        copies=copies,
-    )  # fmt: skip
+        clients, places is not None, *span(captured, *cut), topics=bool(topics), settings=paths, copies=copies
+    )
     return played, Alterations(captured, played, options)
 
 

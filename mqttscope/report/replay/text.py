@@ -18,6 +18,7 @@ from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.conceal import masked
 from mqttscope.report.page import Column, Page, number, plural
+from mqttscope.report.replay.limited import left_out
 from mqttscope.report.replay.packets import IDLE, fields_of, type_of
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import TimeColumn
@@ -27,7 +28,7 @@ SIDE_BY_SIDE = 80
 PIPED = 120
 """Columns of output that has no limit."""
 MAX_BLOCKS = 200
-"""Pairs of packets that are shown; further differences are counted."""
+"""Pairs of packets that are shown where nothing else is asked for; further differences are counted."""
 MAX_FIELDS = 40
 """Fields of a packet that are shown; further ones are counted."""
 MAX_VALUE = 2_000
@@ -44,8 +45,20 @@ Cell = tuple[str, str]
 class ReplayText:
     """Writes differences as blocks, and at the end a summary."""
 
-    def __init__(self, sink: Sink, view: View, *, recorded_ns: int | None = None, live_ns: int | None = None) -> None:
-        """Relative times count from ``recorded_ns`` and ``live_ns``, else from the first packet that is shown."""
+    def __init__(
+        self,
+        sink: Sink,
+        view: View,
+        *,
+        recorded_ns: int | None = None,
+        live_ns: int | None = None,
+        most: int = MAX_BLOCKS,
+    ) -> None:
+        """Relative times count from ``recorded_ns`` and ``live_ns``, else from the first packet that is shown.
+
+        ``most`` limits the blocks.
+        """
+        self.most = most
         self.sink = sink
         self.view = view
         self.painter = Painter(view)
@@ -61,7 +74,7 @@ class ReplayText:
         """Write one difference, together with those that follow about the same two packets."""
         if self._group and not _same_packets(self._group[0], difference):
             self._flush()
-        if self._blocks >= MAX_BLOCKS:
+        if self._blocks >= self.most:
             self._left += 1
             return
         self._group.append(difference)
@@ -70,8 +83,7 @@ class ReplayText:
         """Write the summary."""
         self._flush()
         if self._left:
-            more = f"and {plural(self._left, 'more difference')}; --format jsonl has all of them"
-            self.sink.write(encoded([more, ""]))
+            self.sink.write(encoded([left_out(self._left, "difference"), ""]))
         self.sink.write(summary(found, self.view).lstrip(b"\n"))
 
     def _flush(self) -> None:
