@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import tomllib
 from collections import Counter
@@ -23,7 +24,9 @@ FOLDER = ROOT / "captures"
 MODULES = ("scenarios_basic", "scenarios_v5", "scenarios_reasons", "scenarios_transport")
 PLAIN = "v5-qos"
 """The scenario of a mosquitto as it comes."""
-WAIT_S = 2.0
+EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
+"""Whether every capture is tried at every pace and with every client, which takes minutes."""
+WAIT_S = 1.5
 """How long the broker has for each answer: what never comes is waited for as long."""
 
 
