@@ -18,8 +18,8 @@ import pytest
 from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, encode
 from tests.cli.running import capture, environment, invoke, run
 from tests.conftest import ROOT
-from tests.corpus.brokers import EXHAUSTIVE
 from tests.proxy import rig
+from tests.replay.recordings import EXHAUSTIVE
 
 V3_1_1 = ProtocolVersion.V3_1_1
 SCENARIO = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import tomllib
 from collections import Counter
@@ -24,8 +23,6 @@ FOLDER = ROOT / "captures"
 MODULES = ("scenarios_basic", "scenarios_v5", "scenarios_reasons", "scenarios_transport")
 PLAIN = "v5-qos"
 """The scenario of a mosquitto as it comes."""
-EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
-"""Whether every capture is tried at every pace and with every client, which takes minutes."""
 WAIT_S = 1.5
 """How long the broker has for each answer: what never comes is waited for as long."""
 

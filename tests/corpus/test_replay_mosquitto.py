@@ -14,7 +14,7 @@ from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.mqtt import Malformed
 from tests.cli.running import capture, inspected, invoke
 from tests.corpus import brokers
-from tests.replay.recordings import NAMES, captured
+from tests.replay.recordings import EXHAUSTIVE, NAMES, captured
 
 pytestmark = [pytest.mark.broker, pytest.mark.tshark]
 
@@ -91,17 +91,17 @@ def check(name: str, pace: str, folder: Path) -> None:
         inspected("--port", str(port), found.file)
 
 
-@pytest.mark.parametrize("name", PLAYED if brokers.EXHAUSTIVE else SOON)
+@pytest.mark.parametrize("name", PLAYED if EXHAUSTIVE else SOON)
 def test_as_soon_as_possible(name: str, tmp_path: Path) -> None:
     check(name, "asap", tmp_path)
 
 
-@pytest.mark.parametrize("name", PLAYED if brokers.EXHAUSTIVE else CAUSAL)
+@pytest.mark.parametrize("name", PLAYED if EXHAUSTIVE else CAUSAL)
 def test_in_causal_order(name: str, tmp_path: Path) -> None:
     check(name, "causal", tmp_path)
 
 
-@pytest.mark.parametrize("name", PLAYED if brokers.EXHAUSTIVE else RECORDED)
+@pytest.mark.parametrize("name", PLAYED if EXHAUSTIVE else RECORDED)
 def test_at_the_recorded_pace(name: str, tmp_path: Path) -> None:
     check(name, "recorded", tmp_path)
 

@@ -271,7 +271,11 @@ class Live:
         if fence is not None:
             self.done.append(fence)
         elif asked.source is not None:
-            self._correspond(entry, self.answered.get(asked.source, ()))
+            answers = self.answered.get(asked.source, ())
+            self._correspond(entry, answers)
+            if reactions.ends(entry.packet):
+                # Nothing more comes of the exchange, whatever came of the recorded one.
+                self.done += answers
 
     def _stands_in(self) -> None:
         """Whatever the server says instead: who waits for what was recorded next waits no longer."""
@@ -328,6 +332,8 @@ class Live:
             if entry.source is not None:
                 self.came.add(entry.source)
                 self.done.append(entry.source)
+                if packet.qos < 2:
+                    self.done += self.answered.get(entry.source, ())
         if not packet.qos or identifier is None:
             return
         source = self.session.receiving.setdefault(identifier, entry.source) if packet.qos == 2 else entry.source

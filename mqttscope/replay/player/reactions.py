@@ -22,7 +22,7 @@ def begins(packet: ControlPacket) -> bool:
     return isinstance(packet, _BEGIN) or (isinstance(packet, packets.Publish) and packet.qos > 0)
 
 
-def ends(packet: ControlPacket) -> bool:
+def ends(packet: ControlPacket | Malformed) -> bool:
     """Whether the packet ends an exchange."""
     return isinstance(packet, _END) or (isinstance(packet, packets.Pubrec) and (packet.reason_code or 0) >= 0x80)
 
