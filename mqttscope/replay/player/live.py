@@ -43,16 +43,6 @@ class Manner:
 
 
 @dataclass(slots=True)
-class Reaction:
-    """An acknowledgement that is to be sent."""
-
-    packet: ControlPacket
-    source: Entry | None
-    """The recorded acknowledgement."""
-    due_ns: int
-
-
-@dataclass(slots=True)
 class Live:
     """One connection.  Times are those that the caller gives, in nanoseconds."""
 
@@ -102,9 +92,11 @@ class Live:
     _deliveries: Deliveries = field(init=False)
     _next: deque[Entry] = field(default_factory=deque)
     """What the recorded server sent, up to what the live one said something else instead of."""
-    _pending: deque[Reaction] = field(default_factory=deque)
+    _pending: deque[reactions.Reaction] = field(default_factory=deque)
     _waiting: dict[int, Entry] = field(default_factory=dict)
     """Live packets that wait for an answer, by their number."""
+    _withheld: set[type[ControlPacket]] = field(default_factory=set)
+    """Types of acknowledgements that the recorded client left out."""
     _pings: deque[Entry] = field(default_factory=deque)
     _connect: Entry | None = None
 
@@ -340,14 +332,18 @@ class Live:
         if self.manner.faithful:
             return
         wanted = packets.Puback if packet.qos == 1 else packets.Pubrec
-        alike = source is not None and isinstance(source.packet, packets.Publish) and source.packet.qos == packet.qos
-        self._acknowledge(wanted, identifier, source if alike else None, now_ns)
+        before = source.packet.qos if source is not None and isinstance(source.packet, packets.Publish) else 0
+        overtaking = before != packet.qos and wanted in self._withheld  # of another type it was no question of order
+        if before and (overtaking or not reactions.acknowledged(self.answered.get(source, ()))):  # type: ignore[arg-type]
+            self._withhold(wanted)
+            return
+        self._acknowledge(wanted, identifier, source if before == packet.qos else None, now_ns)
 
     def _released(self, entry: Entry, packet: packets.Pubrel, now_ns: int) -> None:
         source = self.session.receiving.get(packet.packet_identifier)
         if source is not None:
             self._correspond(entry, self.answered.get(source, ()))
-        if source not in self.answered or not _exactly_once(source):
+        if source not in self.answered or not reactions.exactly_once(source):
             # From an earlier connection, new, or delivered with another QoS than in the recording.
             source = None
         if not self.manner.faithful:
@@ -382,7 +378,12 @@ class Live:
         elif source is None:
             self._queue(wanted(packet_identifier=identifier), None, now_ns)  # type: ignore[call-arg]
         else:
-            self.note(Note(Kind.SKIPPED, f"{wanted.__name__.upper()}, which the recorded client did not send either"))
+            self._withhold(wanted)
+
+    def _withhold(self, wanted: type[ControlPacket]) -> None:
+        """Leave one out as the recorded client did: others must not overtake it (5.0 4.6)."""
+        self._withheld.add(wanted)
+        self.note(reactions.withheld(wanted))
 
     def _queue(self, packet: ControlPacket, source: Entry | None, due_ns: int) -> None:
         if self.left:
@@ -391,8 +392,4 @@ class Live:
         if self._pending:
             # Acknowledgements go out in the order of what they acknowledge (5.0 MQTT-4.6.0-2 to MQTT-4.6.0-4).
             due_ns = max(due_ns, self._pending[-1].due_ns)
-        self._pending.append(Reaction(packet, source, due_ns))
-
-
-def _exactly_once(entry: Entry | None) -> bool:
-    return entry is not None and isinstance(entry.packet, packets.Publish) and entry.packet.qos == 2
+        self._pending.append(reactions.Reaction(packet, source, due_ns))

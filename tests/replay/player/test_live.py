@@ -133,3 +133,21 @@ def test_a_second_connack_begins_nothing_anew() -> None:
     assert isinstance(sent(other.perform(0)), Publish)
     say(other, Puback(1))
     assert isinstance(sent(other.perform(0)), Disconnect)
+
+
+def test_what_was_never_acknowledged_is_not_with_another_qos_either() -> None:
+    """The next ones would be acknowledged out of order (5.0 MQTT-4.6.0-2)."""
+    one = begun(
+        conversation(
+            (">", connect()),
+            ("<", connack()),
+            ("<", publish("a", qos=2, packet_identifier=1)),
+            ("<", publish("b", qos=2, packet_identifier=2)),
+            (">", Pubrec(2)),
+            BYE,
+        )
+    )
+
+    assert say(one, publish("a", qos=1, packet_identifier=5)) == []
+    assert say(one, publish("b", qos=1, packet_identifier=6)) == []
+    assert say(one, publish("new", qos=1, packet_identifier=7)) == [Puback(7)]
