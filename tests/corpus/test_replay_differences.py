@@ -196,3 +196,25 @@ def test_what_only_comes_later_is_no_difference(capture: str, pace: str, tmp_pat
 
     assert found.told == []
     assert found.done.code == EXIT_CLEAN
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        (("--client", "logger"), {"missing-delivery"}),
+        (("--client", "sensor-1"), {"reason-code"}),
+        (("--set", "publish.payload=x"), {"missing-delivery", "extra-delivery"}),
+        (("--clients", "2"), {"extra-delivery"}),
+        (("--loop", "2"), set()),
+    ],
+)
+def test_what_the_options_cause_does_not_count(
+    options: tuple[str, ...], kinds: set[str], tmp_path: Path, replayed: Replay
+) -> None:
+    found = replayed("v5-qos", untouched, tmp_path, "--pace", "asap", "--wait", "6", *options)
+
+    differences = [line for line in found.done.lines if line.get("event") == "difference"]
+    assert set(found.kinds) == kinds
+    assert all(one["because_of"] == {"option": options[0], "certain": True} for one in differences)
+    assert found.done.code == EXIT_CLEAN
+    assert found.summary["seconds"] < 5, "what cannot come is not waited for"
