@@ -74,6 +74,7 @@ TESTED_ELSEWHERE = {
     "report/stats_tables.py": "report/test_stats_text.py: the tables of the text",
     "report/structured.py": "report/test_payload.py: CBOR and MessagePack",
     "report/summary.py": "report/test_text.py: a packet in one line",
+    "replay/failures.py": "cli/test_replay_failures.py: brokers that fail, and those that fall short",
     "replay/attendant.py": "replay/test_serve.py: one connection of a run",
     "replay/stand_in/actions.py": "replay/stand_in/test_stand_in.py: plain values",
     "replay/stand_in/answers.py": "replay/stand_in/test_stand_in.py: what is answered",

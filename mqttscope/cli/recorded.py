@@ -11,6 +11,7 @@ import click
 
 from mqttscope.cli import advice
 from mqttscope.cli.inspect import compile_filter
+from mqttscope.cli.linting import Run
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import make_options
 from mqttscope.cli.output import Watch, warn
@@ -18,6 +19,7 @@ from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
+from mqttscope.replay.alterations import Alterations, Options
 from mqttscope.replay.rewrite import (
     CLIENT_TEMPLATE,
     TOPIC_TEMPLATE,
@@ -28,8 +30,17 @@ from mqttscope.replay.rewrite import (
     multiply,
     rewrite,
     select,
+    span,
 )
-from mqttscope.replay.script import Script, ScriptReader
+from mqttscope.replay.script import Entry, Script, ScriptReader
+from mqttscope.report.base import Sink
+from mqttscope.report.replay.limited import Limited
+
+_ALTERING = (
+    "clients", "expression", "start", "end", "topics", "names", "settings", "unset", "convert", "client_template",
+    "topic_template", "user", "password_file",
+)  # fmt: skip
+"""Options that make something else of a recording."""
 
 
 class NothingToReplay(click.ClickException):
@@ -49,6 +60,10 @@ class Recorded:
     """Connections that cannot be played, and why."""
     truncated: bool = False
     """A capture could not be read to its end."""
+    alterations: Alterations | None = None
+    """What the options made of it; ``None`` where it is played as it was captured."""
+    hopeless: set[Entry] = field(default_factory=set)
+    """Recorded deliveries that cannot come because of that."""
 
 
 def read(given: dict[str, Any]) -> Recorded:
@@ -77,6 +92,7 @@ def read(given: dict[str, Any]) -> Recorded:
     found.left_out = list(_unplayable(found.scripts))
     gone = {id(script) for script, _ in found.left_out}
     found.scripts = [script for script in found.scripts if id(script) not in gone]
+    captured = found.scripts
     try:
         found.scripts, changes = select(found.scripts, clients=given["clients"], start=start, end=end, places=places)
         found.changes += changes.sentences
@@ -97,10 +113,31 @@ def read(given: dict[str, Any]) -> Recorded:
     except RewriteError as error:
         raise click.UsageError(str(error)) from None
     if not found.scripts:
-        reasons = sorted({why for _, why in found.left_out})
+        reasons = sorted({why for _, why in found.left_out}) + found.changes
         more = f": {'; '.join(reasons)}" if reasons else ""
         raise NothingToReplay(f"no connection can be replayed{more}")
+    if any(given.get(one) for one in _ALTERING) or given["copies"] > 1:
+        begin, finish = span(captured, start, end)
+        options = Options(
+            clients=given["clients"],
+            filtered=wanted is not None,
+            start_ns=begin,
+            end_ns=finish,
+            topics=bool(given["topics"] or given["topic_template"]),
+            names=bool(given["names"]),
+            settings=[one.target.path for one in rewrites.settings],
+            copies=given["copies"],
+            credentials=bool(given.get("user") or given.get("password_file")),
+        )
+        found.alterations = Alterations(captured, found.scripts, options)
+        found.hopeless = found.alterations.hopeless(found.scripts)
     return found
+
+
+def limit_findings(lint: Run, given: dict[str, Any], sink: Sink) -> None:
+    """Let the findings of a live run end after ``--limit``, where they are for people."""
+    if given["format_"] == "text":
+        lint.reporters = [Limited(one, sink, given["limit"]) for one in lint.reporters]
 
 
 def _is_packet(event: Event) -> bool:

@@ -48,6 +48,29 @@ class MappedPort(click.ParamType):  # type: ignore[type-arg]
         return int(numbers[0]), int(numbers[1])
 
 
+def limiting(command: Any) -> Any:
+    """The option that keeps reports short."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(min=0),
+        default=200,
+        show_default=True,
+        metavar="N",
+        help="Show N differences and N findings as text.",
+    )(command)
+
+
+def take_over_lint(command: click.Command) -> None:
+    """Hide the options of lint, which explains them, but for the one that means more here."""
+    for parameter in command.params:
+        if not isinstance(parameter, click.Option) or parameter.name not in OF_LINT:
+            continue
+        if parameter.name == "exit_zero":
+            parameter.help = "Differences and findings do not change the exit code; errors do."
+        else:
+            parameter.hidden = True
+
+
 def connecting(command: Any) -> Any:
     """Options that say how to reach a broker, and as whom."""
     for decorate in reversed(
@@ -146,7 +169,7 @@ Examples:
 )
 @click.option("--client-template", metavar="TEXT", help="Their names. [default: {client}-{n}]")
 @click.option("--topic-template", metavar="TEXT", help="Their topics. [default: {topic}]")
-@click.option("--verify", is_flag=True, help="Compare answers and deliveries with the recording.")
+@click.option("--verify", is_flag=True, help="Compare with the recording; exit code 1 where it differs.")
 @click.option("--write", "-w", metavar="FILE", help="Record the live run into a pcapng file.")
 @click.option("--lint", is_flag=True, help="Lint the live run, with the options of lint.")
 @judging
@@ -155,6 +178,7 @@ Examples:
     "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."
 )
 @click.option("--output", "-o", metavar="FILE", help="The report into a file.")
+@limiting
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before something that is not this host is sent to.")
 @click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
@@ -167,7 +191,4 @@ def command(**given: Any) -> int:
     return run(given)
 
 
-for _parameter in command.params:
-    # They are explained by lint, whose they are.
-    if isinstance(_parameter, click.Option) and _parameter.name in OF_LINT:
-        _parameter.hidden = True
+take_over_lint(command)

@@ -18,15 +18,17 @@ from mqttscope.cli.linting import Run
 from mqttscope.cli.live_record import at_endings, prepare_record
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import Output, make_view, warn
-from mqttscope.cli.recorded import Recorded, read
+from mqttscope.cli.recorded import Recorded, limit_findings, read
 from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.replay.failures import never_came
 from mqttscope.replay.plan import Plan, make_plan
 from mqttscope.replay.player import Manner
 from mqttscope.replay.run import Goal, Pace, Replay
 from mqttscope.replay.script import Entry
 from mqttscope.replay.verify import verify
+from mqttscope.replay.verify.causes import Causes, Told, mark_later_turn, told
 from mqttscope.replay.verify.latency import run_latencies
 from mqttscope.report.page import Page
 from mqttscope.report.replay import latency
@@ -93,6 +95,8 @@ class Session:
         self.lint: Run | None = None
         self.recording: Recording | None = None
         self._begun_ns: int | None = None
+        self._first: set[Told] = set()
+        """The differences of the first turn."""
 
     @property
     def pace_name(self) -> str:
@@ -137,16 +141,24 @@ class Session:
             if self.lint is not None:
                 self.lint.close()
         self._report(outcome, self._output())
-        recording, lint = self.recording, self.lint
+        return self._code(outcome)
+
+    def _code(self, outcome: Outcome) -> int:
+        """The exit code: errors first, then what was found."""
+        recording, lint, found = self.recording, self.lint, outcome.verification
         if recording is not None and (recording.write_error is not None or recording.judge_error is not None):
             return EXIT_FAILED
         if lint is not None and lint.linter.internal_errors:
             return EXIT_FAILED
         if outcome.failures or outcome.stopped or self.recorded.truncated:
             return EXIT_FAILED
-        differs = outcome.verification is not None and bool(outcome.verification.differences)
-        found = lint is not None and lint.failing and not lint.settings.exit_zero
-        return EXIT_FINDINGS if differs or found else EXIT_CLEAN
+        if outcome.short and found is None:
+            # With --verify it is compared, and is a difference where it is the broker's.
+            return EXIT_FAILED
+        if self.given["exit_zero"] or (lint is not None and lint.settings.exit_zero):
+            return EXIT_CLEAN
+        differs = found is not None and bool(found.counting)
+        return EXIT_FINDINGS if differs or (lint is not None and lint.failing) else EXIT_CLEAN
 
     def _replay(self) -> Replay:
         return Replay(
@@ -156,6 +168,7 @@ class Session:
             self.manner,
             patience_s=self.given["patience"],
             recording=self.recording,
+            hopeless=self.recorded.hopeless,
             watch=_progress() if sys.stderr is not None and sys.stderr.isatty() else None,
         )
 
@@ -183,6 +196,11 @@ class Session:
             skipped |= player.skipped
             if performer.failure:
                 outcome.failures[performer.failure] += 1
+            if performer.shortfall:
+                outcome.shortfalls[performer.shortfall] += 1
+        outcome.never_came += never_came(replay.performers, replay.missed, replay.patience)
+        for (index, topic_filter), count in replay.patience.learned.items():
+            outcome.not_awaited[recorded[index].name, topic_filter] += count
         outcome.recorded += recorded
         outcome.live += live
         outcome.sent += replay.stage.sent
@@ -194,9 +212,13 @@ class Session:
         outcome.stopped = outcome.stopped or replay.stopped
         if self.given["verify"]:
             found = verify(zip(recorded, live, strict=True), skipped=skipped)
+            if self.recorded.alterations is not None:
+                Causes(self.recorded.alterations).mark(found.differences)
             if outcome.verification is None:
                 outcome.verification = found
+                self._first = {told(one) for one in found.differences}
             else:
+                mark_later_turn(found.differences, self._first, recorded)
                 outcome.verification.differences += found.differences
                 outcome.verification.tallies += found.tallies
 
@@ -216,7 +238,7 @@ class Session:
         else:
             if found is not None:
                 begun = min((script.opened_ns for script in outcome.recorded), default=None)
-                text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns)
+                text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns, most=self.given["limit"])
                 for difference in found.differences:
                     text.feed(difference)
                 text.close(found)
@@ -259,6 +281,8 @@ class Session:
         self.lint, self.recording, options = prepare_record(
             self.given, str(self.target), Options(), self._output, "replaying"
         )
+        if self.lint is not None:
+            limit_findings(self.lint, self.given, self._output())
         options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.lint import OF_LINT, judging, judging_settings
+from mqttscope.cli.lint import judging, judging_settings
 from mqttscope.cli.options import Port, Version, colour_option, finite
-from mqttscope.cli.replay import FORMATS, PaceType
+from mqttscope.cli.replay import FORMATS, PaceType, limiting, take_over_lint
 
 MATCHES = ("auto", "client", "order")
 UNEXPECTED = ("answer", "ignore", "close")
@@ -40,14 +40,14 @@ a capture could not be read.
     type=click.Choice(MATCHES),
     default="auto",
     show_default=True,
-    help="Find connections by Client Identifier or in order; auto: both.",
+    help="Find connections by name, in order, or both.",
 )
 @click.option(
     "--pace",
     type=PaceType(),
     default="recorded",
     show_default=True,
-    help="How fast the broker answers and delivers, and what waits for what.",
+    help="How fast, and what waits for what.",
 )
 @click.option(
     "--wait",
@@ -57,7 +57,7 @@ a capture could not be read.
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How late a device may be until it gets deliveries anyway.",
+    help="How late a device may be until it gets deliveries.",
 )
 @click.option(
     "--unexpected",
@@ -83,6 +83,7 @@ a capture could not be read.
     "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."
 )
 @click.option("--output", "-o", metavar="FILE", help="The report into a file.")
+@limiting
 @click.option("--ready-file", metavar="FILE", help="Write the address into this file once devices can connect.")
 @click.option(
     "--duration",
@@ -108,7 +109,4 @@ def command(**given: Any) -> int:
     return run(given)
 
 
-for _parameter in command.params:
-    # They are explained by lint, whose they are.
-    if isinstance(_parameter, click.Option) and _parameter.name in OF_LINT:
-        _parameter.hidden = True
+take_over_lint(command)

@@ -17,7 +17,7 @@ from mqttscope.cli.linting import Run
 from mqttscope.cli.live_record import at_endings, prepare_record
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
 from mqttscope.cli.output import Output, make_view, warn
-from mqttscope.cli.recorded import Recorded, read
+from mqttscope.cli.recorded import Recorded, limit_findings, read
 from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
@@ -176,7 +176,7 @@ class Session:
             sink.write(orjson.dumps(served_document(outcome)) + b"\n")
         else:
             if found is not None:
-                text = ReplayText(sink, self.view)
+                text = ReplayText(sink, self.view, most=self.given["limit"])
                 for difference in found.differences:
                     text.feed(difference)
                 text.close(found)
@@ -195,9 +195,10 @@ class Session:
                 return EXIT_FAILED
         if self.recorded.truncated:
             return EXIT_FAILED
+        if self.given["exit_zero"] or (self.lint is not None and self.lint.settings.exit_zero):
+            return EXIT_CLEAN
         differs = found is not None and bool(found.differences)
-        finds = self.lint is not None and self.lint.failing and not self.lint.settings.exit_zero
-        return EXIT_FINDINGS if differs or finds else EXIT_CLEAN
+        return EXIT_FINDINGS if differs or (self.lint is not None and self.lint.failing) else EXIT_CLEAN
 
     def _output(self) -> Any:
         """Where the report goes, opened once."""
@@ -211,6 +212,8 @@ class Session:
         self.lint, self.recording, self.options = prepare_record(
             self.given, self.given["listen"], self.options, self._output, "serving"
         )
+        if self.lint is not None:
+            limit_findings(self.lint, self.given, self._output())
 
 
 def _tls(given: dict[str, Any]) -> ssl.SSLContext | None:

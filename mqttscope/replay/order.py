@@ -17,7 +17,7 @@ behind it: a PINGREQ, whose answer says that the server has handled what came be
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -84,22 +84,46 @@ class Order:
     """By the step that they count from."""
     too_long: int = 0
     """Timers of more than `MAX_TIMER_NS`, which are not waited for."""
-    all: int = 0
-    changes: int = 0
+    sequence: list[Step] = field(default_factory=list)
+    """All milestones."""
+    told: list[Step] = field(default_factory=list)
+    """Those that tell of changes."""
+
+    @property
+    def all(self) -> int:
+        """How many milestones there are."""
+        return len(self.sequence)
+
+    @property
+    def changes(self) -> int:
+        """How many of them tell of changes."""
+        return len(self.told)
 
     def milestone(self, what: Step, *, change: bool) -> None:
         """Add a milestone behind those there are."""
         self.milestones[what] = (self.all, self.changes if change else None)
-        self.all += 1
-        self.changes += change
+        self.sequence.append(what)
+        if change:
+            self.told.append(what)
 
     def need(self, what: Step, *, change: bool) -> None:
         """A step waits for what was added before it."""
         self.needs[what] = Need(self.all if change else 0, self.changes)
 
 
-def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool = True) -> Order:
-    """Work out the order of scripts, which may be of several captures."""
+def make_order(
+    scripts: Iterable[Script],
+    *,
+    causal: bool = False,
+    fenced: bool = True,
+    faithful: bool = False,
+    hopeless: Container[Entry] = (),
+) -> Order:
+    """Work out the order of scripts, which may be of several captures.
+
+    With ``faithful`` clients acknowledge with the recorded packet identifiers, so that no server answers them;
+    ``hopeless`` are recorded packets of servers that cannot come.
+    """
     order = Order()
     scripts = list(scripts)
     happenings: list[tuple[int, int, int, Entry | None]] = []
@@ -123,7 +147,7 @@ def make_order(scripts: Iterable[Script], *, causal: bool = False, fenced: bool 
             if not entry.from_client:
                 if not isinstance(entry.packet, packets.Publish):
                     unproven.pop(index, None)
-                if _comes_again(entry):
+                if _comes_again(entry, faithful=faithful) and entry not in hopeless:
                     order.milestone(step, change=isinstance(entry.packet, _TOLD))
                 continue
         script = scripts[index]
@@ -157,9 +181,11 @@ def _replaced(entry: Entry | None, index: int, keepers: dict[str, int]) -> int |
     return before if before != index else None
 
 
-def _comes_again(entry: Entry) -> bool:
+def _comes_again(entry: Entry, *, faithful: bool) -> bool:
     """Whether a live server can be expected to send what the recorded one sent."""
     packet = entry.packet
+    if faithful and isinstance(packet, packets.Pubrel):
+        return False
     if isinstance(packet, _NO_MILESTONE) or entry.resends is not None:
         return False
     if isinstance(packet, _ANSWERS) and entry.answers is None:
@@ -241,15 +267,15 @@ class Gates:
         """Whether anybody waits."""
         return bool(self._all.waiting or self._changes.waiting)
 
+    def blocking(self) -> list[Step]:
+        """What the first of those who wait still waits for."""
+        found = dict.fromkeys(self._all.missing(self.order.sequence))
+        found.update(dict.fromkeys(self._changes.missing(self.order.told)))
+        return list(found)
+
     def give_up(self) -> list[Step]:
         """Let the first of those who wait go on: returns the milestones that were not reached."""
-        wanted = min((mark.waiting[0][0] for mark in (self._all,) if mark.waiting), default=0)
-        changes = min((mark.waiting[0][0] for mark in (self._changes,) if mark.waiting), default=0)
-        missed = [
-            what
-            for what, (number, change) in self.order.milestones.items()
-            if not self._all.reached[number] and (number < wanted or (change is not None and change < changes))
-        ]
+        missed = self.blocking()
         self.missed += len(missed)
         for what in missed:
             self.reach(what)
@@ -275,6 +301,11 @@ class _Mark:
         while self.waiting and self.waiting[0][0] <= self.at:
             calls.append(heapq.heappop(self.waiting)[2])
         return calls
+
+    def missing(self, sequence: list[Step]) -> list[Step]:
+        """What the first who waits still needs."""
+        wanted = self.waiting[0][0] if self.waiting else 0
+        return [sequence[at] for at in range(self.at, wanted) if not self.reached[at]]
 
     def wait(self, wanted: int, call: Callable[[], None]) -> None:
         """Be called when so many are reached."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import PacketStream
+from mqttscope.replay.failures import why_it_failed, why_it_fell_short
 from mqttscope.replay.order import End, Gates, Step, Timer
 from mqttscope.replay.player.actions import Close, Kind, Note, Send, Until, Wait
 from mqttscope.replay.player.player import Player
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
 MAX_TURN = 200
 """Steps that one connection takes before others get their turn."""
-_OTHER_VERSION = b"\x20\x02\x00\x01"
-"""How brokers refuse a version that they do not know, in the form of 3.1.1 (3.1.1 section 3.2.2.3)."""
 KEEP_ALIVE_SHARE = 0.75
 """Part of the Keep Alive after which a PINGREQ is sent."""
 
@@ -47,6 +47,8 @@ class Stage:
     """How long anything is waited for that the server has to send."""
     rate: float | None = None
     """Messages per second of all connections together, at most."""
+    came: Callable[[Entry], None] = lambda _: None
+    """Told what the server has sent of what was recorded."""
     progress: int = 0
     """Grows with everything that happens."""
     sent: int = 0
@@ -96,6 +98,8 @@ class Performer:
     link: Link | None = None
     failure: str = ""
     """Why there was no connection, or why it broke."""
+    shortfall: str = ""
+    """Why what was recorded of it could not be done, although nothing broke."""
     _stream: PacketStream = field(default_factory=PacketStream)
     _paused: bool = False
     _closing: bool = False
@@ -158,6 +162,11 @@ class Performer:
             return
         self.link.abort()
         self._over(Ending("reset", "client", self.stage.clock.now_ns(), "stopped"))
+
+    def await_nothing(self) -> None:
+        """Nobody waits any longer for what the server was recorded to send."""
+        self.player.await_nothing()
+        self._tell()
 
     def writable(self, on: bool) -> None:
         """Whether the server takes what is sent."""
@@ -324,7 +333,8 @@ class Performer:
                 timer.cancel()
         self._forget_patience()
         self.finished.set()
-        self.failure = self.failure or self._why_it_failed(ending)
+        self.failure = self.failure or why_it_failed(self.player, ending, self.stage.patience_s)
+        self.shortfall = "" if self.failure else why_it_fell_short(self.player, ending)
         self.player.ended(ending)
         if self.link is not None:
             self.link.close()
@@ -337,21 +347,6 @@ class Performer:
         self.stage.gates.reach(End(self.index))
         self.stage.progress += 1
 
-    def _why_it_failed(self, ending: Ending) -> str:
-        """Why a connection that was made led nowhere, or broke; empty for one that did not."""
-        player, by_server = self.player, ending.by == "server"
-        if player.connack is None and player.recorded_connack is not None and (by_server or player.gave_up_connack):
-            unreadable = player.unreadable
-            if unreadable is not None and unreadable.raw == _OTHER_VERSION:
-                return f"the broker does not speak MQTT {player.version.text}"
-            if unreadable is not None:
-                return f"the broker answered CONNECT with a malformed packet: {unreadable.reason.replace('_', ' ')}"
-            if by_server:
-                return f"the broker ended a connection before it answered CONNECT: {ending.detail}"
-            return f"the broker did not answer CONNECT within {self.stage.patience_s:g} s"
-        broken = by_server and ending.how == "reset" and player.script.ending.how != "reset" and not player.dismissed
-        return f"a connection broke before its end: {ending.detail}" if broken and player.steps else ""
-
     def _tell(self) -> None:
         """Tell the others which milestones are reached."""
         done, gates = self.player.done, self.stage.gates
@@ -359,6 +354,8 @@ class Performer:
             reached = done.copy()
             done.clear()
             for entry in reached:
+                if entry in self.player.came:
+                    self.stage.came(entry)
                 if gates.reach(entry):
                     self.stage.progress += 1
 

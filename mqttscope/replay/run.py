@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.replay.order import Gates, Opening, make_order
+from mqttscope.replay.order import Gates, Opening, Step, make_order
+from mqttscope.replay.patience import LESS, Patience
 from mqttscope.replay.performer import Performer, Stage
 from mqttscope.replay.player.live import Manner
 from mqttscope.replay.player.memory import Sessions
 from mqttscope.replay.player.player import Player
-from mqttscope.replay.script import Script
+from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.timeline import Timeline
 from mqttscope.session.connection import Connection
 from mqttscope.transport.client import Address, connect
@@ -97,6 +98,8 @@ class Replay:
     manner: Manner = field(default_factory=Manner)
     patience_s: float = PATIENCE_SECONDS
     recording: Recording | None = None
+    hopeless: Container[Entry] = ()
+    """Recorded packets of the server that cannot come, such as messages whose publishers are not played."""
     watch: Callable[[Replay | None], None] | None = None
     """Called about twenty times a second."""
     performers: list[Performer] = field(default_factory=list)
@@ -105,6 +108,9 @@ class Replay:
     """How long it took."""
     stalled: int = 0
     """How often nothing happened for so long that steps went on without what they waited for."""
+    missed: set[Step] = field(default_factory=set)
+    """What was waited for in vain; some of it may have come later."""
+    patience: Patience = field(init=False)
     stage: Stage = field(init=False)
     stopped: bool = False
     """Whether somebody ended it."""
@@ -118,14 +124,17 @@ class Replay:
             self.scripts,
             causal=self.pace.causal,
             fenced=(self.pace.speed is None or self.pace.speed > 1) and not self.manner.faithful,
+            faithful=self.manner.faithful,
+            hopeless=self.hopeless,
         )
+        self.patience = Patience(self.scripts, self.patience_s)
         times = [one.timestamp_ns for script in self.scripts for one in script.entries if one.from_client]
         times += [script.opened_ns for script in self.scripts]
         times += [script.ending.timestamp_ns for script in self.scripts if script.ending.timestamp_ns]
         self.recorded_ns = max(times, default=0) - min(times, default=0)
         timeline = Timeline(times, self.pace.speed, self.pace.max_gap_ns)
         clock = MonotonicClock()
-        self.stage = Stage(Gates(order), timeline, clock, self.patience_s, self.pace.rate)
+        self.stage = Stage(Gates(order), timeline, clock, self.patience_s, self.pace.rate, came=self.patience.came)
         self.manner.delay = 0.0 if self.pace.speed is None else 1 / self.pace.speed
         sessions, places = Sessions(), count().__next__
         for index, script in enumerate(self.scripts):
@@ -217,19 +226,41 @@ class Replay:
         """Let steps go on when what they wait for does not come."""
         seen, since = -1, time.monotonic()
         heard, silences = -1, 0
+        allowed: float | None = None
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self.watch is not None:
                 self.watch(self)
-            now = time.monotonic()
-            if self.stage.progress != seen or self.stage.pending or not self.stage.gates.waiting:
-                seen, since = self.stage.progress, now
-            elif now - since >= self.patience_s / 2 ** min(silences, 10):
-                # A server that says nothing at all gets less time from one step to the next.
-                silences = silences + 1 if self.stage.received == heard else 1
-                heard = self.stage.received
-                self.stalled += 1
-                self.stage.gates.give_up()
-                since = now
-            if self.stage.received != heard:
+            now, stage = time.monotonic(), self.stage
+            if stage.progress != seen or stage.pending or not stage.gates.waiting:
+                seen, since, allowed = stage.progress, now, None
+            else:
+                if allowed is None:
+                    # A server that says nothing at all gets less time from one step to the next.
+                    allowed = self.patience.for_steps(stage.gates.blocking()) / 2 ** min(silences, 10)
+                    if self.manner.faithful:
+                        # Nobody expects that it says what was recorded: it is waited for in full once.
+                        allowed /= LESS ** min(self.stalled, 10)
+                if now - since >= allowed:
+                    silences = silences + 1 if stage.received == heard else 1
+                    heard = stage.received
+                    self.stalled += 1
+                    self._give_up()
+                    since, allowed = now, None
+            if stage.received != heard:
                 silences = 0
+
+    def _give_up(self) -> None:
+        """What is waited for does not come: go on without it, and learn from it."""
+        gates = self.stage.gates
+        missed = gates.give_up()
+        for entry in self.patience.passed(missed):
+            if gates.reach(entry):
+                gates.missed += 1
+                missed.append(entry)
+        self.missed.update(missed)
+        if self.manner.faithful:
+            # What it says is not what was recorded, and no reason to wait a second time.
+            for performer in self.performers:
+                if any(one in missed for one in performer.player.awaited):
+                    performer.await_nothing()

@@ -54,6 +54,8 @@ class Entry:
     """In a replay: the recorded packet that this one performs or corresponds to; ``None`` for what is new."""
     raw: bytes = b""
     """The bytes as they were on the wire."""
+    origin: Entry | None = None
+    """In what options changed: the packet of the capture that this one was made of."""
 
     @property
     def type(self) -> str:

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from mqttscope.cli.main import EXIT_FAILED
-from mqttscope.mqtt import Connack, ControlPacket, Suback
+from mqttscope.cli.main import EXIT_FAILED, EXIT_FINDINGS
+from mqttscope.mqtt import Connack, ControlPacket, Publish, Suback
 from mqttscope.transport.tls import listen_context
 from tests.cli.running import Done, capture, command, environment, invoke
 from tests.proxy import rig
 from tests.replay.interloper import CLOSE, Change, Said, between, threaded
 
 WAIT_S = 0.5
-BOUND_S = 6.0
+BOUND_S = 15.0
 """Far above all that is waited for here, and far below a hang."""
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
@@ -252,6 +252,87 @@ def test_who_is_silent_from_the_middle_on_is_not_waited_for_at_every_step(tmp_pa
     assert done.code in (0, EXIT_FAILED)
     assert summary["missed"] > 5
     assert other["seconds"] < BOUND_S
+
+
+CONNACK_5 = b"\x20\x03\x00\x00\x00"
+
+
+async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Says nothing behind its CONNACK."""
+    await reader.read(1_000)
+    writer.write(CONNACK_5)
+    await silent(reader, writer)
+
+
+async def leaving(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Ends the connection behind its CONNACK."""
+    await reader.read(1_000)
+    writer.write(CONNACK_5)
+
+
+async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Not authorized."""
+    await reader.read(1_000)
+    writer.write(b"\x20\x03\x00\x87\x00")
+
+
+def test_what_never_came_is_told_and_fails() -> None:
+    with threaded(mute) as port:
+        url = f"mqtt://127.0.0.1:{port}"
+        done, summary = replay(url)
+        compared, _ = replay(url, "--verify")
+        text = invoke("replay", capture("v5-qos"), "--broker", url, "--pace", "asap", "--wait", "0.2", "--no-config")
+
+    never = {one["what"]: one["times"] for one in summary["never_came"]}
+    assert done.code == text.code == EXIT_FAILED
+    assert summary["failures"] == []
+    assert (never["SUBACK for logger"], never["PUBACK for sensor-1"]) == (1, 1)
+    assert "Never came" in text.text
+    assert "1  SUBACK for logger" in text.text
+    assert compared.code == EXIT_FINDINGS
+
+
+@pytest.mark.parametrize(
+    ("serve", "said"),
+    [
+        (leaving, "the broker ended a connection before its end"),
+        (refusing, "the broker refused a connection: 0x87 Not authorized"),
+    ],
+)
+def test_a_broker_that_wants_no_more(serve: Serve, said: str) -> None:
+    with threaded(serve) as port:
+        done, summary = replay(f"mqtt://127.0.0.1:{port}")
+        forgiven, _ = replay(f"mqtt://127.0.0.1:{port}", "--verify", "--exit-zero")
+
+    assert summary["shortfalls"] == [{"reason": said, "connections": 2}]
+    assert (done.code, forgiven.code) == (EXIT_FAILED, 0)
+
+
+@pytest.mark.parametrize("name", ["v5-qos", "v5-flow-control"])
+def test_faithful_waits_for_nothing_a_second_time(name: str) -> None:
+    with threaded(mute) as port:
+        _, summary = replay(f"mqtt://127.0.0.1:{port}", "--faithful", "--pace", "causal", name=name)
+
+    assert summary["seconds"] < 3 * WAIT_S
+
+
+@pytest.mark.broker
+def test_who_may_not_read_is_not_waited_for_at_every_message(tmp_path: Path) -> None:
+    """As with an ACL: everything is answered, and nothing is delivered."""
+
+    def change(client: str, packet: ControlPacket) -> Said:
+        return () if isinstance(packet, Publish) else (packet,)
+
+    with broker_with(change, tmp_path) as url:
+        done, summary = replay(url, "--pace", "causal", "--wait", "0.4", name="v5-flow-control")
+
+    (never,) = summary["never_came"]
+    (less,) = summary["not_waited_for"]
+    assert never["what"] == "messages of 'queue' for narrow"
+    assert (less["name"], less["topic_filter"], less["messages"]) == ("narrow", "queue", never["times"] - 1)
+    assert never["times"] >= 5
+    assert summary["seconds"] < 4 * 0.4
+    assert done.code == EXIT_FAILED
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

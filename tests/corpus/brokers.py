@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS
 from tests.cli.running import Done, capture, inspected, invoke
 from tests.conftest import ROOT
 from tests.corpus.tshark import tshark
@@ -22,7 +23,7 @@ FOLDER = ROOT / "captures"
 MODULES = ("scenarios_basic", "scenarios_v5", "scenarios_reasons", "scenarios_transport")
 PLAIN = "v5-qos"
 """The scenario of a mosquitto as it comes."""
-WAIT_S = 2.0
+WAIT_S = 1.5
 """How long the broker has for each answer: what never comes is waited for as long."""
 
 
@@ -83,6 +84,12 @@ class Replayed:
         return [f"{one['kind']}: {one['message']}" for one in self.done.lines if one.get("event") == "difference"]
 
     @property
+    def expected_code(self) -> int:
+        """The exit code that fits what was found."""
+        counting = any(one["severity"] == "error" and one["confidence"] == "certain" for one in self.findings)
+        return EXIT_FINDINGS if self.kinds or counting else EXIT_CLEAN
+
+    @property
     def failures(self) -> list[str]:
         """Why connections failed."""
         return [one["reason"] for one in self.summary["failures"]]
@@ -92,7 +99,7 @@ def replay(name: str, url: str, folder: Path, *options: str, env: dict[str, str 
     """Replay a capture in this process: compared, judged and recorded."""
     file = folder / "live.pcapng"
     done = invoke(
-        "replay", capture(name), "--broker", url, "--verify", "--lint", "--exit-zero", "--no-config",
+        "replay", capture(name), "--broker", url, "--verify", "--lint", "--no-config",
         "--write", file, "--wait", str(WAIT_S), "--format", "jsonl", *options, env=env,
     )  # fmt: skip
     made = Replayed(done, file)

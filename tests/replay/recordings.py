@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import cache
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
-from mqttscope.events import ConnectionClosed, PacketEvent
-from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import Direction, ProtocolVersion
+from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Publish
-from mqttscope.replay.script import Entry, Script, ScriptReader, read_scripts
-from mqttscope.session.connection import Connection
+from mqttscope.mqtt.properties import Properties
+from mqttscope.replay.script import Entry, Script, read_scripts
 from tests.conftest import ROOT
+from tests.replay.builder import Builder
 
+EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
+"""Whether to try every capture at every pace and with every client, and many more examples: that takes minutes."""
 SECOND = 1_000_000_000
+STEP_NS = 10_000_000
 NAMES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/capture.pcapng"))
 """Captures of the repository."""
 V3_1, V3_1_1, V5 = ProtocolVersion
@@ -29,12 +32,10 @@ def captured(name: str) -> list[Script]:
 
 
 class Recorder:
-    """Makes recordings of packets, one second apart."""
+    """Makes recordings of packets, one second apart, one connection after the other."""
 
     def __init__(self) -> None:
-        self.reader = ScriptReader()
-        self.number = 0
-        self.connections = 0
+        self.builder = Builder(as_written=True)
 
     def connection(
         self,
@@ -47,31 +48,71 @@ class Recorder:
 
         Without ``client`` they do not.
         """
-        number = self.connections
-        self.connections += 1
-        connection = Connection(number, f"10.0.0.1:{5000 + number}", "10.0.0.2:1883", "test", 0, 0, version=version)
         if client is not None:
             level, name = int(version), "MQIsdp" if version == V3_1 else "MQTT"
             hello = Connect(name, level, client_identifier=client, keep_alive=60)
             said = ((">", hello), ("<", Connack(session_present=None if version == V3_1 else False)), *said)
-        now = 0
+        key = self.builder.opened
         for arrow, packet in said:
-            self.number += 1
-            now = self.number * SECOND
-            direction = Direction.CLIENT_TO_SERVER if arrow == ">" else Direction.SERVER_TO_CLIENT
-            packet = replace(packet, raw=encode(packet, version))
-            connection.identify(packet)
-            topic = connection.resolve_topic(packet, direction) if isinstance(packet, Publish) else None
-            self.reader.feed(PacketEvent(connection, direction, self.number, self.number, now, "test", packet, topic))
-            connection.apply(packet, direction, self.number, self.number, now)
-        connection.closed_how, connection.closed_by = how, "client"
-        self.reader.feed(ConnectionClosed(connection, self.number, now, "test"))
-        return self.reader.scripts[-1]
+            self.builder.wait(SECOND)
+            if key not in self.builder.connections:
+                self.builder.open(key, version=version)
+            self.builder.say(key, arrow, packet)
+        self.builder.close(key, how, "client")
+        return self.scripts[-1]
 
     @property
     def scripts(self) -> list[Script]:
         """All connections so far."""
-        return self.reader.scripts
+        return self.builder.reader.scripts
+
+
+Line = tuple[int, str, ControlPacket]
+"""Number of the connection, ``>`` or ``<``, packet."""
+
+
+def connect(identifier: str = "dev", version: ProtocolVersion = V5, **fields: object) -> Connect:
+    """A CONNECT of this version."""
+    name = "MQIsdp" if version == 3 else "MQTT"
+    if version == 5:
+        fields.setdefault("properties", Properties())
+    return Connect(protocol_name=name, protocol_level=int(version), client_identifier=identifier, **fields)  # type: ignore[arg-type]
+
+
+def connack(**fields: object) -> Connack:
+    """A CONNACK; its properties count in 5.0 only."""
+    fields.setdefault("properties", Properties())
+    return Connack(**fields)  # type: ignore[arg-type]
+
+
+def publish(topic: str = "a", **fields: object) -> Publish:
+    """A PUBLISH; its properties count in 5.0 only."""
+    fields.setdefault("properties", Properties())
+    return Publish(topic_name=topic, **fields)  # type: ignore[arg-type]
+
+
+def recordings(*lines: Line, ended: dict[int, tuple[str, str]] | None = None) -> list[Script]:
+    """Scripts of connections, in the order of the lines.
+
+    A connection opens with its first line and ends behind its last one, as ``ended`` says (``fin`` by the client
+    otherwise).
+    """
+    builder = Builder()
+    last = {number: at for at, (number, _, _) in enumerate(lines)}
+    for at, (number, arrow, packet) in enumerate(lines):
+        builder.wait(STEP_NS)
+        if number not in builder.connections:
+            builder.open(number)
+        builder.say(number, arrow, packet)
+        if last[number] == at:
+            builder.wait(STEP_NS)
+            builder.close(number, *(ended or {}).get(number, ("fin", "client")))
+    return builder.reader.scripts
+
+
+def conversation(*lines: tuple[str, ControlPacket], ended: tuple[str, str] = ("fin", "client")) -> Script:
+    """One connection, with all that it says."""
+    return recordings(*((0, arrow, packet) for arrow, packet in lines), ended={0: ended})[0]
 
 
 def certain(script: Script) -> bool:

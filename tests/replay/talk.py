@@ -16,15 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, MalformedEvent, PacketEvent
 from mqttscope.mqtt import (
     Auth,
     Connack,
     Connect,
     ControlPacket,
-    Direction,
     Disconnect,
-    Malformed,
     Pingreq,
     Pingresp,
     Properties,
@@ -40,17 +37,14 @@ from mqttscope.mqtt import (
     Unsuback,
     Unsubscribe,
     Will,
-    decode,
-    encode,
 )
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.wire import BINARY, UTF8
-from mqttscope.replay.script import Entry, Script, read_scripts
+from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import Difference
 from mqttscope.replay.verify.verify import compare
-from mqttscope.session import Connection
+from tests.replay.builder import Builder
 
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 START_NS = 1_767_323_045_000_000_000
 MS = 1_000_000
 V5 = ProtocolVersion.V5
@@ -96,7 +90,7 @@ _FLAGS = ("dup", "retain", "resume", "present")
 
 def record(text: str, version: ProtocolVersion = V5) -> list[Script]:
     """Scripts of a conversation."""
-    return read_scripts(_events(text, version))
+    return _build(text, version)
 
 
 def replay(recorded: list[Script], text: str, version: ProtocolVersion = V5) -> list[tuple[Script, Script | None]]:
@@ -161,45 +155,25 @@ def _same(recorded: Entry, live: Entry) -> bool:
     return recorded.type == live.type
 
 
-def _events(text: str, version: ProtocolVersion) -> Iterable[Event]:
-    connections: dict[str, Connection] = {}
-    now, number, opened = START_NS, 0, 0
+def _build(text: str, version: ProtocolVersion) -> list[Script]:
+    builder = Builder(START_NS)
     for line in text.splitlines():
         words = line.split()
         if not words:
             continue
-        now += MS
+        builder.wait(MS)
         if words[0].startswith("+"):
-            now += int(float(words.pop(0)) * 1_000_000_000)
+            builder.wait(int(float(words.pop(0)) * 1_000_000_000))
         name, arrow, kind, *rest = words
-        direction = C2S if arrow == ">" else S2C
-        connection = connections.get(name)
-        if connection is None:
-            connection = connections[name] = Connection(
-                opened, name, "broker:1883", "a.pcap", 1, now, version=version, version_known=True
-            )
-            opened += 1
-            yield ConnectionOpened(connection, number + 1, now, "a.pcap")
-        place = (direction, number, number + 1, now, "a.pcap")
+        if name not in builder.connections:
+            builder.open(name, name, "broker:1883", version=version).version_known = True
         if kind in ("fin", "reset"):
-            connection.closed_how, connection.closed_by = kind, "client" if arrow == ">" else "server"
-            yield ConnectionClosed(connections.pop(name), number + 1, now, "a.pcap")
+            builder.close(name, kind, "client" if arrow == ">" else "server")
         elif kind == "lost":
-            yield GapEvent(connection, direction, number + 1, now, "a.pcap", int(rest[0]), "not_captured")
+            builder.lose(name, arrow, int(rest[0]))
         else:
-            raw = bytes.fromhex(rest[0]) if kind == "raw" else encode(packet(name, kind, rest, version), version)
-            found = decode(raw, version)
-            if isinstance(found, Malformed):
-                yield MalformedEvent(connection, *place, found, None)
-            else:
-                connection.identify(found)
-                topic = connection.resolve_topic(found, direction) if isinstance(found, Publish) else None
-                yield PacketEvent(connection, *place, found, topic)
-                connection.apply(found, direction, number, number + 1, now)
-            number += 1
-    for connection in connections.values():
-        connection.closed_how = "capture_end"
-        yield ConnectionClosed(connection, number, now, "a.pcap")
+            builder.say(name, arrow, bytes.fromhex(rest[0]) if kind == "raw" else packet(name, kind, rest, version))
+    return builder.finish()
 
 
 def packet(name: str, kind: str, words: list[str], version: ProtocolVersion = V5) -> ControlPacket:

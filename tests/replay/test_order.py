@@ -5,7 +5,7 @@ from __future__ import annotations
 from mqttscope.mqtt import Disconnect, Properties, Puback, Pubcomp, Pubrel, Suback, Subscribe, Subscription
 from mqttscope.replay.order import End, Gates, Opening, Order, Step, Timer, make_order
 from mqttscope.replay.script import Entry, Script
-from tests.replay.recorded import connack, connect, publish, recordings
+from tests.replay.recordings import connack, connect, publish, recordings
 
 
 def conversation() -> list[Script]:

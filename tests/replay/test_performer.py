@@ -9,7 +9,7 @@ from mqttscope.replay.order import End, Gates, make_order
 from mqttscope.replay.performer import Stage
 from mqttscope.replay.script import Script
 from mqttscope.replay.timeline import Timeline
-from tests.replay.recorded import connack, connect, recordings
+from tests.replay.recordings import connack, connect, recordings
 
 
 class Clock:

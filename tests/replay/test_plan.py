@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Disconnect, Properties, Subscribe, Subscription, Will
 from mqttscope.replay.plan import MAX_NAMED, make_plan
-from tests.replay.recorded import connack, connect, publish, recordings
+from tests.replay.recordings import connack, connect, publish, recordings
 
 
 def test_what_others_notice_is_named() -> None:

@@ -29,7 +29,7 @@ from mqttscope.mqtt import (
 )
 from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import C2S, Script
-from tests.replay.recorded import V3_1_1, V5, Line, connect, publish, recordings
+from tests.replay.recordings import EXHAUSTIVE, V3_1_1, V5, Line, connect, publish, recordings
 from tests.replay.simulation import Broker, Client, Simulation, events
 
 TOPICS = ("a", "a/b", "c")
@@ -136,7 +136,7 @@ def errors(player: Player) -> list[str]:
     return [one.message for one in found if one.direction is C2S and one.severity == "error"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300 if EXHAUSTIVE else 50, deadline=None)
 @given(
     said=st.lists(actions, min_size=1, max_size=25),
     versions=st.lists(st.sampled_from([V3_1_1, V5]), min_size=3, max_size=3),

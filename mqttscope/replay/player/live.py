@@ -8,7 +8,7 @@ What the recorded client never acknowledged is not acknowledged.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -40,16 +40,6 @@ class Manner:
     """By what the recorded time between a message and its acknowledgement is multiplied."""
     keep: bool = True
     """Keep the packets of the live connection, to compare them."""
-
-
-@dataclass(slots=True)
-class Reaction:
-    """An acknowledgement that is to be sent."""
-
-    packet: ControlPacket
-    source: Entry | None
-    """The recorded acknowledgement."""
-    due_ns: int
 
 
 @dataclass(slots=True)
@@ -85,6 +75,10 @@ class Live:
     """Recorded answers by what they answer."""
     number: int = 0
     """Packets of both sides."""
+    came: set[Entry] = field(default_factory=set)
+    """Recorded packets of the server that have their counterpart."""
+    refused: str = ""
+    """The Reason Code with which the live server refused the connection, other than the recorded one."""
     auths: int = 0
     """AUTH packets of the live server."""
     connack: Entry | None = None
@@ -96,10 +90,13 @@ class Live:
     fenced: dict[Entry, Entry] = field(default_factory=dict)
     """Live PINGREQs that are fences, with the recorded packet behind which they were sent."""
     _deliveries: Deliveries = field(init=False)
-    _taken: set[Entry] = field(default_factory=set)
-    _pending: deque[Reaction] = field(default_factory=deque)
+    _next: deque[Entry] = field(default_factory=deque)
+    """What the recorded server sent, up to what the live one said something else instead of."""
+    _pending: deque[reactions.Reaction] = field(default_factory=deque)
     _waiting: dict[int, Entry] = field(default_factory=dict)
     """Live packets that wait for an answer, by their number."""
+    _withheld: set[type[ControlPacket]] = field(default_factory=set)
+    """Types of acknowledgements that the recorded client left out."""
     _pings: deque[Entry] = field(default_factory=deque)
     _connect: Entry | None = None
 
@@ -107,6 +104,7 @@ class Live:
         for entry in self.script.entries:
             if entry.answers is not None:
                 self.answered.setdefault(entry.answers, []).append(entry)
+        self._next.extend(self.awaited)
         self._deliveries = Deliveries(self.script.entries)
         self.recorded_connack = self.script.connack
         self.connection.assume_version(self.script.version, "the recording", known=True)
@@ -172,9 +170,11 @@ class Live:
             self.auths += isinstance(packet, packets.Auth)
             self.dismissed = self.dismissed or isinstance(packet, packets.Disconnect)
             # They answer nothing that has an identifier: one after the other.
-            self._correspond(entry, (one for one in self.script.entries if not one.from_client))
+            self._correspond(entry, self.awaited)
         else:
             self._answer_of(entry)
+        if self.manner.faithful and entry.source is None:
+            self._stands_in()
 
     def react(self, now_ns: int) -> list[Send]:
         """Acknowledgements that are due."""
@@ -202,11 +202,20 @@ class Live:
         self.note(Note(Kind.ADDED, "PINGREQ, to keep the connection alive"))
         return self.sent(packets.Pingreq(), b"\xc0\x00", None, now_ns)
 
+    @property
+    def awaited(self) -> Iterator[Entry]:
+        """What the recorded server sent."""
+        return (one for one in self.script.entries if not one.from_client)
+
+    def await_nothing(self) -> None:
+        """What the server was recorded to send is not to be waited for any longer."""
+        self.done += self.awaited
+
     def ended(self, ending: Ending) -> None:
         """The connection is gone."""
         self.live.ending = ending
         self.over = True
-        self.done += [one for one in self.script.entries if not one.from_client]
+        self.await_nothing()
         self.done += self.fences
         connection = self.connection
         lasting = connection.session_expiry_interval if self.version >= 5 else not connection.clean_start
@@ -254,25 +263,39 @@ class Live:
         if fence is not None:
             self.done.append(fence)
         elif asked.source is not None:
-            self._correspond(entry, self.answered.get(asked.source, ()))
+            answers = self.answered.get(asked.source, ())
+            self._correspond(entry, answers)
+            if reactions.ends(entry.packet):
+                # Nothing more comes of the exchange, whatever came of the recorded one.
+                self.done += answers
+
+    def _stands_in(self) -> None:
+        """Whatever the server says instead: who waits for what was recorded next waits no longer."""
+        while self._next and self._next[0] in self.came:
+            self._next.popleft()
+        if self._next:
+            self.done.append(self._next.popleft())
 
     def _correspond(self, entry: Entry, candidates: Iterable[Entry]) -> None:
         for one in candidates:
-            if one.type == entry.type and one not in self._taken:
-                self._taken.add(one)
+            if one.type == entry.type and one not in self.came:
+                self.came.add(one)
                 entry.source = one
                 self.done.append(one)
                 return
 
     def _accepted(self, entry: Entry, packet: packets.Connack) -> None:
-        self.connack = entry
         entry.answers = self._connect
         recorded = self.recorded_connack
         self._answer_of(entry)
+        if self.connack is not None:
+            return  # a second one begins nothing anew
+        self.connack = entry
         if packet.reason_code:
             if recorded is None or not getattr(recorded.packet, "reason_code", 0):
                 why = f"0x{packet.reason_code:02x} {reason_name(packet.packet_type, packet.reason_code, self.version)}"
                 self.note(Note(Kind.ENDED, f"refused by the broker: {why}"))
+                self.refused = why
             return
         block = packet.properties
         if block is not None and block.assigned_client_identifier is not None:
@@ -299,21 +322,28 @@ class Live:
         if not again:
             entry.source = self._deliveries.match(entry.topic, packet)
             if entry.source is not None:
+                self.came.add(entry.source)
                 self.done.append(entry.source)
+                if packet.qos < 2:
+                    self.done += self.answered.get(entry.source, ())
         if not packet.qos or identifier is None:
             return
         source = self.session.receiving.setdefault(identifier, entry.source) if packet.qos == 2 else entry.source
         if self.manner.faithful:
             return
         wanted = packets.Puback if packet.qos == 1 else packets.Pubrec
-        alike = source is not None and isinstance(source.packet, packets.Publish) and source.packet.qos == packet.qos
-        self._acknowledge(wanted, identifier, source if alike else None, now_ns)
+        before = source.packet.qos if source is not None and isinstance(source.packet, packets.Publish) else 0
+        overtaking = before != packet.qos and wanted in self._withheld  # of another type it was no question of order
+        if before and (overtaking or not reactions.acknowledged(self.answered.get(source, ()))):  # type: ignore[arg-type]
+            self._withhold(wanted)
+            return
+        self._acknowledge(wanted, identifier, source if before == packet.qos else None, now_ns)
 
     def _released(self, entry: Entry, packet: packets.Pubrel, now_ns: int) -> None:
         source = self.session.receiving.get(packet.packet_identifier)
         if source is not None:
             self._correspond(entry, self.answered.get(source, ()))
-        if source not in self.answered or not _exactly_once(source):
+        if source not in self.answered or not reactions.exactly_once(source):
             # From an earlier connection, new, or delivered with another QoS than in the recording.
             source = None
         if not self.manner.faithful:
@@ -348,7 +378,12 @@ class Live:
         elif source is None:
             self._queue(wanted(packet_identifier=identifier), None, now_ns)  # type: ignore[call-arg]
         else:
-            self.note(Note(Kind.SKIPPED, f"{wanted.__name__.upper()}, which the recorded client did not send either"))
+            self._withhold(wanted)
+
+    def _withhold(self, wanted: type[ControlPacket]) -> None:
+        """Leave one out as the recorded client did: others must not overtake it (5.0 4.6)."""
+        self._withheld.add(wanted)
+        self.note(reactions.withheld(wanted))
 
     def _queue(self, packet: ControlPacket, source: Entry | None, due_ns: int) -> None:
         if self.left:
@@ -357,8 +392,4 @@ class Live:
         if self._pending:
             # Acknowledgements go out in the order of what they acknowledge (5.0 MQTT-4.6.0-2 to MQTT-4.6.0-4).
             due_ns = max(due_ns, self._pending[-1].due_ns)
-        self._pending.append(Reaction(packet, source, due_ns))
-
-
-def _exactly_once(entry: Entry | None) -> bool:
-    return entry is not None and isinstance(entry.packet, packets.Publish) and entry.packet.qos == 2
+        self._pending.append(reactions.Reaction(packet, source, due_ns))

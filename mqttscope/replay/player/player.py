@@ -38,6 +38,8 @@ class Player(Live):
     """A live PUBLISH behind which a fence is due."""
     gave_up_connack: bool = False
     """Whether the answer to CONNECT was waited for in vain."""
+    gave_up: Until | None = None
+    """What a step of its own was waited for in vain."""
     _found: int = 0
     """The last packet identifier that was found in place of a recorded one."""
     _own: set[Entry] = field(default_factory=set)
@@ -92,9 +94,11 @@ class Player(Live):
             entry = self.steps[0]
             why = self._waits(entry)
             self.gave_up_connack = self.gave_up_connack or why is Until.CONNACK
+            self.gave_up = why or self.gave_up
             self.steps.popleft()
             return self._skip(entry, f"{reactions.word(entry.packet)}, which waited in vain for {why or 'its turn'}")
         self.over = True
+        self.gave_up = Until.CLOSE
         return Close("fin")
 
     def ended(self, ending: Ending) -> None:

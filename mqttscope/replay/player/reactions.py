@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.replay.player.actions import Kind, Note
 from mqttscope.replay.player.memory import Session
 from mqttscope.replay.script import Entry
 
@@ -17,12 +19,22 @@ _ASKED_BY = {PacketType.PUBREL: "pubrec", PacketType.PUBCOMP: "pubrel"}
 """What an acknowledgement follows, where that is not the PUBLISH itself."""
 
 
+@dataclass(slots=True)
+class Reaction:
+    """An acknowledgement that is to be sent."""
+
+    packet: ControlPacket
+    source: Entry | None
+    """The recorded acknowledgement."""
+    due_ns: int
+
+
 def begins(packet: ControlPacket) -> bool:
     """Whether the packet waits for an answer that carries its identifier."""
     return isinstance(packet, _BEGIN) or (isinstance(packet, packets.Publish) and packet.qos > 0)
 
 
-def ends(packet: ControlPacket) -> bool:
+def ends(packet: ControlPacket | Malformed) -> bool:
     """Whether the packet ends an exchange."""
     return isinstance(packet, _END) or (isinstance(packet, packets.Pubrec) and (packet.reason_code or 0) >= 0x80)
 
@@ -36,6 +48,23 @@ def readdressed(recorded: Entry, identifier: int) -> ControlPacket:
         packet.packet_identifier = identifier  # type: ignore[attr-defined]
         packet.raw = b""
     return packet
+
+
+def acknowledged(answers: Iterable[Entry]) -> bool:
+    """Whether the recorded client acknowledged a message at all."""
+    return any(isinstance(one.packet, packets.Puback | packets.Pubrec) for one in answers)
+
+
+def exactly_once(entry: Entry | None) -> bool:
+    """Whether it is a PUBLISH with QoS 2."""
+    return entry is not None and isinstance(entry.packet, packets.Publish) and entry.packet.qos == 2
+
+
+def withheld(wanted: type[ControlPacket]) -> Note:
+    """What is said of an acknowledgement that is left out."""
+    return Note(
+        Kind.SKIPPED, f"{wanted.__name__.upper()} that the recorded client did not send, or that would overtake one"
+    )
 
 
 def recorded(wanted: type[ControlPacket], answers: Iterable[Entry]) -> Entry | None:

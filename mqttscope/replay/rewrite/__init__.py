@@ -4,7 +4,7 @@ from mqttscope.replay.rewrite.changes import Changes, RewriteError
 from mqttscope.replay.rewrite.convert import ConversionError, convert
 from mqttscope.replay.rewrite.multiply import CLIENT_TEMPLATE, TOPIC_TEMPLATE, multiply
 from mqttscope.replay.rewrite.rewrite import Rewrites, rewrite
-from mqttscope.replay.rewrite.select import Moment, select
+from mqttscope.replay.rewrite.select import Moment, select, span
 
 __all__ = [
     "CLIENT_TEMPLATE",
@@ -18,4 +18,5 @@ __all__ = [
     "multiply",
     "rewrite",
     "select",
+    "span",
 ]

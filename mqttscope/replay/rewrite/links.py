@@ -20,12 +20,13 @@ from mqttscope.replay.script import Entry, Script
 def copy_scripts(scripts: Iterable[Script]) -> list[Script]:
     """New scripts with new entries that link to each other; packets and their bytes are the same objects.
 
+    Each entry names the one of the capture that it comes from as its ``origin``.
     Links to entries outside of these scripts are lost.
     """
     made: dict[Entry, Entry] = {}
     copies = []
     for script in scripts:
-        entries = [replace(entry) for entry in script.entries]
+        entries = [replace(entry, origin=entry.origin or entry) for entry in script.entries]
         made.update(zip(script.entries, entries, strict=True))
         copies.append(replace(script, entries=entries, ending=replace(script.ending)))
     for entry in made.values():

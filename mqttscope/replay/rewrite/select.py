@@ -75,12 +75,11 @@ def select(
       the subscriptions that kept deliveries come from.
     """
     changes = Changes()
-    whole = min((one for script in scripts for one in _times(script)), default=0)
     copies = _of_clients(scripts, clients, changes) if clients else copy_scripts(scripts)
     if places is not None:
         copies = _filtered(copies, places, changes)
     if start is not None or end is not None:
-        copies = _cut(copies, _absolute(start, whole), _absolute(end, whole), changes)
+        copies = _cut(copies, *span(scripts, start, end), changes)
     restored = sum(map(restore_aliases, copies)) if changes else 0
     changes.count("PUBLISH packet", "with its topic written out: what set the Topic Alias is left out", restored)
     if changes:
@@ -107,6 +106,12 @@ def _times(script: Script) -> Iterator[int]:
         yield script.opened_ns
     if script.entries:
         yield script.entries[0].timestamp_ns
+
+
+def span(scripts: Sequence[Script], start: Moment | None, end: Moment | None) -> tuple[int | None, int | None]:
+    """Start and end in nanoseconds since 1970, ``None`` for what is not cut."""
+    beginning = min((one for script in scripts for one in _times(script)), default=0)
+    return _absolute(start, beginning), _absolute(end, beginning)
 
 
 def _absolute(moment: Moment | None, beginning: int) -> int | None:

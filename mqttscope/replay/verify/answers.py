@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import (
@@ -20,6 +22,7 @@ from mqttscope.mqtt.packets import (
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import Difference, Kind, described, reason_text
 from mqttscope.replay.verify.fields import failed, field_differences
+from mqttscope.replay.verify.repeated import Repeated, repeated
 from mqttscope.replay.verify.run import ENDED, INCOMPLETE, NOT_PERFORMED, UNREADABLE, Pair, Run, connect_of
 
 
@@ -76,7 +79,12 @@ class _Answers:
         """Compare everything."""
         # An early end explains what is missing, so it is found first.
         self._ending()
-        recorded, live = _by_request(self.script), _by_request(self.live)
+        often = list(repeated(self.script)), list(repeated(self.live))
+        self._repeated(*often)
+        recorded, live = (
+            _by_request(script, {id(one.entry) for one in again})
+            for script, again in zip((self.script, self.live), often, strict=True)
+        )
         for key, answers in recorded.items():
             self._exchange(answers, live.pop(key, []))
         requests = {id(one): one for one in self.script.entries if one.from_client}
@@ -169,6 +177,27 @@ class _Answers:
             message = f"{described(request)} was answered with {_name(found)}, which the recorded broker did not do."
             self.pair.add(Difference(Kind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
             return  # the rest of the exchange follows
+
+    def _repeated(self, recorded: list[Repeated], live: list[Repeated]) -> None:
+        """Answers that came once too often, and not so in the recording; one difference for each packet."""
+        known = Counter(_repetition(one) for one in recorded if not one.asked)
+        told: dict[tuple[str, int], Difference] = {}
+        for one in live:
+            key = _repetition(one)
+            if one.asked:
+                continue
+            if known[key]:
+                known[key] -= 1
+            elif self.pair.joined or self.pair.script.lost:
+                self.tally.not_judged(one.entry, INCOMPLETE)
+            elif key in told:
+                told[key].follows += 1
+                self.tally.follow(one.entry)
+            else:
+                message = f"{described(one.request)} was answered with {_name(one.entry)} more than once."
+                told[key] = self.pair.add(
+                    Difference(Kind.UNEXPECTED_ANSWER, self.script, None, one.entry, message=message)
+                )
 
     def _both(self, expected: Entry, found: Entry, request: Entry | None) -> Difference | None:
         """Two packets of one type; returns the difference that makes the rest of the exchange another one."""
@@ -332,11 +361,16 @@ def request_of(entry: Entry, script: Script) -> Entry | None:
     return entry.answers
 
 
-def _by_request(script: Script) -> dict[int, list[Entry]]:
-    """The answers to each recorded client packet, one of each type: what was sent again is answered again."""
+def _repetition(one: Repeated) -> tuple[str, int]:
+    """Which answer to which recorded packet came again."""
+    return one.entry.type, id(one.request.source or one.request)
+
+
+def _by_request(script: Script, again: set[int]) -> dict[int, list[Entry]]:
+    """The answers to each recorded client packet, one of each type, without those that came again."""
     found: dict[int, list[Entry]] = {}
     for entry in _answers(script):
-        if isinstance(entry.packet, Auth | Disconnect | Malformed):
+        if id(entry) in again or isinstance(entry.packet, Auth | Disconnect | Malformed):
             continue
         request = request_of(entry, script)
         if request is None:

@@ -109,6 +109,16 @@ class Difference:
     """Packets that were not sent or not delivered because of it, on any connection; they are no differences of
     their own."""
 
+    option: str = ""
+    """The option of the user that it follows from, ``--client``; empty where it is the broker's."""
+    certain: bool = False
+    """Whether it follows from the option without a doubt."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is the broker's, as far as is known."""
+        return not (self.option and self.certain)
+
     @property
     def name(self) -> str:
         """Of the connection, for people."""
@@ -196,6 +206,11 @@ class Verification:
     """By connection, within one in the order of the recording."""
     tallies: list[Tally] = field(default_factory=list)
     """One for each recorded connection."""
+
+    @property
+    def counting(self) -> list[Difference]:
+        """Those that do not certainly follow from an option of the user."""
+        return [one for one in self.differences if one.counts]
 
 
 def reason_text(kind: PacketType, code: int, version: ProtocolVersion) -> str:

@@ -53,6 +53,7 @@ class ReplayJson:
             "found": plain(one.field, one.found, view),
             "message": concealed(text(one.message), view),
             "follows": one.follows,
+            "because_of": {"option": one.option, "certain": one.certain} if one.option else None,
             "recorded": self.packet(one.recorded, one.script),
             "live": self.packet(one.live, one.live_script or one.script),
         }
@@ -106,6 +107,7 @@ def totals(found: Verification) -> dict[str, Any]:
         "event": "verification",
         "connections": len(found.tallies),
         "differences": len(found.differences),
+        "counting": len(found.counting),
         "kinds": dict(kinds),
         **counts(found.tallies),
     }

@@ -26,6 +26,12 @@ class Outcome:
     """What was done otherwise than recorded, and how often."""
     failures: Counter[str] = field(default_factory=Counter)
     """Why connections could not be made, or broke."""
+    shortfalls: Counter[str] = field(default_factory=Counter)
+    """Why connections could not be played as recorded, although nothing broke."""
+    never_came: Counter[str] = field(default_factory=Counter)
+    """What the broker was recorded to send, was waited for, and did not come."""
+    not_awaited: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Messages that were not waited for in full, by client and Topic Filter, since earlier ones had not come."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Why recorded connections were not played."""
     sent: int = 0
@@ -48,6 +54,11 @@ class Outcome:
         """Count the notes of a connection."""
         for note, count in notes:
             self.notes[note] += count
+
+    @property
+    def short(self) -> bool:
+        """Whether it could not be done as it was recorded."""
+        return bool(self.shortfalls or self.never_came)
 
     @property
     def pairs(self) -> Sequence[tuple[Script, Script | None]]:

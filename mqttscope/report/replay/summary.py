@@ -10,6 +10,8 @@ from mqttscope.report.page import Page
 from mqttscope.report.replay.outcome import Outcome
 from mqttscope.report.when import duration
 
+MAX_ROWS = 20
+"""Rows of a list that may be as long as there are clients; further ones are counted."""
 _TITLES = {
     Kind.ADAPTED: "Adapted to the live broker",
     Kind.SESSION: "Sessions",
@@ -43,6 +45,9 @@ def write_summary(page: Page, outcome: Outcome) -> None:
         page.paragraph(f"{passed} of more than a minute in the recording not waited for", "yellow", indent=2)
     if outcome.missed:
         page.paragraph(f"waited in vain {_times(outcome.missed)}for what the recording has", "yellow")
+    for sentence, count in outcome.shortfalls.most_common():
+        page.paragraph(f"{_times(count)}{page.safe(sentence)}", "red", indent=2)
+    _write_silence(page, outcome)
     if outcome.changes:
         page.title("Changed before it was played")
         for sentence in outcome.changes:
@@ -53,6 +58,21 @@ def write_summary(page: Page, outcome: Outcome) -> None:
             page.title(title)
             for text, count in rows:
                 page.paragraph(f"{count:>7,}  {page.safe(text)}", indent=9)
+
+
+def _write_silence(page: Page, outcome: Outcome) -> None:
+    """What was waited for and never came, and what was therefore waited for less."""
+    rows = outcome.never_came.most_common()
+    if rows:
+        page.title("Never came")
+    for text, count in rows[:MAX_ROWS]:
+        page.paragraph(f"{count:>7,}  {page.safe(text)}", indent=9)
+    if len(rows) > MAX_ROWS:
+        page.line([f"and {len(rows) - MAX_ROWS:,} more; --format jsonl has all of them"])
+    waited = outcome.not_awaited.most_common()
+    for (client, topic_filter), count in waited[:MAX_ROWS]:
+        told = f"{counted(count, 'message')} of {topic_filter!r} for {client} not waited for in full: earlier ones"
+        page.paragraph(page.safe(f"{told} had not come"), "yellow", indent=2)
 
 
 def summary_document(outcome: Outcome) -> dict[str, Any]:
@@ -72,6 +92,12 @@ def summary_document(outcome: Outcome) -> dict[str, Any]:
         "missed": outcome.missed,
         "expiries_not_waited_for": outcome.too_long,
         "failures": [{"reason": why, "connections": count} for why, count in outcome.failures.most_common()],
+        "shortfalls": [{"reason": why, "connections": count} for why, count in outcome.shortfalls.most_common()],
+        "never_came": [{"what": what, "times": count} for what, count in outcome.never_came.most_common()],
+        "not_waited_for": [
+            {"name": name, "topic_filter": asked, "messages": count}
+            for (name, asked), count in outcome.not_awaited.most_common()
+        ],
         "left_out": [{"reason": why, "connections": count} for why, count in outcome.left_out.most_common()],
         "changes": outcome.changes,
         "notes": [{"kind": str(note.kind), "note": note.text, "times": count} for note, count in outcome.notes.items()],

@@ -10,12 +10,15 @@ Fields that differ have a ``!``; in terminals of fewer than `SIDE_BY_SIDE` colum
 
 from __future__ import annotations
 
+from collections import Counter
+
 from mqttscope.replay.script import Entry
 from mqttscope.replay.verify.difference import DeviceKind, Difference, Kind, Verification
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.conceal import masked
 from mqttscope.report.page import Column, Page, number, plural
+from mqttscope.report.replay.limited import left_out
 from mqttscope.report.replay.packets import IDLE, fields_of, type_of
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import TimeColumn
@@ -25,7 +28,7 @@ SIDE_BY_SIDE = 80
 PIPED = 120
 """Columns of output that has no limit."""
 MAX_BLOCKS = 200
-"""Pairs of packets that are shown; further differences are counted."""
+"""Pairs of packets that are shown where nothing else is asked for; further differences are counted."""
 MAX_FIELDS = 40
 """Fields of a packet that are shown; further ones are counted."""
 MAX_VALUE = 2_000
@@ -42,8 +45,20 @@ Cell = tuple[str, str]
 class ReplayText:
     """Writes differences as blocks, and at the end a summary."""
 
-    def __init__(self, sink: Sink, view: View, *, recorded_ns: int | None = None, live_ns: int | None = None) -> None:
-        """Relative times count from ``recorded_ns`` and ``live_ns``, else from the first packet that is shown."""
+    def __init__(
+        self,
+        sink: Sink,
+        view: View,
+        *,
+        recorded_ns: int | None = None,
+        live_ns: int | None = None,
+        most: int = MAX_BLOCKS,
+    ) -> None:
+        """Relative times count from ``recorded_ns`` and ``live_ns``, else from the first packet that is shown.
+
+        ``most`` limits the blocks.
+        """
+        self.most = most
         self.sink = sink
         self.view = view
         self.painter = Painter(view)
@@ -59,7 +74,7 @@ class ReplayText:
         """Write one difference, together with those that follow about the same two packets."""
         if self._group and not _same_packets(self._group[0], difference):
             self._flush()
-        if self._blocks >= MAX_BLOCKS:
+        if self._blocks >= self.most:
             self._left += 1
             return
         self._group.append(difference)
@@ -68,8 +83,7 @@ class ReplayText:
         """Write the summary."""
         self._flush()
         if self._left:
-            more = f"and {plural(self._left, 'more difference')}; --format jsonl has all of them"
-            self.sink.write(encoded([more, ""]))
+            self.sink.write(encoded([left_out(self._left, "difference"), ""]))
         self.sink.write(summary(found, self.view).lstrip(b"\n"))
 
     def _flush(self) -> None:
@@ -94,6 +108,9 @@ class ReplayText:
         line.add(f" (connection {difference.number})", "dim")
         if difference.field and len(group) == 1:
             line.add(f", {painter.safe(difference.field)}", "dim")
+        if difference.option:
+            told = f"because of {difference.option}, which does not count"
+            line.add(f", {told if difference.certain else f'perhaps because of {difference.option}'}", "note")
         follows = sum(one.follows for one in group)
         if follows:
             line.add(f"; {plural(follows, 'packet')} missing or new because of it", "note")
@@ -249,4 +266,13 @@ def summary(found: Verification, view: View) -> bytes:
         kinds[difference.kind] = kinds.get(difference.kind, 0) + 1
     told = plural(len(found.differences), "difference") if kinds else "no differences"
     page.line([told, *(f"{kind} {count:,}" for kind, count in kinds.items())], style="bold")
+    for (option, certain), count in Counter((one.option, one.certain) for one in found.differences).items():
+        if option and certain:
+            page.line([f"{plural(count, 'difference')} because of {option}, which {_verb(count)} not count"])
+        elif option:
+            page.line([f"{plural(count, 'difference')} perhaps because of {option}"])
     return page.encoded()
+
+
+def _verb(count: int) -> str:
+    return "does" if count == 1 else "do"

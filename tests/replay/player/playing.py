@@ -10,7 +10,7 @@ from mqttscope.replay.player.memory import Sessions
 from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import Script
 from mqttscope.session.connection import Connection
-from tests.replay.recorded import connack
+from tests.replay.recordings import connack
 
 BYE = (">", Disconnect())
 

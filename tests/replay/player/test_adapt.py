@@ -18,7 +18,7 @@ from mqttscope.mqtt import (
 from mqttscope.replay.player import adapt
 from mqttscope.replay.script import Entry
 from mqttscope.session.connection import Connection
-from tests.replay.recorded import V5, connect, publish
+from tests.replay.recordings import V5, connect, publish
 
 
 def connection(**limits: object) -> Connection:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Disconnect, Publish
 from mqttscope.replay.player.deliveries import Deliveries
-from tests.replay.recorded import connack, connect, publish, recorded
+from tests.replay.recordings import connack, connect, conversation, publish
 
 
 def test_equal_ones_in_their_order_and_each_once() -> None:
-    script = recorded(
+    script = conversation(
         (">", connect()),
         ("<", connack()),
         ("<", publish("a", payload=b"1")),

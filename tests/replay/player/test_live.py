@@ -7,12 +7,12 @@ from mqttscope.replay.player.actions import Kind
 from mqttscope.replay.player.memory import Sessions
 from mqttscope.replay.script import Ending, Script
 from tests.replay.player.playing import BYE, begun, player, say, sent
-from tests.replay.recorded import V3_1, V5, connack, connect, publish, recorded, recordings
+from tests.replay.recordings import V3_1, V5, connack, connect, conversation, publish, recordings
 
 
 def hasty(version: ProtocolVersion = V5) -> Script:
     """A client that does not wait for the CONNACK."""
-    return recorded(
+    return conversation(
         (">", connect(version=version, keep_alive=60)),
         (">", publish("a", qos=2, packet_identifier=1)),
         ("<", connack()),
@@ -67,7 +67,7 @@ def test_a_session_that_is_gone_forgets_what_earlier_connections_sent() -> None:
 
 
 def test_nothing_follows_the_disconnect_whatever_the_server_says() -> None:
-    one = begun(recorded((">", connect()), ("<", connack()), (">", publish("a", qos=2, packet_identifier=1)), BYE))
+    one = begun(conversation((">", connect()), ("<", connack()), (">", publish("a", qos=2, packet_identifier=1)), BYE))
     for _ in range(2):
         sent(one.perform(0))
     assert one.left
@@ -78,7 +78,7 @@ def test_nothing_follows_the_disconnect_whatever_the_server_says() -> None:
 def test_the_recorded_release_is_used_where_the_recording_has_the_client_alone() -> None:
     """PUBREC and all else of the server is not in the recording."""
     release = Pubrel(1, reason_code=0, properties=Properties(user_property=[("k", "v")]))
-    one = player(recorded((">", connect()), (">", publish("a", qos=2, packet_identifier=1)), (">", release), BYE))
+    one = player(conversation((">", connect()), (">", publish("a", qos=2, packet_identifier=1)), (">", release), BYE))
     sent(one.perform(0))
     say(one, connack())
     sent(one.perform(0))
@@ -89,7 +89,7 @@ def test_the_recorded_release_is_used_where_the_recording_has_the_client_alone()
 
 
 def test_what_comes_twice_is_a_further_delivery() -> None:
-    script = recorded((">", connect()), ("<", connack()), ("<", publish("a")), BYE)
+    script = conversation((">", connect()), ("<", connack()), ("<", publish("a")), BYE)
     one = begun(script)
     say(one, publish("a"), publish("a"))
     sources = [entry.source for entry in one.live.entries if isinstance(entry.packet, Publish)]
@@ -99,7 +99,7 @@ def test_what_comes_twice_is_a_further_delivery() -> None:
 
 def test_a_delivery_with_another_qos_than_recorded_is_completed() -> None:
     one = begun(
-        recorded(
+        conversation(
             (">", connect()),
             ("<", connack()),
             ("<", publish("t", qos=1, packet_identifier=5, payload=b"x")),
@@ -110,3 +110,44 @@ def test_a_delivery_with_another_qos_than_recorded_is_completed() -> None:
 
     assert [type(found) for found in say(one, publish("t", qos=2, packet_identifier=9, payload=b"x"))] == [Pubrec]
     assert [type(found) for found in say(one, Pubrel(9))] == [Pubcomp]
+
+
+def test_a_second_connack_begins_nothing_anew() -> None:
+    lasting = Properties(session_expiry_interval=100)
+    first, second = recordings(
+        (0, ">", connect(properties=lasting)),
+        (0, "<", connack()),
+        (0, ">", publish("a", qos=1, packet_identifier=1)),
+        (1, ">", connect(clean_start=False, properties=lasting)),
+        (1, "<", connack(session_present=True)),
+        (1, *BYE),
+        ended={0: ("reset", "client")},
+    )
+    sessions = Sessions()
+    one = begun(first, sessions=sessions)
+    sent(one.perform(0))
+    one.ended(Ending("reset", "client"))
+    other = begun(second, connack(session_present=True), sessions=sessions)
+    say(other, connack(session_present=True))
+
+    assert isinstance(sent(other.perform(0)), Publish)
+    say(other, Puback(1))
+    assert isinstance(sent(other.perform(0)), Disconnect)
+
+
+def test_what_was_never_acknowledged_is_not_with_another_qos_either() -> None:
+    """The next ones would be acknowledged out of order (5.0 MQTT-4.6.0-2)."""
+    one = begun(
+        conversation(
+            (">", connect()),
+            ("<", connack()),
+            ("<", publish("a", qos=2, packet_identifier=1)),
+            ("<", publish("b", qos=2, packet_identifier=2)),
+            (">", Pubrec(2)),
+            BYE,
+        )
+    )
+
+    assert say(one, publish("a", qos=1, packet_identifier=5)) == []
+    assert say(one, publish("b", qos=1, packet_identifier=6)) == []
+    assert say(one, publish("new", qos=1, packet_identifier=7)) == [Puback(7)]

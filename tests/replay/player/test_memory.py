@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.replay.player.memory import Sessions, Unfinished
-from tests.replay.recorded import connect, publish, recorded
+from tests.replay.recordings import connect, conversation, publish
 
 
 def test_a_client_is_known_by_its_identifier_and_none_by_an_empty_one() -> None:
@@ -16,7 +16,7 @@ def test_a_client_is_known_by_its_identifier_and_none_by_an_empty_one() -> None:
 
 def test_what_is_forgotten() -> None:
     session = Sessions().of("a")
-    entry = recorded((">", connect()), (">", publish("t", qos=1, packet_identifier=1))).entries[1]
+    entry = conversation((">", connect()), (">", publish("t", qos=1, packet_identifier=1))).entries[1]
     session.unfinished.update({1: Unfinished(entry), 2: Unfinished(entry)})
     session.receiving[9] = None
     session.forget([1, 3])

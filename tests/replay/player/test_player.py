@@ -29,11 +29,11 @@ from mqttscope.replay.player.live import Manner
 from mqttscope.replay.player.memory import Sessions
 from mqttscope.replay.script import Ending, Script
 from tests.replay.player.playing import BYE, begun, player, say, sent, texts
-from tests.replay.recorded import V3_1_1, V5, connack, connect, publish, recorded, recordings
+from tests.replay.recordings import EXHAUSTIVE, V3_1_1, V5, connack, connect, conversation, publish, recordings
 
 
 def test_what_needs_no_change_is_sent_as_it_was_recorded() -> None:
-    script = recorded(
+    script = conversation(
         (">", connect()), ("<", connack()), (">", publish(qos=1, packet_identifier=7)), ("<", Puback(7)), BYE
     )
     one = begun(script)
@@ -49,11 +49,11 @@ def test_what_needs_no_change_is_sent_as_it_was_recorded() -> None:
 
 
 def test_nothing_is_said_before_connack_unless_the_recorded_client_did() -> None:
-    patient = player(recorded((">", connect()), ("<", connack()), (">", publish()), BYE))
+    patient = player(conversation((">", connect()), ("<", connack()), (">", publish()), BYE))
     patient.perform(0)
     assert patient.perform(0) == Wait(Until.CONNACK)
 
-    hasty = player(recorded((">", connect()), (">", publish()), ("<", connack()), BYE))
+    hasty = player(conversation((">", connect()), (">", publish()), ("<", connack()), BYE))
     hasty.perform(0)
     assert isinstance(sent(hasty.perform(0)), Publish)
     assert hasty.perform(0) == Wait(Until.CONNACK)
@@ -62,7 +62,7 @@ def test_nothing_is_said_before_connack_unless_the_recorded_client_did() -> None
 def test_acknowledgements_name_the_identifiers_of_the_live_server() -> None:
     reason = Puback(5, reason_code=0x10, properties=Properties(user_property=[("k", "v")]))
     one = begun(
-        recorded(
+        conversation(
             (">", connect()),
             ("<", connack()),
             ("<", publish("t", qos=1, packet_identifier=5, payload=b"x")),
@@ -85,7 +85,7 @@ def test_acknowledgements_name_the_identifiers_of_the_live_server() -> None:
 
 def test_what_the_recorded_client_left_open_stays_open_and_what_is_new_is_acknowledged() -> None:
     one = begun(
-        recorded(
+        conversation(
             (">", connect()),
             ("<", connack()),
             ("<", publish("t", qos=1, packet_identifier=5)),
@@ -99,7 +99,7 @@ def test_what_the_recorded_client_left_open_stays_open_and_what_is_new_is_acknow
 
 
 def test_acknowledgements_keep_their_recorded_delay_and_their_order() -> None:
-    script = recorded(
+    script = conversation(
         (">", connect()),
         ("<", connack()),
         ("<", publish("a", qos=1, packet_identifier=1)),
@@ -117,7 +117,7 @@ def test_acknowledgements_keep_their_recorded_delay_and_their_order() -> None:
 
 
 def test_a_lower_receive_maximum_is_obeyed() -> None:
-    script = recorded(
+    script = conversation(
         (">", connect()),
         ("<", connack()),
         (">", publish(qos=1, packet_identifier=1)),
@@ -135,7 +135,7 @@ def test_a_lower_receive_maximum_is_obeyed() -> None:
 
 def test_limits_of_the_live_server_are_obeyed() -> None:
     alias = Properties(topic_alias=2)
-    script = recorded(
+    script = conversation(
         (">", connect()),
         ("<", connack(properties=Properties(topic_alias_maximum=5))),
         (">", publish("long/topic", qos=2, packet_identifier=1, retain=True, properties=alias)),
@@ -158,7 +158,7 @@ def test_limits_of_the_live_server_are_obeyed() -> None:
 
 def test_an_alias_whose_setting_was_not_sent_is_established_anew() -> None:
     alias = Properties(topic_alias=1)
-    script = recorded(
+    script = conversation(
         (">", connect()),
         ("<", connack(properties=Properties(topic_alias_maximum=5))),
         (">", publish("t", properties=alias)),
@@ -173,7 +173,7 @@ def test_an_alias_whose_setting_was_not_sent_is_established_anew() -> None:
 
 
 def test_an_identifier_that_is_still_in_use_is_replaced() -> None:
-    script = recorded(
+    script = conversation(
         (">", connect()),
         ("<", connack()),
         (">", publish("a", qos=1, packet_identifier=1)),
@@ -198,11 +198,11 @@ def test_pubrel_answers_a_live_pubrec_and_not_a_refusing_one() -> None:
         ("<", Pubcomp(1)),
         BYE,
     )
-    one = begun(recorded(*lines))
+    one = begun(conversation(*lines))
     sent(one.perform(0))
     assert say(one, Pubrec(1)) == [Pubrel(1)]
 
-    other = begun(recorded(*lines))
+    other = begun(conversation(*lines))
     sent(other.perform(0))
     assert say(other, Pubrec(1, reason_code=0x97)) == []
     assert not other.session.unfinished
@@ -210,7 +210,7 @@ def test_pubrel_answers_a_live_pubrec_and_not_a_refusing_one() -> None:
 
 def test_an_exchange_that_the_recorded_client_left_is_left() -> None:
     one = begun(
-        recorded(
+        conversation(
             (">", connect()),
             ("<", connack()),
             (">", publish("a", qos=2, packet_identifier=1)),
@@ -310,7 +310,7 @@ def test_an_assigned_identifier_stands_for_the_recorded_one() -> None:
 
 
 def test_credentials_replace_the_recorded_ones() -> None:
-    script = recorded((">", connect(user_name="old", password=b"old")), ("<", connack()))
+    script = conversation((">", connect(user_name="old", password=b"old")), ("<", connack()))
     found = sent(player(script, Manner(user_name="new", password=b"secret")).perform(0))
 
     assert isinstance(found, Connect)
@@ -319,7 +319,7 @@ def test_credentials_replace_the_recorded_ones() -> None:
 
 def test_a_client_answers_auth_only_when_it_is_asked() -> None:
     method = Properties(authentication_method="M")
-    script = recorded(
+    script = conversation(
         (">", connect(properties=method)),
         ("<", Auth(reason_code=0x18, properties=method)),
         (">", Auth(reason_code=0x18, properties=method)),
@@ -334,21 +334,21 @@ def test_a_client_answers_auth_only_when_it_is_asked() -> None:
 
 
 def test_a_connection_that_was_still_open_is_ended_in_order() -> None:
-    one = begun(recorded((">", connect()), ("<", connack()), ended=("capture_end", "")))
+    one = begun(conversation((">", connect()), ("<", connack()), ended=("capture_end", "")))
 
     assert isinstance(sent(one.perform(0)), Disconnect)
     assert one.perform(0) == Close("fin")
 
 
 def test_a_server_that_ended_the_connection_is_waited_for() -> None:
-    one = begun(recorded((">", connect()), ("<", connack()), ended=("fin", "server")))
+    one = begun(conversation((">", connect()), ("<", connack()), ended=("fin", "server")))
 
     assert one.perform(0) == Wait(Until.CLOSE)
     assert one.give_up() == Close("fin")
 
 
 def test_faithful_means_the_recorded_bytes() -> None:
-    script = recorded(
+    script = conversation(
         (">", connect()),
         ("<", connack()),
         ("<", publish("t", qos=1, packet_identifier=5)),
@@ -365,7 +365,7 @@ def test_faithful_means_the_recorded_bytes() -> None:
 
 def test_steps_that_cannot_come_any_more_are_listed() -> None:
     one = begun(
-        recorded((">", connect()), ("<", connack()), (">", publish()), (">", Pingreq()), ("<", Pingresp()), BYE)
+        conversation((">", connect()), ("<", connack()), (">", publish()), (">", Pingreq()), ("<", Pingresp()), BYE)
     )
     one.ended(Ending("reset", "server"))
 
@@ -375,7 +375,7 @@ def test_steps_that_cannot_come_any_more_are_listed() -> None:
 
 
 def test_subscriptions_that_the_server_does_not_have_are_left_out() -> None:
-    script = recorded(
+    script = conversation(
         (">", connect()),
         ("<", connack()),
         (">", Subscribe(1, Properties(subscription_identifier=4), [Subscription("a/b", 1)])),
@@ -397,7 +397,7 @@ def test_subscriptions_that_the_server_does_not_have_are_left_out() -> None:
 versions = st.sampled_from([V3_1_1, V5])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400 if EXHAUSTIVE else 60, deadline=None)
 @given(
     version=versions,
     messages=st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=12),
@@ -417,7 +417,7 @@ def test_identifiers_and_windows_are_never_broken(
             lines.append(("<", Puback(number)))  # type: ignore[arg-type]
         if qos == 2:
             lines += [("<", Pubrec(number)), (">", Pubrel(number)), ("<", Pubcomp(number))]  # type: ignore[arg-type]
-    one = begun(recorded(*lines, BYE), connack(properties=Properties(receive_maximum=window)))
+    one = begun(conversation(*lines, BYE), connack(properties=Properties(receive_maximum=window)))
     limit = window if version == V5 else 65_535
     owed: list[ControlPacket] = []
     for _ in range(500):

@@ -19,6 +19,7 @@ from mqttscope.mqtt import (
     Unsuback,
     encode,
 )
+from tests.replay.recordings import EXHAUSTIVE
 from tests.replay.stand_in.desk import V5, Desk, Device
 from tests.replay.talk import packet
 
@@ -224,7 +225,7 @@ class Conforming:
         assert len(self.under_way) <= self.limits[0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=600 if EXHAUSTIVE else 80, deadline=None)
 @given(
     steps=STEPS,
     maximum=st.integers(1, 5),

@@ -20,6 +20,15 @@ from tests.replay.talk import (
     told,
 )
 
+ACKNOWLEDGED = ("dev > publish a x qos=1 id=1", "dev < puback 1")
+EXACTLY_ONCE = ("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
+SUBSCRIBED = ("dev > subscribe 1 a:0", "dev < suback 1 0")
+UNSUBSCRIBED = ("dev > unsubscribe 1 a", "dev < unsuback 1 0")
+DELIVERED = (
+    "dev > subscribe 1 a:2", "dev < suback 1 2", "dev < publish a x qos=2 id=7", "dev > pubrec 7", "dev < pubrel 7",
+    "dev > pubcomp 7",
+)  # fmt: skip
+
 DIFFERENT: Different = {
     "the client is not refused": (
         connack("code=0x87"),
@@ -95,6 +104,29 @@ DIFFERENT: Different = {
         asked(),
         asked("dev < puback 9"),
         [("unexpected-answer", "", 0)],
+    ),
+    **{
+        f"{name} twice": (asked(*said), asked(*twice), [("unexpected-answer", "", 0)])
+        for name, said, twice in (
+            ("PUBACK", ACKNOWLEDGED, (*ACKNOWLEDGED, "dev < puback 1")),
+            ("PUBREC", EXACTLY_ONCE, (*EXACTLY_ONCE[:2], "dev < pubrec 1", *EXACTLY_ONCE[2:])),
+            (
+                "PUBREC, so that PUBREL and PUBCOMP come twice",
+                EXACTLY_ONCE,
+                tuple(line for line in EXACTLY_ONCE for _ in range(1 if "publish" in line else 2)),
+            ),
+            ("PUBCOMP", EXACTLY_ONCE, (*EXACTLY_ONCE, "dev < pubcomp 1")),
+            ("PUBREL", DELIVERED, (*DELIVERED, "dev < pubrel 7")),
+            ("SUBACK", SUBSCRIBED, (*SUBSCRIBED, "dev < suback 1 0")),
+            ("UNSUBACK", UNSUBSCRIBED, (*UNSUBSCRIBED, "dev < unsuback 1 0")),
+            ("PINGRESP", ("dev > pingreq", "dev < pingresp"), ("dev > pingreq", "dev < pingresp", "dev < pingresp")),
+        )
+    },
+    "CONNACK twice": (connack(""), connack("") + "\ndev < connack", [("unexpected-answer", "", 0)]),
+    "an answer three times": (
+        asked(*ACKNOWLEDGED),
+        asked(*ACKNOWLEDGED, "dev < puback 1", "dev < puback 1"),
+        [("unexpected-answer", "", 1)],
     ),
     "no PINGRESP": (
         asked("dev > pingreq", "dev < pingresp"),
@@ -182,6 +214,32 @@ EQUAL: Equal = {
     ),
     "who closes after DISCONNECT": (asked(), asked().replace("dev > fin", "dev < fin")),
     "who closes after a refusal": (connack("code=0x87") + "\ndev < fin", connack("code=0x87") + "\ndev > fin"),
+    "answers to what was sent again": (
+        asked(*EXACTLY_ONCE),
+        asked(
+            *EXACTLY_ONCE[:2],
+            "dev > publish a x dup qos=2 id=1",
+            "dev < pubrec 1",
+            "dev > pubrel 1",
+            "dev > pubrel 1",
+            "dev < pubcomp 1",
+            "dev < pubcomp 1",
+        ),
+    ),
+    "an answer that came twice before": (
+        asked(*ACKNOWLEDGED, "dev < puback 1"),
+        asked(*ACKNOWLEDGED, "dev < puback 1"),
+    ),
+    "the same identifier for the next message": (
+        asked(*ACKNOWLEDGED, "dev > publish a y qos=1 id=1", "dev < puback 1", *SUBSCRIBED, *UNSUBSCRIBED),
+        asked(*ACKNOWLEDGED, "dev > publish a y qos=1 id=1", "dev < puback 1", *SUBSCRIBED, *UNSUBSCRIBED),
+    ),
+    "deliveries that are sent again on the next connection": (
+        OPENED + "\nsub < publish t/a x qos=2 id=7\nsub > pubrec 7\nsub > reset"
+        "\nsub > connect resume\nsub < connack present\nsub < pubrel 7\nsub > pubcomp 7",
+        OPENED + "\nsub < publish t/a x qos=2 id=7\nsub > pubrec 7\nsub < pubrel 7\nsub > reset"
+        "\nsub > connect resume\nsub < connack present\nsub < pubrel 7\nsub > pubcomp 7",
+    ),
     "a PUBREL on the next connection": (
         "dev > connect resume\ndev < connack present\ndev > pubrel 7\ndev < pubcomp 7",
         "dev > connect resume\ndev < connack present\ndev > pubrel 7\ndev < pubcomp 7",

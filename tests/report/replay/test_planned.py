@@ -6,7 +6,7 @@ from mqttscope.replay.plan import make_plan
 from mqttscope.report.base import View
 from mqttscope.report.page import Page
 from mqttscope.report.replay.planned import MAX_ROWS, plan_document, write_plan
-from tests.replay.recorded import connack, connect, publish, recordings
+from tests.replay.recordings import connack, connect, publish, recordings
 
 
 def test_in_words_and_for_programs() -> None:

@@ -9,7 +9,7 @@ from mqttscope.report.base import View
 from mqttscope.report.page import Page
 from mqttscope.report.replay.outcome import Outcome
 from mqttscope.report.replay.summary import summary_document, write_summary
-from tests.replay.recorded import connect, recordings
+from tests.replay.recordings import connect, recordings
 
 
 def outcome(**fields: Any) -> Outcome:
