@@ -24,10 +24,13 @@ from mqttscope.spark.rows import (
     KINDS,
     SEGMENT,
     SKIPPED,
+    SUMMARY,
     Batches,
     Note,
     note_of,
 )
+
+NEVER = -1 << 63
 
 
 class ScanFailed(Exception):  # noqa: N818 - a name for people
@@ -76,6 +79,7 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
     skipped: Counter[str] = Counter()
     told: set[str] = set()
     size = 0
+    held, last_ns = 0, NEVER
     wants_segments, wants_fragments = SEGMENT in wanted.kinds, FRAGMENT in wanted.kinds
     own_ports, limits = wanted.ports, wanted.limits()
     part = task.part
@@ -95,11 +99,14 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
                 if limits is not None and not limits[0] <= frame.timestamp_ns < limits[1]:
                     continue
                 segments.append(found)  # type: ignore[arg-type]
+                if frame.timestamp_ns > last_ns:
+                    last_ns = frame.timestamp_ns
                 size += len(found.payload)  # type: ignore[union-attr]
                 if len(segments) == BATCH_ROWS or size >= BATCH_BYTES:
                     yield batches.segments(segments, task.file)
                     segments, size = [], 0
             elif kind is Fragment:
+                held += 1
                 if not wants_fragments or (limits is not None and not limits[0] <= frame.timestamp_ns < limits[1]):
                     continue
                 fragments.append(found)  # type: ignore[arg-type]
@@ -127,3 +134,4 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
     if fragments:
         yield batches.fragments(fragments, task.file)
     notes += [Note(SKIPPED, reason, count=count) for reason, count in sorted(skipped.items())]
+    notes.append(Note(SUMMARY, "", count=held, timestamp_ns=None if last_ns == NEVER else last_ns))
