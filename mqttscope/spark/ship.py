@@ -25,6 +25,7 @@ from weakref import WeakSet
 
 from mqttscope import __version__
 from mqttscope.spark.java import SparkUnavailable
+from mqttscope.spark.progress import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +66,7 @@ def is_local(spark: SparkSession) -> bool:
 
     Nobody knows that of a server of Spark Connect.
     """
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
+    if is_connect(spark):
         return False
     master = spark.conf.get("spark.master") or ""
     return master.partition("[")[0] == "local"
@@ -107,19 +108,16 @@ def examine(spark: SparkSession, needed: Sequence[str] = NEEDED) -> None:
 
     The tasks are as many as the cores, and none waits for a certain one, so that they are shared out evenly.
     """
-    from pyspark.errors import PySparkException
     from pyspark.sql.functions import lit, udf
+
+    from mqttscope.spark.errors import SPARK_ERRORS
 
     # Without Arrow, which may be what is missing.
     ask = udf(look, useArrow=False)
     try:
         tasks = spark.range(SLOTS).union(spark.range(0, SPARE_TASKS, 1, SPARE_TASKS))
         rows = tasks.select(ask(lit(" ".join(needed)), "id")).collect()
-    except PySparkException as error:
-        raise SparkUnavailable(f"executors cannot run mqttscope: {_cause(str(error))}") from None
-    except Exception as error:
-        if type(error).__name__ != "Py4JJavaError":
-            raise
+    except SPARK_ERRORS as error:
         raise SparkUnavailable(f"executors cannot run mqttscope: {_cause(str(error))}") from None
     faults = sorted({row[0] for row in rows} - {""})
     if faults:
