@@ -28,8 +28,11 @@ SLOW = (
     "cli/test_sniff.py",
     "cli/test_sources.py",
     # These start Spark.
+    "spark/test_cluster.py",
+    "spark/test_connect.py",
     "spark/test_reading.py",
     "spark/test_session.py",
+    "spark/test_ship.py",
     "test_ci_examples.py",
     "test_docs.py",
     "test_generated.py",

@@ -21,6 +21,7 @@ from mqttscope.spark.lake_files import commit, lake_lock
 from mqttscope.spark.locations import Location, find
 from mqttscope.spark.plan import read_plan, write_plan
 from mqttscope.spark.reading import plan_captures, read_captures
+from mqttscope.spark.ship import ship
 from mqttscope.spark.sums import write_sums
 
 if TYPE_CHECKING:
@@ -60,11 +61,13 @@ def ingest(
     how many tasks the flows go, by default by the bytes of the captures.
 
     All or nothing: where this raises, the lake is as it was.  Raises `LakeError` where the lake cannot be written or
-    has other settings, `NoCaptures` where nothing can be opened, and what Spark raises.
+    has other settings, `NoCaptures` where nothing can be opened, `SparkUnavailable` where executors lack something, and
+    what Spark raises.
     """
     root, options, known = Path(lake), options or LakeOptions(), dict(settings or {})
     named = [one for one in sources if isinstance(one, str)]
     locations = [one for one in sources if isinstance(one, Location)] + (find(named, known) if named else [])
+    ship(spark)
     with lake_lock(root):
         before = read_manifest(root)
         check_settings(before, options, root)

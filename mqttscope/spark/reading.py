@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mqttscope.spark.locations import Location
 from mqttscope.spark.plan import Planned, good_size, plan, settled, write_plan
 from mqttscope.spark.rows import COLUMNS
+from mqttscope.spark.ship import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +38,7 @@ def read_captures(
     """
     from mqttscope.spark.source import FORMAT
 
+    ship(spark)
     named = [sources] if isinstance(sources, str) else list(sources)
     options = {"rows": rows, "split_bytes": str(split_bytes or 0), "ports": ",".join(map(str, ports))}
     options |= {f"fs.{name}": value for name, value in (settings or {}).items()}
@@ -65,6 +67,7 @@ def plan_captures(
     """
     from mqttscope.spark.source import FORMAT
 
+    ship(spark)
     known = dict(settings or {})
     size = split_bytes or good_size(locations)
     remote = [one for one in locations if one.is_remote and one.fault is None]

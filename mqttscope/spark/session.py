@@ -1,79 +1,44 @@
-"""Sessions of Spark: one that is given, or a local one that starts without noise and says what is missing."""
+"""Sessions of Spark: one that is given, a local one, a cluster's or a server's, without noise; and what is missing."""
 
 from __future__ import annotations
 
 import atexit
+import ipaddress
 import os
 import re
-import shutil
-import subprocess
+import shlex
+import socket
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mqttscope.spark.java import SparkUnavailable, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OLDEST_JAVA = 17
+__all__ = ["CONFIGURATION", "SparkUnavailable", "cancelling", "find_java", "spark_session"]
+
 DRIVER_MEMORY = "2g"
-_INSTALL = (
-    f"install Java {OLDEST_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless, macOS: brew install "
-    "openjdk@17) or let JAVA_HOME name it"
-)
 CONFIGURATION = {
     "spark.app.name": "mqttscope",
     "spark.driver.memory": DRIVER_MEMORY,
-    # Machines with odd host names, and firewalls.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-"""What a session of ours has; ``spark_session(configuration=...)`` and spark-defaults.conf say more."""
-
-
-class SparkUnavailable(Exception):  # noqa: N818 - a name for people
-    """There is no Spark; the text says what to install, or what the log says."""
-
-
-@dataclass(slots=True, frozen=True)
-class Java:
-    """A Java runtime."""
-
-    path: str
-    version: int
-
-
-def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The Java that Spark will start; `SparkUnavailable` where there is none or it is too old."""
-    environment = os.environ if environment is None else environment
-    home = environment.get("JAVA_HOME")
-    if home:
-        # Spark looks nowhere else then.
-        path = os.path.join(home, "bin", "java")
-        if not os.access(path, os.X_OK):
-            raise SparkUnavailable(f"Spark needs Java, and JAVA_HOME ({home}) holds none: {_INSTALL}")
-    else:
-        path = shutil.which("java", path=environment.get("PATH")) or ""
-        if not path:
-            raise SparkUnavailable(f"Spark needs Java, which is not installed: {_INSTALL}")
-    try:
-        done = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SparkUnavailable(f"Spark needs Java, and {path} does not run ({error}): {_INSTALL}") from None
-    said = done.stderr + done.stdout
-    match = re.search(r'version "(?:1\.)?(\d+)', said)
-    if match is None:
-        first = next(iter(said.splitlines()), f"exit code {done.returncode}")
-        raise SparkUnavailable(f"Spark needs Java, and {path} is none ({first}): {_INSTALL}")
-    if int(match[1]) < OLDEST_JAVA:
-        raise SparkUnavailable(f"Spark needs Java {OLDEST_JAVA}, and {path} is Java {match[1]}: {_INSTALL}")
-    return Java(path, int(match[1]))
+"""What a session of ours has, where neither ``configuration`` nor spark-defaults.conf say otherwise."""
+LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""The same, where all processes run on this machine: it may have an odd host name, or a firewall."""
+PATIENCE_S = 20.0
+"""How long a master or a server may take to answer the first time."""
+STANDALONE_PORT = 7077
 
 
 def spark_session(
@@ -84,34 +49,105 @@ def spark_session(
 ) -> SparkSession:
     """A session: the one that is given, the one that is active, or a new one.
 
-    A new one is that of Spark Connect where ``SPARK_REMOTE`` says so, that of spark-submit inside of it, and else a
-    local one with all cores unless ``configuration`` (``spark.master``) or spark-defaults.conf name a cluster.
-    ``log``: where the noise of Java goes; by default a temporary file, removed at the end.  Raises `SparkUnavailable`.
+    A new one is that of ``spark.master`` in ``configuration``: ``local[*]``, ``spark://HOST:PORT``, any other master
+    that Spark knows, or ``sc://HOST:PORT`` for Spark Connect.  Without it ``SPARK_REMOTE`` counts, then what
+    spark-submit started, then spark-defaults.conf; else it is a local one with all cores.  ``log``: where the noise of
+    Java goes; by default a temporary file, removed at the end.  Raises `SparkUnavailable`.
     """
     if given is not None:
         return given
+    asked = dict(configuration or {})
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkUnavailable(f"pyspark is not installed ({error}): pip install 'mqttscope[spark]'") from None
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+    remote = _remote(asked)
+    if remote is None or "SPARK_CONNECT_MODE_ENABLED" in os.environ:
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            return active
+    if remote is not None:
+        return _connect(remote, asked)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # What spark-submit started has its configuration.
+        return SparkSession.builder.getOrCreate()
     # Executors are to run this Python, not the one that is called python3 there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    wanted = {**CONFIGURATION, **(configuration or {})}
-    if (
-        "SPARK_REMOTE" in os.environ
-        or "SPARK_CONNECT_MODE_ENABLED" in os.environ
-        or "PYSPARK_GATEWAY_PORT" in os.environ
-    ):
-        # What is running already has its configuration.
-        return SparkSession.builder.getOrCreate()
-    find_java()
-    return _start(wanted, log)
+    return _start(asked, log)
 
 
-def _start(wanted: Mapping[str, str], log: str | None) -> SparkSession:
+@contextmanager
+def cancelling(spark: SparkSession) -> Iterator[None]:
+    """Cancel what Spark is doing for a session when the block ends early: by Ctrl-C, or any other exception."""
+    try:
+        yield
+    except BaseException:
+        # A server goes on otherwise, and so do other threads' jobs.
+        with suppress(Exception):
+            spark.interruptAll()
+        raise
+
+
+def _remote(asked: Mapping[str, str]) -> str | None:
+    """The address of a server of Spark Connect, where one is wanted."""
+    master = asked.get("spark.master", "")
+    if master.startswith("sc://"):
+        return master
+    if master:
+        # PySpark would go by it whatever its configuration says.
+        os.environ.pop("SPARK_REMOTE", None)
+        return None
+    return asked.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+
+
+def _connect(url: str, asked: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        import grpc
+        from pyspark.sql.connect.client import DefaultChannelBuilder
+    except ImportError as error:
+        raise SparkUnavailable(
+            f"Spark Connect needs more packages ({_first_line(error)}): pip install 'mqttscope[connect]'"
+        ) from None
+    ours = {name: value for name, value in CONFIGURATION.items() if name.startswith("spark.sql.")}
+    wanted: dict[str, Any] = {**ours, **asked}
+    wanted.pop("spark.master", None)
+    wanted["spark.remote"] = url
+    try:
+        if url.startswith("sc://"):
+            _await_server(grpc, DefaultChannelBuilder(url))
+        else:
+            # It starts here, in this process.
+            find_java()
+        return SparkSession.builder.config(map=wanted).getOrCreate()
+    except (PySparkException, ValueError) as error:
+        raise SparkUnavailable(f"Spark Connect does not work: {_first_line(error)}") from None
+
+
+def _await_server(grpc: Any, builder: Any) -> None:
+    """Look whether a server answers: PySpark itself would try for ten minutes."""
+    ready, decided = grpc.ChannelConnectivity.READY, threading.Event()
+    seen: list[Any] = []
+
+    def changed(state: Any) -> None:
+        seen.append(state)
+        if state in (ready, grpc.ChannelConnectivity.TRANSIENT_FAILURE):
+            decided.set()
+
+    channel = builder.toChannel()
+    try:
+        channel.subscribe(changed, try_to_connect=True)
+        decided.wait(PATIENCE_S)
+    finally:
+        channel.close()
+    if ready not in seen:
+        # Not the whole address, which may hold a token.
+        raise SparkUnavailable(f"no server of Spark Connect answers at {builder.endpoint}")
+
+
+def _start(asked: Mapping[str, str], log: str | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -119,21 +155,114 @@ def _start(wanted: Mapping[str, str], log: str | None) -> SparkSession:
 
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
+    java = find_java()
+    wanted, here = _wanted(asked)
+    _await_master(wanted["spark.master"])
     path = log or _temporary()
     conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
     try:
-        with open(path, "ab") as noise:
+        with open(path, "ab") as noise, _environment(java.home, here):
             # Otherwise every start prints several lines, and every failing task a hundred.
             gateway = launch_gateway(conf, popen_kwargs={"stdout": noise, "stderr": noise})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
+        return SparkSession.builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise SparkUnavailable(f"Spark does not start: {_last_line(path) or error}; {path} has all of it") from None
+        cause = _last_line(path) or str(error)
     except Exception as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
         cause = next((line for line in said if "Exception" in line or "Error" in line), said[0])
-        _keep(path)
-        raise SparkUnavailable(f"Spark does not start: {cause}; {path} has all of it") from None
-    return SparkSession.builder.getOrCreate()
+    _keep(path)
+    raise SparkUnavailable(f"Spark does not start: {_plain(cause)}; {path} has all of it")
+
+
+def _wanted(asked: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """What a new session has, and whether its executors run on this machine."""
+    defaults = _defaults()
+    master = asked.get("spark.master") or _submitted() or defaults.get("spark.master") or os.environ.get("MASTER")
+    master = master or "local[*]"
+    here = _is_here(master)
+    ours = CONFIGURATION | (LOOPBACK if here else {})
+    kept = {name: value for name, value in ours.items() if name not in defaults}
+    return {**kept, **asked, "spark.master": master}, here
+
+
+def _submitted() -> str | None:
+    """The master that PYSPARK_SUBMIT_ARGS names."""
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    return next((after for word, after in pairwise(words) if word == "--master"), None)
+
+
+def _defaults() -> dict[str, str]:
+    """What spark-defaults.conf says, where Spark looks for it."""
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        import pyspark
+
+        home = str(Path(pyspark.__file__).parent)
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
+    try:
+        text = Path(folder, "spark-defaults.conf").read_text("utf-8", "replace")
+    except OSError:
+        return {}
+    return dict(re.findall(r"(?m)^[ \t]*([^#!\s=:][^\s=:]*)[ \t]*[ \t=:][ \t]*(.*?)[ \t]*$", text))
+
+
+def _is_here(master: str) -> bool:
+    """Whether the executors of a master run on this machine, as far as its name tells."""
+    if master.startswith("local"):
+        return True
+    hosts = [_endpoint(one)[0] for one in _masters(master)]
+    return bool(hosts) and all(map(_is_loopback, hosts))
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def _masters(master: str) -> list[str]:
+    """The addresses of a standalone cluster: several where masters stand by."""
+    return master.removeprefix("spark://").split(",") if master.startswith("spark://") else []
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return (host.strip("[]"), int(port)) if port.isdecimal() and host else (text.strip("[]"), STANDALONE_PORT)
+
+
+def _await_master(master: str) -> None:
+    """Look whether a standalone master listens: Spark itself tries for a minute, and says that it was killed."""
+    refused = []
+    for one in _masters(master):
+        host, port = _endpoint(one)
+        try:
+            socket.create_connection((host, port), PATIENCE_S).close()
+        except OSError as error:
+            refused.append(f"{host}:{port} ({error.strerror or error})")
+        else:
+            return
+    if refused:
+        raise SparkUnavailable(f"no master of Spark answers at {', '.join(refused)}")
+
+
+@contextmanager
+def _environment(java_home: str | None, here: bool) -> Iterator[None]:
+    """What the Java that is started is to find, and nobody else."""
+    wanted = {} if java_home is None else {"JAVA_HOME": java_home}
+    if here and "SPARK_LOCAL_IP" not in os.environ:
+        # Spark looks up the name of the machine otherwise, and does not start where that leads nowhere.
+        wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 _kept: set[str] = set()
@@ -157,9 +286,18 @@ def _remove(path: str) -> None:
             os.unlink(path)
 
 
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _plain(line: str) -> str:
+    """What a line of Java says to people."""
+    return re.sub(r'^(: |Caused by: |Exception in thread "[^"]*" )?(?:[\w$]+\.)+\w*(Exception|Error): ', "", line)
+
+
 def _last_line(path: str) -> str:
     """What Java said last that tells something."""
-    _keep(path)
     with open(path, encoding="utf-8", errors="replace") as file:
-        lines = [line.strip() for line in file if line.strip() and not line.lstrip().startswith(("at ", "WARNING:"))]
-    return lines[-1] if lines else ""
+        lines = [line.strip() for line in file]
+    telling = [line for line in lines if line and not line.startswith(("at ", "WARNING:", "... "))]
+    return telling[-1] if telling else ""

@@ -1,8 +1,9 @@
-"""Sessions: Java is looked for before, and what is missing is said."""
+"""Sessions: which one is taken, and what is said where none can be had; clusters: test_cluster.py, test_connect.py."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,54 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mqttscope.spark import session as module
-from mqttscope.spark.session import Java, SparkUnavailable, find_java, spark_session
+from mqttscope.spark.session import SparkUnavailable, cancelling, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def java(home: Path, says: str, *, code: int = 0) -> dict[str, str]:
-    """An environment with a program that says it is Java."""
-    (home / "bin").mkdir(parents=True)
-    program = home / "bin" / "java"
-    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{says}\nEND\nexit {code}\n")
-    program.chmod(0o755)
-    return {"JAVA_HOME": str(home)}
-
-
-@pytest.mark.parametrize(
-    ("says", "version"),
-    [
-        ('openjdk version "17.0.15" 2025-04-15', 17),
-        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\njava version "21" 2023-09-19 LTS', 21),
-        ('openjdk version "25-ea" 2025-09-16', 25),
-    ],
-)
-def test_java_is_found(tmp_path: Path, says: str, version: int) -> None:
-    environment = java(tmp_path / "home", says)
-
-    assert find_java(environment) == Java(str(tmp_path / "home" / "bin" / "java"), version)
-    assert find_java({"PATH": str(tmp_path / "home" / "bin")}).version == version
-
-
-@pytest.mark.parametrize(
-    ("says", "code", "message"),
-    [
-        ('openjdk version "11.0.2" 2019-01-15', 0, r"^Spark needs Java 17, and .* is Java 11: install .*jre-headless"),
-        ('java version "1.8.0_292"', 0, "is Java 8: install"),
-        ("Error occurred during initialization", 1, r"is none \(Error occurred during initialization\): install"),
-    ],
-)  # fmt: skip
-def test_java_that_does_not_do(tmp_path: Path, says: str, code: int, message: str) -> None:
-    with pytest.raises(SparkUnavailable, match=message):
-        find_java(java(tmp_path, says, code=code))
-
-
-def test_no_java(tmp_path: Path) -> None:
-    with pytest.raises(SparkUnavailable, match="which is not installed: install Java 17"):
-        find_java({"PATH": str(tmp_path)})
-    with pytest.raises(SparkUnavailable, match=r"JAVA_HOME \(/nowhere\) holds none: install Java 17"):
-        find_java({"JAVA_HOME": "/nowhere"})
 
 
 def test_a_session_that_is_given_is_taken() -> None:
@@ -79,14 +36,160 @@ def test_a_session_of_ours(spark: SparkSession) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
+@pytest.mark.parametrize(
+    ("master", "environment", "defaults", "here"),
+    [
+        ("local[*]", {}, "", True),
+        ("spark://127.0.0.1:7077", {}, "", True),
+        ("spark://localhost:7077,[::1]:7077", {}, "", True),
+        ("spark://localhost:7077,node-2:7077", {}, "", False),
+        ("yarn", {}, "", False),
+        ("local[3]", {"MASTER": "local[3]"}, "", True),
+        ("spark://node:1", {"MASTER": "local[3]"}, "# a comment\nspark.master   spark://node:1\nspark.x=1", False),
+        ("local[2]", {"PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell"}, "spark.master=yarn", True),
+    ],
+)
+def test_masters(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    master: str,
+    environment: dict[str, str],
+    defaults: str,
+    here: bool,
+) -> None:
+    for name in ("MASTER", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
+    asked = {} if environment else {"spark.master": master}
+
+    wanted, is_here = module._wanted(asked)
+
+    assert wanted["spark.master"] == master
+    assert is_here is here
+    assert ("spark.driver.host" in wanted) is here
+    assert module._wanted({"spark.master": "local[1]"})[0]["spark.master"] == "local[1]"
+
+
+def test_the_file_of_defaults_goes_before_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.memory 9g\n  spark.driver.host = 10.0.0.1  \n")
+
+    wanted, _ = module._wanted({"spark.app.name": "asked"})
+
+    assert "spark.driver.memory" not in wanted
+    assert "spark.driver.host" not in wanted
+    assert wanted["spark.driver.bindAddress"] == "127.0.0.1"
+    assert wanted["spark.app.name"] == "asked"
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
+    assert module._wanted({})[0]["spark.driver.memory"] == "2g"
+
+
+def test_what_java_is_started_with_is_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    monkeypatch.setenv("JAVA_HOME", "/before")
+
+    with module._environment("/home/of/java", True):
+        assert (os.environ["JAVA_HOME"], os.environ["SPARK_LOCAL_IP"]) == ("/home/of/java", "127.0.0.1")
+    assert os.environ["JAVA_HOME"] == "/before"
+    assert "SPARK_LOCAL_IP" not in os.environ
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.1")
+    with module._environment(None, True):
+        assert (os.environ["JAVA_HOME"], os.environ["SPARK_LOCAL_IP"]) == ("/before", "10.0.0.1")
+
+
+def closed_port() -> int:
+    """A port of this machine at which nobody listens."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def test_a_master_that_does_not_listen() -> None:
+    first, second = closed_port(), closed_port()
+
+    with pytest.raises(SparkUnavailable, match=rf"^no master of Spark answers at 127\.0\.0\.1:{first} \(.*refused\), "):
+        module._await_master(f"spark://127.0.0.1:{first},127.0.0.1:{second}")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        one.listen()
+        module._await_master(f"spark://127.0.0.1:{first},127.0.0.1:{one.getsockname()[1]}")
+    module._await_master("local[*]")
+    assert module._endpoint("node") == ("node", 7077)
+    assert module._endpoint("[::1]:8") == ("::1", 8)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("sc://127.0.0.1:{port}/;token=secret", r"^no server of Spark Connect answers at 127\.0\.0\.1:\d+$"),
+        ("sc://127.0.0.1:port", "^Spark Connect does not work: Port could not be cast"),
+        ("sc://127.0.0.1/path", r"^Spark Connect does not work: \[INVALID_CONNECT_URL\] "),
+    ],
+)
+def test_a_server_that_does_not_answer(address: str, message: str) -> None:
+    pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'mqttscope[connect]'")
+
+    with pytest.raises(SparkUnavailable, match=message):
+        module._connect(address.format(port=closed_port()), {})
+
+
+def test_which_server_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://a")
+    assert module._remote({}) == "sc://a"
+    assert module._remote({"spark.remote": "sc://b"}) == "sc://b"
+    assert module._remote({"spark.master": "sc://c"}) == "sc://c"
+    assert module._remote({"spark.master": "local[2]"}) is None
+    assert "SPARK_REMOTE" not in os.environ
+    assert module._remote({}) is None
+
+
+class Interrupted:
+    """Looks like a session."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def interruptAll(self) -> list[str]:  # noqa: N802 - Spark's name
+        self.times += 1
+        raise ConnectionError("the server is gone")
+
+
+def test_jobs_are_cancelled_when_a_block_ends_early() -> None:
+    session: Any = Interrupted()
+
+    with cancelling(session):
+        pass
+    assert session.times == 0
+    with pytest.raises(KeyboardInterrupt), cancelling(session):
+        raise KeyboardInterrupt
+    assert session.times == 1
+
+
 def test_logs_go_unless_they_explain_something(tmp_path: Path) -> None:
     for name in ("gone", "kept"):
-        (tmp_path / name).write_text("at org.apache\nCaused by: nothing\nat java.lang\n")
+        (tmp_path / name).write_text("at org.apache\nCaused by: nothing\nat java.lang\n... 17 more\n")
     assert module._last_line(str(tmp_path / "kept")) == "Caused by: nothing"
+    module._keep(str(tmp_path / "kept"))
     for name in ("gone", "kept", "never"):
         module._remove(str(tmp_path / name))
 
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Exception in thread "main" org.apache.spark.SparkException: what is wrong',
+        "Caused by: java.net.UnknownHostException: what is wrong",
+        ": org.apache.spark.SparkException: what is wrong",
+        "what is wrong",
+    ],
+)
+def test_what_java_says_without_its_names(line: str) -> None:
+    assert module._plain(line) == "what is wrong"
 
 
 SCRIPT = """

