@@ -8,6 +8,7 @@ file grew: `Memory` holds what of the parts before has a say in those that follo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import ByteSource, is_compressed
@@ -19,6 +20,16 @@ from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 PIECE_BYTES = 1 << 20
 """How much is read at least, where there is so much."""
+
+
+@dataclass(slots=True)
+class Grown:
+    """A part of a capture: from where to where."""
+
+    begin: Memory
+    end: Memory | None
+    """``None``: to its end, which is at ``size``, with what is to be told there."""
+    size: int
 
 
 class Changed(Exception):  # noqa: N818 - it is no fault of anybody's
@@ -58,16 +69,13 @@ def advance(file: BinaryIO, memory: Memory, size: int, *, limit: int = PIECE_BYT
     return memory.position - start
 
 
-def read_on(
-    file: BinaryIO, capture: str, memory: Memory, end: Memory | None, size: int
-) -> Iterator[Frame | CaptureNotice]:
-    """Frames and notices between two places, numbered as in the whole capture.
+def read_on(file: BinaryIO, capture: str, part: Grown) -> Iterator[Frame | CaptureNotice]:
+    """Frames and notices of a part, numbered as in the whole capture.
 
-    ``file``: open and seekable.  ``memory``: where to begin; it is changed.  ``end``: where `advance` came to, or
-    ``None`` for the end of the capture, which has ``size`` bytes, with what is to be told there.  Raises `Changed`
-    behind the last frame where the file is not what it was.
+    ``file``: open and seekable.  Raises `Changed` behind the last frame where the file is not what it was.
     """
-    yield from _read(file, capture, memory, size if end is None else end.position, more=end is not None)
+    memory, end = part.begin.copy(), part.end
+    yield from _read(file, capture, memory, part.size if end is None else end.position, more=end is not None)
     if end is not None and (memory.position, memory.frames) != (end.position, end.frames):
         raise Changed(
             f"has changed: frame {end.frames} ended at byte {end.position}, now frame {memory.frames} at "

@@ -63,8 +63,9 @@ class Memory:
     @classmethod
     def of(cls, values: Sequence[Any]) -> Memory:
         """What `written` wrote."""
-        *plain, interfaces = values
-        return cls(*plain, interfaces=[Interface(*one) for one in interfaces])
+        made = cls(*values[:6])
+        made.interfaces = [Interface(*one) for one in values[6]]
+        return made
 
     def copy(self) -> Memory:
         """Another one that says the same."""

@@ -29,7 +29,9 @@ SKIPPED = "skipped"
 """Frames that hold no segment, by reason: one row for each reason and range."""
 UNSPLIT = "unsplit"
 """A capture or the rest of it was read in one piece, although it is longer than a range."""
-KINDS = (SEGMENT, FRAGMENT, ERROR, DROPS, SECRETS, SKIPPED, UNSPLIT)
+READ = "read"
+"""How far a stream has read a capture."""
+KINDS = (SEGMENT, FRAGMENT, ERROR, DROPS, SECRETS, SKIPPED, UNSPLIT, READ)
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
@@ -79,6 +81,7 @@ class Note:
     count: int | None = None
     notice: str | None = None
     payload: bytes | None = None
+    timestamp_ns: int | None = None
 
 
 def note_of(notice: CaptureNotice) -> Note:
@@ -194,5 +197,5 @@ _OF_FRAGMENT: dict[str, Callable[[Any], Any]] = {
     "fragment": _parts,
 }
 _OF_NOTE: dict[str, Callable[[Any], Any]] = {
-    name: attrgetter(name) for name in ("frame", "message", "offset", "count", "notice", "payload")
+    name: attrgetter(name) for name in ("frame", "message", "offset", "count", "notice", "payload", "timestamp_ns")
 }

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.capture.growing import Changed, advance, can_grow, may_be_compressed, read_on
+from mqttscope.capture.growing import Changed, Grown, advance, can_grow, may_be_compressed, read_on
 from mqttscope.capture.memory import Memory
 from mqttscope.net.frame import CaptureError, Frame
 from tests.capture.test_pcap import Item, pcap_file, read
@@ -41,9 +41,9 @@ def grown(content: bytes, sizes: Iterable[int], *, limit: int = 1 << 20) -> list
             if not advance(io.BytesIO(content[:size]), end, size, limit=limit):
                 break
             # By now the file may be longer.
-            found += read_on(io.BytesIO(content), "a.pcap", Memory.of(written), end, len(content))
+            found += read_on(io.BytesIO(content), "a.pcap", Grown(Memory.of(written), end, 0))
             written = end.written()
-    return [*found, *read_on(io.BytesIO(content), "a.pcap", Memory.of(written), None, len(content))]
+    return [*found, *read_on(io.BytesIO(content), "a.pcap", Grown(Memory.of(written), None, len(content)))]
 
 
 def of_many_kinds(order: str = "<") -> bytes:
@@ -131,8 +131,8 @@ def test_a_file_that_is_another_one_is_noticed() -> None:
     advance(io.BytesIO(content), end, len(content))
 
     with pytest.raises(Changed, match=r"has changed: frame 4 ended at byte \d+, now frame 3 at "):
-        list(read_on(io.BytesIO(content[:-40]), "a", Memory(), end, 0))
-    found = list(read_on(io.BytesIO(b"something else"), "a", end, None, 14))
+        list(read_on(io.BytesIO(content[:-40]), "a", Grown(Memory(), end, 0)))
+    found = list(read_on(io.BytesIO(b"something else"), "a", Grown(end, None, 14)))
     assert found == [CaptureError("a", "has changed: it does not begin like a capture any more", 0, 4)]
 
 
