@@ -58,9 +58,15 @@ def advance(file: BinaryIO, memory: Memory, size: int, *, limit: int = PIECE_BYT
     while True:
         stop = min(size, start + limit)
         trial = memory.copy()
+        kinds = set(memory.link_types)
+        last: Frame | None = None
         for item in _read(file, "", trial, stop, more=True):
             if type(item) is Frame:
-                trial.timestamp_ns = item.timestamp_ns
+                last = item
+                kinds.add(item.link_type)
+        trial.link_types = sorted(kinds)
+        if last is not None:
+            trial.timestamp_ns = last.timestamp_ns
         if trial.position > start or trial.damaged or stop == size:
             break
         # The next record is longer than this.

@@ -41,6 +41,8 @@ class Memory:
     """How many frames were read."""
     timestamp_ns: int = 0
     """Time of the last frame; in a pcap file left to whoever takes the frames."""
+    link_types: list[int] = field(default_factory=list)
+    """Link types that the frames had; left to whoever takes the frames."""
     beyond: int = 0
     """Frames with a time out of bounds."""
     damaged: bool = False
@@ -57,14 +59,15 @@ class Memory:
              one.dropped_between] for one in self.interfaces
         ]  # fmt: skip
         return [
-            self.position, self.frames, self.timestamp_ns, self.beyond, self.damaged, self.order, interfaces,
+            self.position, self.frames, self.timestamp_ns, list(self.link_types), self.beyond, self.damaged, self.order,
+            interfaces,
         ]  # fmt: skip
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> Memory:
         """What `written` wrote."""
-        made = cls(*values[:6])
-        made.interfaces = [Interface(*one) for one in values[6]]
+        made = cls(*values[:7])
+        made.interfaces = [Interface(*one) for one in values[7]]
         return made
 
     def copy(self) -> Memory:

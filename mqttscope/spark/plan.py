@@ -76,6 +76,11 @@ class Task:
             return self.grown.begin.frames
         return 0 if self.part is None else self.part.first - 1
 
+    @property
+    def told_link_types(self) -> frozenset[int]:
+        """Link types of frames before; that they are not supported has been said."""
+        return frozenset() if self.grown is None else frozenset(self.grown.begin.link_types)
+
     def items(self, file: BinaryIO) -> Iterator[Frame | CaptureNotice]:
         """Frames and notices, of the capture that is open."""
         if self.grown is not None:

@@ -32,6 +32,8 @@ UNSPLIT = "unsplit"
 READ = "read"
 """How far a stream has read a capture."""
 KINDS = (SEGMENT, FRAGMENT, ERROR, DROPS, SECRETS, SKIPPED, UNSPLIT, READ)
+SUMMARY = "summary"
+"""What one range held: the time of its last segment, and how many IP fragments (``count``).  Only where asked for."""
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
@@ -197,5 +199,5 @@ _OF_FRAGMENT: dict[str, Callable[[Any], Any]] = {
     "fragment": _parts,
 }
 _OF_NOTE: dict[str, Callable[[Any], Any]] = {
-    name: attrgetter(name) for name in ("frame", "message", "offset", "count", "notice", "payload", "timestamp_ns")
+    name: attrgetter(name) for name in ("frame", "timestamp_ns", "message", "offset", "count", "notice", "payload")
 }

@@ -25,10 +25,13 @@ from mqttscope.spark.rows import (
     KINDS,
     SEGMENT,
     SKIPPED,
+    SUMMARY,
     Batches,
     Note,
     note_of,
 )
+
+NEVER = -1 << 63
 
 
 class ScanFailed(Exception):  # noqa: N818 - a name for people
@@ -77,6 +80,7 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
     skipped: Counter[str] = Counter()
     told: set[str] = set()
     size = 0
+    held, last_ns = 0, NEVER
     wants_segments, wants_fragments = SEGMENT in wanted.kinds, FRAGMENT in wanted.kinds
     own_ports, limits = wanted.ports, wanted.limits()
     frame: Frame | None = None
@@ -94,11 +98,14 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
                 if limits is not None and not limits[0] <= frame.timestamp_ns < limits[1]:
                     continue
                 segments.append(found)  # type: ignore[arg-type]
+                if frame.timestamp_ns > last_ns:
+                    last_ns = frame.timestamp_ns
                 size += len(found.payload)  # type: ignore[union-attr]
                 if len(segments) == BATCH_ROWS or size >= BATCH_BYTES:
                     yield batches.segments(segments, task.file)
                     segments, size = [], 0
             elif kind is Fragment:
+                held += 1
                 if not wants_fragments or (limits is not None and not limits[0] <= frame.timestamp_ns < limits[1]):
                     continue
                 fragments.append(found)  # type: ignore[arg-type]
@@ -107,7 +114,9 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
                     fragments = []
             else:
                 skipped[found.reason] += 1  # type: ignore[union-attr]
-                if found.reason == "unsupported_link_type" and found.detail not in told:  # type: ignore[union-attr]
+                if found.reason != "unsupported_link_type" or frame.link_type in task.told_link_types:  # type: ignore[union-attr]
+                    continue
+                if found.detail not in told:  # type: ignore[union-attr]
                     told.add(found.detail)  # type: ignore[union-attr]
                     error = CaptureError(task.location.name, found.detail, None, frame.number - 1)  # type: ignore[union-attr]
                     notes.append(note_of(error))
@@ -126,3 +135,4 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
     if fragments:
         yield batches.fragments(fragments, task.file)
     notes += [Note(SKIPPED, reason, count=count) for reason, count in sorted(skipped.items())]
+    notes.append(Note(SUMMARY, "", count=held, timestamp_ns=None if last_ns == NEVER else last_ns))

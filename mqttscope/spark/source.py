@@ -6,7 +6,7 @@ option         meaning
 path, paths    what to read: paths, globs, directories, URIs (``load`` gives them)
 split_bytes    how long ranges are (``64m``, ``8388608``); by default a sixteenth of all bytes, 8 to 64 MiB
 rows           ``all``, ``segments`` (nothing else), ``notes`` (all that is neither segment nor fragment),
-               ``fragments``, or ``measures``: what a plan is made of
+               ``fragments``, ``ingest`` (what a lake is made of), or ``measures``: what a plan is made of
 ports          only segments from or to these ports: ``1883,8883``
 start_ns,      only frames of this time: nanoseconds since the epoch, the end is not part of it
 end_ns
@@ -48,7 +48,7 @@ from pyspark.sql.types import StructType
 from mqttscope.spark.following import QUIET_SECONDS
 from mqttscope.spark.locations import find
 from mqttscope.spark.plan import MEASURES_DDL, SMALLEST_TASK, Task, good_size, measured, pack, plan, read_plan, splits
-from mqttscope.spark.rows import COLUMNS, DDL, FRAGMENT, KINDS, SEGMENT, Batches
+from mqttscope.spark.rows import COLUMNS, DDL, DROPS, ERROR, FRAGMENT, KINDS, SEGMENT, SUMMARY, Batches
 from mqttscope.spark.scan import Wanted, scan
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ ROWS = {
     "segments": frozenset([SEGMENT]),
     "fragments": frozenset([FRAGMENT]),
     "notes": frozenset(KINDS) - {SEGMENT, FRAGMENT},
+    "ingest": frozenset([SEGMENT, ERROR, DROPS, SUMMARY]),
     "measures": frozenset[str](),
 }
 OPTIONS = (
@@ -202,15 +203,13 @@ class Reader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Ranges of captures, small ones together."""
         options = self.options
-        if options.plan is not None:
-            planned = read_plan(options.plan)
-            size = options.split_bytes or good_size(one.location for one in planned)
-        else:
-            locations = find(options.sources, options.settings)
-            size = options.split_bytes or good_size(locations)
-            if options.rows == "measures":
-                todo = splits(locations, options.settings, size)
-                return [Tasks(tasks) for tasks in pack(todo, max(size, SMALLEST_TASK))]
+        planned = None if options.plan is None else read_plan(options.plan)
+        locations = find(options.sources, options.settings) if planned is None else [one.location for one in planned]
+        size = options.split_bytes or good_size(locations)
+        if options.rows == "measures":
+            todo = splits(locations, options.settings, size)
+            return [Tasks(tasks) for tasks in pack(todo, max(size, SMALLEST_TASK))]
+        if planned is None:
             planned = plan(locations, options.settings, size)
         tasks = [task for file, one in enumerate(planned) if self._reads(one.location.name) for task in one.tasks(file)]
         packed = pack(tasks, max(size, SMALLEST_TASK))

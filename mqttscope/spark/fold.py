@@ -1,0 +1,166 @@
+"""Segments of captures folded into a lake: one pass over the rows, in which the executors write all tables.
+
+Rows of segments and what the lake remembers of open flows are brought together by flow, sorted, and run through the
+kernel.  Both directions and all captures of a flow are in one task, however large; rows stream, so that memory holds
+what one flow remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mqttscope.lake.kernel import ORDER, SEGMENT_COLUMNS, STATE_KIND, errors_of
+from mqttscope.lake.manifest import Manifest
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import EVENT_TABLES, STATE
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.spark.fold_tasks import REPORT_DDL, Report, Work, fold_flows
+from mqttscope.spark.lake_files import LakeFiles
+from mqttscope.spark.rows import COLUMNS, SUMMARY, notice_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+NOTE_COLUMNS = ("message", "offset", "count", "notice")
+"""Columns of rows that are no segments."""
+_STATE_DDL = "flow binary, last_ns bigint, state binary"
+_GLOB = str.maketrans({one: f"\\{one}" for one in "{}[]*?\\"})
+
+
+@dataclass(slots=True)
+class Folded:
+    """What a fold did."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows that were added to each table."""
+    open_flows: int = 0
+    """Flows that go on."""
+    out_of_order: list[str] = field(default_factory=list)
+    """Captures with segments from before the last one of earlier ingests."""
+    fragmented: list[str] = field(default_factory=list)
+    """Captures with IP fragments; nothing else was done then (``stops_at_fragments``)."""
+
+
+def fold(
+    spark: SparkSession,
+    rows: DataFrame,
+    root: Path,
+    before: Manifest,
+    after: Manifest,
+    options: LakeOptions,
+    *,
+    more: bool = True,
+    watermark_ns: int | None = None,
+    partitions: int = 1,
+    stops_at_fragments: bool = False,
+) -> Folded:
+    """Fold rows into the lake in ``root``, whose manifest is ``before``; ``after`` gets what was written.
+
+    ``rows``: as `read_captures` gives them, best with ``rows="ingest"``: then each range tells the time of its last
+    segment, which is the watermark that flows time out by.  Else ``watermark_ns`` says it, nanoseconds since the epoch.
+    ``more``: captures will follow, so that flows stay open.  ``partitions``: into how many tasks the flows go.
+    ``stops_at_fragments``: do nothing but name the captures that have IP fragments, where there are any.
+
+    Nothing counts before the caller has committed ``after`` (`lake_files.commit`); what a fold that fails leaves behind
+    is taken away then.  Raises what Spark raises.
+    """
+    root = root.resolve()
+    work = Work(str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments)
+    placed = _placed(_with_states(spark, rows, root, before), partitions)
+    reports = run(placed.sortWithinPartitions(*ORDER), partial(fold_flows, work=work))
+    done = Folded(fragmented=sorted({name for one in reports for name in one.fragmented}))
+    if done.fragmented:
+        return done
+    after.open_files, after.state_files = {}, []
+    notes = [note for one in reports for note in one.notes]
+    reports.append(write_errors(root, after.generation, notes))
+    for one in reports:
+        take(one, after, done)
+    done.open_flows = sum(one.rows.get(STATE.name, 0) for one in reports)
+    done.out_of_order = sorted({name for one in reports for name in one.late})
+    times = [one.last_ns for one in reports if one.last_ns is not None]
+    after.last_ns = max(times, default=before.last_ns)
+    return done
+
+
+def run(frame: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[Report]:
+    """Run a task over each partition and gather the reports."""
+    return [Report.load(row["report"]) for row in frame.mapInArrow(task, REPORT_DDL).collect()]
+
+
+def take(report: Report, after: Manifest, done: Folded) -> None:
+    """Put what a task wrote into the manifest."""
+    for kind, names in report.files.items():
+        table = kind.removeprefix("open/")
+        if kind == STATE.name:
+            after.state_files += names
+        elif table != kind:
+            after.open_files.setdefault(table, []).extend(names)
+        elif kind in EVENT_TABLES:
+            after.files.setdefault(kind, []).extend(names)
+            done.rows[kind] = done.rows.get(kind, 0) + report.rows[kind]
+
+
+def parquet_paths(root: Path, names: Iterable[str]) -> list[str]:
+    """Files of a lake as Spark takes them: on the file system, and nothing in them is a pattern."""
+    return [f"file:{str(root.resolve() / name).translate(_GLOB)}" for name in names]
+
+
+def _with_states(spark: SparkSession, rows: DataFrame, root: Path, before: Manifest) -> DataFrame:
+    """The rows, and before those of each flow what is remembered of it."""
+    from pyspark.sql import functions as f
+
+    given = set(rows.columns)
+    columns = [
+        f.col(name) if name in given else f.lit(None).cast(COLUMNS[name]).alias(name)
+        for name in (*SEGMENT_COLUMNS, *NOTE_COLUMNS)
+    ]
+    known = rows.select(*columns, f.lit(1).alias("kind_order"))
+    if not before.state_files:
+        return known
+    states = spark.read.schema(_STATE_DDL).parquet(*parquet_paths(root, before.state_files))
+    values: dict[str, Column] = {"kind": f.lit(STATE_KIND), "flow": f.col("flow"), "payload": f.col("state")}
+    values |= {name: f.lit(0) for name in ("timestamp_ns", "file", "frame", "kind_order")}
+    return known.unionByName(
+        states.select(
+            *(values.get(name, f.lit(None)).cast(COLUMNS.get(name, "int")).alias(name) for name in known.columns)
+        )
+    )
+
+
+def _placed(rows: DataFrame, partitions: int) -> DataFrame:
+    """The rows of each flow in one partition, and the summaries of all ranges in every partition.
+
+    So every task knows the time of the last segment before it begins, without a pass over the captures for that.
+    """
+    from pyspark.sql import functions as f
+
+    own = f.pmod(f.xxhash64("flow"), f.lit(partitions)).cast("int")
+    everywhere = f.sequence(f.lit(0), f.lit(partitions - 1))
+    places = f.when(f.col("kind") == SUMMARY, everywhere).otherwise(f.array(own))
+    placed = rows.withColumn("place", f.explode(places))
+    return placed.repartitionById(partitions, "place").drop("place")
+
+
+def write_errors(root: Path, generation: int, notes: Sequence[dict[str, Any]]) -> Report:
+    """Write what is wrong with captures into the table of errors, once for each capture.
+
+    Every range of a capture says for itself what is wrong with all of it (a link type that is not supported).
+    """
+    found: dict[tuple[str, str, int | None, str | None], CaptureError | CaptureDrops] = {}
+    for note in sorted(notes, key=lambda note: (note["file"], note["frame"] or 0)):
+        notice = notice_of(
+            note["kind"], note["capture"], note["message"], note["frame"], note["offset"], note["notice"], None
+        )
+        if isinstance(notice, CaptureError | CaptureDrops):
+            found.setdefault((note["capture"], note["message"], note["offset"], note["notice"]), notice)
+    with LakeFiles(root, generation) as files:
+        if found:
+            files.write("ingest_errors", errors_of(found.values()))
+    return Report(files.names, files.rows)

@@ -1,0 +1,170 @@
+"""What the tasks of a fold do: sorted rows in, Parquet files of a lake written, one report out.
+
+A task writes its files itself and reports only their names, so that rows of tables never go back through Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mqttscope.lake.kernel import SEGMENT, kernel
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import INTERNAL, TABLES
+from mqttscope.spark.lake_files import LakeFiles
+from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
+
+REPORT_DDL = "report string"
+"""The one column that a task gives back."""
+ROWS_AT_A_TIME = 2_048
+"""Rows that are made Python values together: batches of Spark may hold 64 MiB."""
+NOTE = ("kind", "file", "capture", "frame", "message", "offset", "count", "notice")
+"""Columns of what a capture says beside its segments."""
+_SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
+
+
+class FoldFailed(Exception):  # noqa: N818 - a name for people
+    """A program error while segments were decoded, or a file that cannot be written; the text names the place."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What every task of a fold knows.  Plain data."""
+
+    root: str
+    """The lake, as all executors see it."""
+    generation: int
+    options: LakeOptions
+    more: bool = True
+    watermark_ns: int | None = None
+    """Time of the last segment of all flows, where the rows have no summaries to say it."""
+    before_ns: int | None = None
+    """Time of the last segment of earlier ingests."""
+    stops_at_fragments: bool = False
+    """Do nothing where summaries tell of IP fragments."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a task did."""
+
+    files: dict[str, list[str]] = field(default_factory=dict)
+    """Paths relative to the lake, by kind (`LakeFiles.names`)."""
+    rows: dict[str, int] = field(default_factory=dict)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    """What the captures say beside their segments: rows of the data source."""
+    last_ns: int | None = None
+    late: list[str] = field(default_factory=list)
+    """Captures with segments from before the last one of earlier ingests."""
+    fragmented: list[str] = field(default_factory=list)
+    """Captures with IP fragments, where that was a reason to stop."""
+
+    def dump(self) -> pa.RecordBatch:
+        """The report as the row that goes to the driver."""
+        return pa.RecordBatch.from_pydict({"report": [orjson.dumps(asdict(self)).decode()]})
+
+    @classmethod
+    def load(cls, text: str) -> Report:
+        """The report of such a row."""
+        return cls(**orjson.loads(text))
+
+
+def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
+    """Run the kernel over the sorted rows of whole flows; what belongs to no flow comes first."""
+    report = Report()
+    asides, rest = _asides(batches)
+    summaries = [row for row in asides if row["kind"] == SUMMARY]
+    report.notes = [{name: row[name] for name in NOTE} for row in asides if row["kind"] in (ERROR, DROPS)]
+    report.fragmented = sorted({row["capture"] for row in summaries if row["count"]})
+    if report.fragmented and work.stops_at_fragments:
+        # Workers of Spark are used again only where they were read to the end.
+        for _ in rest:
+            pass
+        yield report.dump()
+        return
+    report.fragmented = []
+    times = [row["timestamp_ns"] for row in summaries if row["timestamp_ns"] is not None]
+    times += [one for one in (work.watermark_ns, work.before_ns if times else None) if one is not None]
+    report.last_ns = max(times, default=None)
+    look = _Look(work, report)
+    with LakeFiles(work.root, work.generation) as files:
+        made = kernel(look.through(rest), work.options, more=work.more, watermark_ns=report.last_ns)
+        for kind, found in unpacked(look.named(made)):
+            write(files, kind, found)
+    report.files, report.rows = files.names, files.rows
+    yield report.dump()
+
+
+def _asides(batches: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], Iterator[pa.RecordBatch]]:
+    """The rows without a flow, which sort first, and the others."""
+    found: list[dict[str, Any]] = []
+    rest = iter(batches)
+    for one in rest:
+        count = one.column("flow").null_count
+        found += one.slice(0, count).to_pylist()
+        if count < one.num_rows:
+            return found, chain([one.slice(count)], rest)
+    return found, rest
+
+
+def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Batches of a kernel as batches of their tables, with the exact schemas."""
+    for one in batches:
+        kind: str = one.column("kind")[0].as_py()
+        table = kind.removeprefix("open/")
+        yield kind, pa.RecordBatch.from_arrays(one.column(table).flatten(), schema=_SCHEMAS[table])
+
+
+def write(files: LakeFiles, kind: str, found: pa.RecordBatch) -> None:
+    """Add rows to the files of a task; `FoldFailed` where that is not possible."""
+    try:
+        files.write(kind, found)
+    except OSError as error:
+        raise FoldFailed(f"the lake cannot be written: {error.strerror or error}") from None
+
+
+class _Look:
+    """Looks at segments on their way into the kernel."""
+
+    def __init__(self, work: Work, report: Report) -> None:
+        self._before_ns = work.before_ns
+        self._report = report
+        self._place = "before the first segment"
+
+    def through(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass everything on in smaller batches."""
+        for one in batches:
+            for start in range(0, one.num_rows, ROWS_AT_A_TIME):
+                piece = one.slice(start, ROWS_AT_A_TIME)
+                self._note(piece)
+                yield piece
+
+    def _note(self, piece: pa.RecordBatch) -> None:
+        segments = piece.filter(pc.equal(piece.column("kind"), SEGMENT))
+        if not segments.num_rows:
+            return
+        first: Mapping[str, Any] = segments.slice(0, 1).select(["capture", "frame"]).to_pylist()[0]
+        self._place = f"{first['capture']}, from frame {first['frame']} on"
+        times = segments.column("timestamp_ns")
+        report = self._report
+        report.last_ns = max(pc.max(times).as_py(), -1 << 63 if report.last_ns is None else report.last_ns)
+        if self._before_ns is not None:
+            late = segments.column("capture").filter(pc.less(times, self._before_ns))
+            report.late = sorted({*report.late, *late.unique().to_pylist()})
+
+    def named(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass on what the kernel makes; `FoldFailed` tells where in the captures it failed."""
+        while True:
+            try:
+                found = next(made)
+            except StopIteration:
+                return
+            except Exception as error:
+                raise FoldFailed(f"{self._place}: {type(error).__name__}: {error}") from error
+            yield found
