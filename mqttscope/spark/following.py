@@ -4,8 +4,8 @@
 offsets.  The clock decides when something is read, never what.
 
 A capture that is written is read to its last complete record.  It is complete when it has not changed for
-`QUIET_SECONDS`, or when another one whose name differs in digits alone begins behind its last frame: capture tools
-rotate like that.  Only then is told what can be told at the end of a capture: that it ends inside a record, what it
+`QUIET_SECONDS`, or when it ends with a whole record and another one whose name differs in digits alone begins behind
+it: capture tools rotate like that.  Only then is told what can be told at the end of a capture: that it ends inside a record, what it
 dropped.  One that grows all the same is read on.  Compressed captures are read when they are complete, in one go.
 
 Captures are known by their content, so that renaming them makes no difference, and one that is overwritten is another
@@ -145,7 +145,7 @@ class Follower:
 
     def _is_same(self, one: Followed, found: _There) -> bool:
         """Whether what was read of a capture is what the file begins with; of a compressed one that is all of it."""
-        if one.is_whole and found.size != one.size:
+        if one.is_whole and one.size not in (None, found.size):
             return False
         looked = (found.size, found.changed, one.memory.position, one.head, one.tail)
         if self._same.get(found.name) == looked:
@@ -224,8 +224,9 @@ class Follower:
             found = there.get(one.name)
             if one.size is not None or one.waiting or found is None:
                 continue
-            is_followed_by = one.memory.frames > 0 and latest[_set(one.name)] >= max(one.now_ns, one.first_ns + 1)
-            if one.is_whole or one.memory.damaged or is_followed_by or now - found.changed >= self.quiet_seconds:
+            is_even = one.memory.frames > 0 and one.memory.position == found.size
+            is_followed = is_even and latest[_set(one.name)] >= max(one.now_ns, one.first_ns + 1)
+            if one.is_whole or one.memory.damaged or is_followed or now - found.changed >= self.quiet_seconds:
                 one.size = found.size
         for one in end.captures.values():
             if one.size is not None:
