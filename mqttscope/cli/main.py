@@ -6,6 +6,8 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -21,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("mqttscope.cli.replay", "Play recorded connections against a broker."),
     "serve": ("mqttscope.cli.serve", "Play the broker of recorded connections to devices."),
     "proxy": ("mqttscope.cli.proxy", "Forward MQTT connections, record and lint them."),
+    "pipeline": ("mqttscope.cli.pipeline", "Build tables of whole collections of captures."),
 }
 """Command name -> module that holds it as ``command``, and its line in the overview."""
 
@@ -37,15 +40,22 @@ EXIT_INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module when the command is used; the overview needs none of them."""
+    """Imports a command's module when the command is used; the overview needs none of them.
+
+    ``table`` is of the form of `COMMANDS`.
+    """
+
+    def __init__(self, *arguments: Any, table: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the overview."""
-        return list(COMMANDS)
+        return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name, loaded now."""
-        row = COMMANDS.get(cmd_name)
+        row = self.table.get(cmd_name)
         if row is None:
             return None
         found = importlib.import_module(row[0]).command
@@ -55,11 +65,12 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
 
 
 @click.group(
     cls=LazyGroup,
+    table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 Examples:

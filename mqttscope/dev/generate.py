@@ -7,13 +7,14 @@ one of them is not fresh.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
-from mqttscope.cli.main import COMMANDS, group
+from mqttscope.cli.main import LazyGroup, group
 from mqttscope.dev.rule_pages import FOLDER, pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -37,15 +38,35 @@ def completions() -> dict[Path, str]:
     }
 
 
-def help_text(name: str | None = None) -> str:
-    """``--help`` of a command, or of the program."""
+def help_text(*names: str) -> str:
+    """``--help`` of a command by the names that lead to it, or of the program."""
     context = click.Context(group, info_name="mqttscope", max_content_width=_WIDTH, terminal_width=_WIDTH)
-    if name is None:
-        return group.get_help(context)
-    command = group.get_command(context, name)
-    assert command is not None
-    inner = click.Context(command, info_name=name, parent=context, max_content_width=_WIDTH, terminal_width=_WIDTH)
-    return command.get_help(inner)
+    for count, name in enumerate(names, 1):
+        command = find_command(*names[:count])
+        context = click.Context(
+            command, info_name=name, parent=context, max_content_width=_WIDTH, terminal_width=_WIDTH
+        )
+    return context.command.get_help(context)
+
+
+def find_command(*names: str) -> click.Command:
+    """The command that names lead to, or the program."""
+    command: click.Command = group
+    for name in names:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    return command
+
+
+def command_names(inside: LazyGroup = group, *before: str) -> Iterator[tuple[str, ...]]:
+    """The names that lead to each command, those of groups before those in them."""
+    for name in inside.table:
+        yield (*before, name)
+        found = find_command(*before, name)
+        if isinstance(found, LazyGroup):
+            yield from command_names(found, *before, name)
 
 
 def reference() -> str:
@@ -60,8 +81,8 @@ def reference() -> str:
         "```",
         "",
     ]
-    for name in COMMANDS:
-        parts += [f"## {name}", "", "```text", help_text(name), "```", ""]
+    for names in command_names():
+        parts += [f"## {' '.join(names)}", "", "```text", help_text(*names), "```", ""]
     return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines()) + "\n"
 
 

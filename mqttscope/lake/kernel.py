@@ -6,6 +6,8 @@ all rows of a flow to one call.  Rows of other kinds (errors of captures) may st
 put together before (`whole_segments`), since all parts of a datagram are needed and their flow is not known.
 
 Output rows have ``kind``, the name of a table, and one struct for each table; all rows of a batch are of one kind.
+When more segments will come, rows of the kind ``open/<table>`` say what is known so far of connections that are still
+open: as if they ended here.  The next run makes them anew.
 
 Nothing of one flow depends on another one, so the result does not depend on how flows were shared out, nor on the files
 that the segments come from, as long as their times put them into the right order.  Memory holds one flow at a time:
@@ -29,7 +31,7 @@ import pyarrow as pa
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import STATE
+from mqttscope.lake.schemas import OPEN, SCOPE_EVENTS, STATE
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
 from mqttscope.lake.tracker import Tracker
@@ -99,17 +101,23 @@ def kernel(
     time of the last segment of all flows: those that have been idle for too long by then are over, whatever comes.
     """
     options = options or LakeOptions()
-    collector = Collector(options)
+    collector, unfinished = Collector(options), Unfinished(options)
     states: list[tuple[Any, ...]] = []
     for _, rows in groupby(read_rows(batches), key=_flow_of):
+        before = len(states)
         for _ in run_flow(rows, options, collector, states, more=more, watermark_ns=watermark_ns):
             for name, found in collector.batches():
                 yield event_batch(name, found)
+        for state in states[before:]:
+            unfinished.feed(state[-1])
+        for name, found in unfinished.batches():
+            yield event_batch(name, found)
         if len(states) >= options.batch_rows:
             yield event_batch(STATE.name, batch(STATE.name, states))
             states = []
-    for name, found in collector.batches(everything=True):
-        yield event_batch(name, found)
+    for one in (collector, unfinished):
+        for name, found in one.batches(everything=True):
+            yield event_batch(name, found)
     if states:
         yield event_batch(STATE.name, batch(STATE.name, states))
 
@@ -199,9 +207,33 @@ def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | N
         if flow.closed and watermark_ns is not None and watermark_ns - flow.closed_ns > LINGER_NS:
             continue
         connection = _connection(flow)
-        tracker = None if connection is None else collector.trackers.pop(connection.number, None)
+        tracker = None if connection is None else collector.remember(connection)
         found.append(Memory(flow, tracker))
     return found
+
+
+class Unfinished:
+    """Rows of flows that go on, as if they ended here: of copies, made of what is remembered of them."""
+
+    def __init__(self, options: LakeOptions) -> None:
+        self.collector = Collector(options)
+        self.collector.over = False
+
+    def feed(self, state: bytes) -> None:
+        """Take one flow, as `state_row` has it."""
+        collector = self.collector
+        ending = Dissector(collector.options.reading())
+        ending.connections = len(collector.trackers)
+        resume(load(state), ending, collector)
+        for flow in ending.flows.flows.values():
+            collector.emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
+        for event in ending.close():
+            collector.feed(event)
+
+    def batches(self, *, everything: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Take the rows of kinds that have enough for a batch, or all: ``open/<table>`` and ``scope_events``."""
+        for name, found in self.collector.batches(everything=everything):
+            yield name if name == SCOPE_EVENTS.name else f"{OPEN}{name}", found
 
 
 def _connection(flow: Flow) -> Any:

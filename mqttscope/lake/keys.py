@@ -10,6 +10,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import NamedTuple
 
+from mqttscope.lint.memories import is_of_one, scope_key
+from mqttscope.lint.rule import Scope
 from mqttscope.mqtt.constants import Direction
 from mqttscope.net.segment import reverse_key
 from mqttscope.session.connection import Connection
@@ -43,6 +45,18 @@ def connection_id(connection: Connection, group: str = "") -> str:
         digest.update(len(part).to_bytes(4, "big"))
         digest.update(part)
     return digest.hexdigest()
+
+
+def session_key(connection: Connection, named: str) -> str:
+    """The key of the session of a connection, as far as it is known now: its server and its Client Identifier.
+
+    A connection without a Client Identifier shares a session with none that is known; ``named`` is its
+    ``connection_id``.
+    """
+    key = scope_key(Scope.SESSION, connection)
+    # What is not UTF-8 becomes \\xff, and a backslash two: another one stands before no Client Identifier.
+    told = f"\\{named}" if is_of_one(key) else str(key[1]).replace("\\", "\\\\")
+    return f"{connection.server} {told.encode('utf-8', 'surrogateescape').decode('utf-8', 'backslashreplace')}"
 
 
 def packet_key(connection: Connection, direction: Direction, stream_offset: int, group: str = "") -> PacketKey:

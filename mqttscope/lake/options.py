@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from mqttscope.dissect.options import Options
+from mqttscope.lint.memories import WIDE
 from mqttscope.lint.rule import Rule, Scope
 from mqttscope.lint.secrets import LENGTH
 
@@ -12,7 +13,6 @@ MAX_RAW_BYTES = 65_536
 """Bytes that are kept of a malformed packet or of unparsed bytes."""
 BATCH_ROWS = 8_192
 """Rows of a record batch, at most."""
-NARROW = (Scope.PACKET, Scope.CONNECTION)
 
 
 @dataclass(slots=True)
@@ -26,9 +26,9 @@ class LakeOptions:
     payload_limit: int = 0
     """Bytes of each payload that are kept; length and SHA-256 always are."""
     rules: tuple[Rule, ...] = ()
-    """Rules to run; those of wider scope than a connection are left to `lake.scopes`."""
+    """Rules to run; those of wider scope than a connection are left to `lake.scope_kernel`."""
     scope_events: bool = False
-    """Give the rows that `lake.scopes` needs."""
+    """Give the events that rules of wider scope need, as rows (`lake.scopes`)."""
     secret_length: int = LENGTH
     """Characters from which on random text in a finding counts as a secret."""
     batch_rows: int = BATCH_ROWS
@@ -39,4 +39,8 @@ class LakeOptions:
 
     def narrow_rules(self) -> list[Rule]:
         """Rules that need one connection alone."""
-        return [rule for rule in self.rules if rule.scope in NARROW]
+        return [rule for rule in self.rules if rule.scope not in WIDE]
+
+    def rules_of(self, scope: Scope) -> list[Rule]:
+        """Rules that look as far as a session or a broker."""
+        return [rule for rule in self.rules if rule.scope is scope]

@@ -3,7 +3,8 @@
 A rule of session scope needs all connections of a Client Identifier on a server, one of broker scope all of a server.
 So the kernel writes each event down, with what the dissector told the connection beside it (`beside`); the packets
 themselves move the state on when they are fed again.  The rows of a key, in the order of `ORDER`, go through
-`ScopeRun`, which runs the rules in the same engine.
+`ScopeRun`, which runs the rules in the same engine.  What it remembers can be written down, so that the rows of a later
+ingest go on where these end.
 
 These rows hold packets as they were, payloads included, but for passwords and Authentication Data, which are asterisks
 of the same length.  They are for the way between two stages and not for keeping.
@@ -12,9 +13,9 @@ of the same length.  They are for the way between two stages and not for keeping
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -25,15 +26,18 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
+from mqttscope.lake.held import ScopeRow
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tracker import Beside, Tracker
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.rule import Rule, Scope
+from mqttscope.lint.memories import Kept, is_of_one
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.view import AUTHENTICATION_DATA, redacted
+from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.base import may_hold_password
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
@@ -111,8 +115,11 @@ def _tell(connection: Connection, told: Beside) -> None:
                 setattr(party, name, value)
 
 
-def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted) -> tuple[Any, ...]:
-    """The row of an event; ``told`` is what `beside` gave before anybody looked at the event."""
+def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted, *, dropped: bool = False) -> ScopeRow:
+    """The row of an event; ``told`` is what `beside` gave before anybody looked at the event.
+
+    ``dropped`` says that its capture is known by now to lack frames.
+    """
     connection = event.connection
     place = (event.frame, event.timestamp_ns, event.capture)
     if tracker.beside and tracker.beside[2] == told[2]:
@@ -142,15 +149,8 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted) -> tuple[
         what = replace(connection, history=None, details=copy.deepcopy(connection.details))
     else:
         what = None
-    data = dump((type(event).__name__, place, written, what), compress=False)
-    return (
-        tracker.connection_id, connection.server, _utf8(connection.client_identifier),
-        *at.place(event.timestamp_ns), tracker.events, data,
-    )  # fmt: skip
-
-
-def _utf8(value: str | None) -> str | None:
-    return None if value is None else value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    data = dump((type(event).__name__, place, dropped, written, what), compress=False)
+    return ScopeRow(connection.server, at.place(event.timestamp_ns), tracker.events, data)
 
 
 def _public(packet: ControlPacket, connection: Connection) -> ControlPacket:
@@ -169,41 +169,101 @@ def _public(packet: ControlPacket, connection: Connection) -> ControlPacket:
     return replace(packet, **changed)
 
 
+@dataclass(slots=True)
+class Running:
+    """A connection whose end has not come."""
+
+    connection: Connection
+    findings: int = 0
+    """Those that it has had."""
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What the rules of a key remember between two ingests.  Plain data."""
+
+    numbers: int = 0
+    """Connections that there were."""
+    running: dict[str, Running] = field(default_factory=dict)
+    """By their ``connection_id``."""
+    memories: Kept = field(default_factory=dict)
+
+
+class Found(NamedTuple):
+    """A finding, with what its row has beside it."""
+
+    connection_id: str
+    finding: Finding
+    number: int
+    """Counts the findings of the connection."""
+    stream_offset: int | None
+
+
 class ScopeRun:
     """The rules of one scope over the events of one key."""
 
-    def __init__(self, rules: Iterable[Rule], *, strict: bool = False) -> None:
+    def __init__(self, rules: Iterable[Rule], before: Remembered | None = None, *, strict: bool = False) -> None:
+        """``before`` is what an earlier run remembers; it is used up."""
         self.linter = Linter(rules, strict=strict)
-        self._connections: dict[str, Connection] = {}
-        self._numbers = 0
+        self._state = before or Remembered()
+        histories = {}
+        for one in self._state.running.values():
+            connection = one.connection
+            connection.history = connection.history or History()
+            histories[connection.capture, connection.number] = connection.history
+        self.linter.memories.resume(self._state.memories, histories)
+        self._dropping: set[str] = set()
 
-    def feed(self, row: Mapping[str, Any]) -> list[tuple[str, Finding]]:
-        """Take the next row of the key; returns findings with the connections they belong to."""
-        name = row["connection_id"]
-        event = self._event(name, row["event"])
+    def feed(self, connection_id: str, data: bytes) -> list[Found]:
+        """Take the next event of the key, as `scope_row` wrote it; returns what is found."""
+        event = self._event(connection_id, data)
         if event is None:
             return []
-        found = [(name, finding) for finding in self.linter.feed(event)]
+        running = self._state.running[connection_id]
+        offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
+        found = []
+        for finding in self.linter.feed(event):
+            found.append(Found(connection_id, finding, running.findings, offset))
+            running.findings += 1
         if isinstance(event, PacketEvent):
             event.connection.apply(event.packet, event.direction, event.number, event.frame, event.timestamp_ns)
         elif isinstance(event, MalformedEvent) and event.malformed.packet is not None and event.malformed.complete:
             packet = event.malformed.packet
             event.connection.apply(packet, event.direction, event.number, event.frame, event.timestamp_ns)
         elif isinstance(event, ConnectionClosed):
-            del self._connections[name]
+            del self._state.running[connection_id]
         return found
 
+    def remembered(self) -> Remembered | None:
+        """What a later run has to know; ``None`` where that is nothing.  Write it down before anything else is fed."""
+        state = self._state
+        fresh = {rule.code: rule.Memory() for rule in self.linter.rules if rule.Memory is not None}
+        kept: Kept = {}
+        for key, memories in self.linter.memories.kept.items():
+            if not state.running and is_of_one(key):
+                continue  # nobody can have it again
+            told = {code: memory for code, memory in memories.items() if memory != fresh[code]}
+            if told:
+                kept[key] = told
+        if not state.running and not kept:
+            return None
+        return Remembered(state.numbers, state.running, kept)
+
     def _event(self, name: str, data: bytes) -> Event | None:
-        kind, place, told, what = load(data)
+        kind, place, dropped, told, what = load(data)
+        if dropped and place[2] not in self._dropping:
+            self._dropping.add(place[2])
+            self.linter.feed(CaptureDrops(place[2], 0, None, 1))
+        running = self._state.running
         if kind == "ConnectionOpened":
             # Numbers of different flows may be the same.
-            what.number = self._numbers
-            self._numbers += 1
-            self._connections[name] = what
+            what.number = self._state.numbers
+            self._state.numbers += 1
+            running[name] = Running(what)
             return ConnectionOpened(what, *place)
-        connection = self._connections.get(name)
-        if connection is None:
+        if name not in running:
             return None  # its beginning is not among the rows
+        connection = running[name].connection
         _tell(connection, told)
         if kind == "PacketEvent":
             return PacketEvent(connection, what[0], what[1], *place, *what[2:])
@@ -214,33 +274,3 @@ class ScopeRun:
         if kind == "UnparsedEvent":
             return UnparsedEvent(connection, what[0], *place, *what[1:])
         return ConnectionClosed(connection, *place)
-
-
-def run_scope(
-    rows: Iterable[Mapping[str, Any]], rules: Iterable[Rule], *, strict: bool = False
-) -> Iterator[tuple[str, Finding]]:
-    """Findings of rules over the rows of one key, which come in the order of `ORDER`."""
-    run = ScopeRun(rules, strict=strict)
-    for row in rows:
-        yield from run.feed(row)
-
-
-def group_rows(rows: Iterable[dict[str, Any]], scope: Scope) -> dict[tuple[str | None, ...], list[dict[str, Any]]]:
-    """Rows by the key of a scope, each group in order; a session is known by the identifier that its client has last.
-
-    An engine that runs per group finds what one finds that sees everything; only of a client that names itself
-    twice on one connection, which the specification forbids, the first name is not seen.
-    """
-    found = sorted(rows, key=lambda row: tuple(row[name] for name in ORDER))
-    last: dict[str, str] = {}
-    for row in found:
-        if row["client_identifier"]:
-            last[row["connection_id"]] = row["client_identifier"]
-    groups: dict[tuple[str | None, ...], list[dict[str, Any]]] = {}
-    for row in found:
-        key: tuple[str | None, ...] = (row["server"],)
-        if scope is not Scope.BROKER:
-            name = row["connection_id"]
-            key = (row["server"], last[name]) if name in last else (row["server"], None, name)
-        groups.setdefault(key, []).append(row)
-    return groups

@@ -16,10 +16,11 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lake import rows
-from mqttscope.lake.keys import connection_id
+from mqttscope.lake.held import ScopeRow, settles
+from mqttscope.lake.keys import connection_id, session_key
 from mqttscope.lake.messages import Message
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, SCOPE_EVENTS, TABLES, event_schema
+from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, OPEN, SCOPE_EVENTS, SCOPE_ROWS, TABLES, event_schema
 from mqttscope.lake.scopes import Emitted, beside, scope_row
 from mqttscope.lake.tracker import Beside, Tracker
 from mqttscope.lint.engine import Linter
@@ -32,7 +33,9 @@ from mqttscope.session.connection import Connection
 Values = rows.Values
 LOOK = 1_024
 """After so many events it is time to look whether there are rows for a batch."""
-_SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
+_SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {
+    one.name: one.arrow() for one in (*INTERNAL, SCOPE_ROWS)
+}
 
 
 class Collector:
@@ -55,6 +58,8 @@ class Collector:
         """Which segment is read now; whoever drives the dissector keeps it up, where wider scopes are wanted."""
         self.waiting = 0
         """Events since rows were last looked for: that is worth while now and then."""
+        self.dropping: set[str] = set()
+        """Captures that said to have dropped frames."""
         self._introductions: dict[int, rows.Introduction] = {}
         self._view = View(width=0, payload_limit=256, secret_length=options.secret_length)
 
@@ -75,13 +80,13 @@ class Collector:
             tracker.gaps += 1
         elif isinstance(event, CaptureError | CaptureDrops):
             self.rows["ingest_errors"].append(rows.error_row(event))
+            if isinstance(event, CaptureDrops) and event.dropped:
+                self.dropping.add(event.capture)
             return
         if findings:
             self._findings(event, findings)
         if self.options.scope_events and isinstance(event, Scoped):
-            tracker = self._tracker(event.connection)
-            self.rows[SCOPE_EVENTS.name].append(scope_row(event, told, tracker, self.emitted))
-            tracker.events += 1
+            self._scope_event(event, told)
         if isinstance(event, ConnectionClosed):
             self._close(event)
 
@@ -139,6 +144,34 @@ class Collector:
             self.rows["findings"].append(row)
             tracker.findings += 1
 
+    def _scope_event(self, event: Scoped, told: Beside) -> None:
+        """Write an event down for rules of wider scopes, or have it wait until its session is known."""
+        tracker = self._tracker(event.connection)
+        held = tracker.held
+        row = scope_row(event, told, tracker, self.emitted, dropped=event.capture in self.dropping)
+        tracker.events += 1
+        if held.session is not None:
+            self._tell(tracker, row, row.server, held.session)
+            return
+        held.hold(row)
+        if settles(event) or held.full or isinstance(event, ConnectionClosed):
+            held.session = session_key(event.connection, tracker.connection_id)
+            for waited, known in held.release():
+                self._tell(tracker, waited, None if known else waited.server, held.session)
+
+    def _tell(self, tracker: Tracker, row: ScopeRow, server: str | None, session: str | None) -> None:
+        self.rows[SCOPE_EVENTS.name].append(
+            (tracker.connection_id, server, session, *row.place, row.number, not self.over, row.event)
+        )
+
+    def remember(self, connection: Connection) -> Tracker | None:
+        """Give away what is known of a connection; rules of its server get what still waits for its session."""
+        tracker = self.trackers.pop(connection.number, None)
+        if tracker is not None:
+            for row in tracker.held.tell():
+                self._tell(tracker, row, row.server, None)
+        return tracker
+
     def _close(self, event: ConnectionClosed) -> None:
         number = event.connection.number
         tracker = self._tracker(event.connection)
@@ -168,13 +201,17 @@ def batch(name: str, found: list[Values]) -> pa.RecordBatch:
 
 
 def event_batch(name: str, found: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
-    """A record batch of one table as rows of several: ``kind`` and a struct, the other structs null."""
+    """A record batch of one table as rows of several: ``kind`` and a struct, the other structs null.
+
+    ``open/<table>`` is a kind of its own with the struct of the table.
+    """
     schema = schema or event_schema()
     count = found.num_rows
+    table = name.removeprefix(OPEN)
     arrays: list[pa.Array] = [pa.repeat(name, count)]
     for column in schema.names[1:]:
         kind = schema.field(column).type
-        if column == name:
+        if column == table:
             arrays.append(pa.StructArray.from_arrays(found.columns, fields=list(kind)))
         else:
             arrays.append(pa.nulls(count, kind))

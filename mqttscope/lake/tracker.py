@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqttscope.lake.held import Held
 from mqttscope.lake.messages import Exchanges
 
 Beside = tuple[Any, ...]
@@ -23,3 +24,5 @@ class Tracker:
     """Events that were written down for wider scopes."""
     beside: Beside = ()
     """What the last one of them said beside itself."""
+    held: Held = field(default_factory=Held)
+    """Those that wait until it is known to which session the connection belongs."""

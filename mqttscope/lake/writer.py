@@ -76,7 +76,7 @@ def write_lake(
     root = Path(folder)
     options = options or LakeOptions()
     before = read_manifest(root)
-    _same_settings(before, options, root)
+    check_settings(before, options, root)
     done = Ingested()
     fresh = _fresh(captures, before, done)
     if not fresh:
@@ -87,7 +87,7 @@ def write_lake(
         before,
         generation=before.generation + 1,
         group=options.group,
-        settings=_settings(options),
+        settings=settings_digest(options),
         captures=before.captures | fresh,
         files={name: list(names) for name, names in before.files.items()},
         open_files={},
@@ -116,19 +116,20 @@ def _dataset(root: Path, manifest: Manifest, name: str) -> ds.Dataset:
     return ds.dataset([str(root / one) for one in names], schema=TABLES[name].arrow(), format="parquet")
 
 
-def _settings(options: LakeOptions) -> str:
+def settings_digest(options: LakeOptions) -> str:
     """What rows depend on; the tables of a lake are made with the same."""
     rules = [(rule.code, sorted(rule.set.items())) for rule in options.rules]
     told = repr((SCHEMA_VERSION, options.reading(), options.payload_limit, rules, options.secret_length))
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def _same_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
+def check_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
+    """`LakeError` where a lake was made with other options than these."""
     if not before.generation:
         return
     if before.group != options.group:
         raise LakeError(f"{root} holds captures of the group {before.group!r}, not of {options.group!r}")
-    if before.settings != _settings(options):
+    if before.settings != settings_digest(options):
         raise LakeError(f"{root} was written with other options, rules or schemas; take another folder")
 
 

@@ -22,6 +22,8 @@ MAX_KEYS = 100_000
 """Sessions, and servers, whose memories are kept; the one untouched for longest goes first, and is counted."""
 WIDE = (Scope.SESSION, Scope.BROKER)
 """Scopes that look beyond one connection."""
+Kept = dict[tuple[Hashable, ...], dict[str, Any]]
+"""What rules keep, by the key of their scope and their code."""
 
 
 class Memories:
@@ -32,8 +34,18 @@ class Memories:
         """Keys that had to make room."""
         self.open: dict[ConnectionKey, History] = {}
         """Connections that were seen and have not ended."""
-        self._kept: dict[Hashable, dict[str, Any]] = {}
+        self._kept: Kept = {}
         self._last: tuple[tuple[Hashable, ...], dict[str, Any]] = ((), {})
+
+    @property
+    def kept(self) -> Kept:
+        """What rules of wide scopes keep."""
+        return self._kept
+
+    def resume(self, kept: Kept, histories: dict[ConnectionKey, History]) -> None:
+        """Go on with what another engine kept, and with the connections that were open there."""
+        self._kept, self._last = kept, ((), {})
+        self.open = histories
 
     def of(self, rule: Rule, at: Moment) -> Any:
         """What a rule keeps for the key of its scope."""
@@ -80,3 +92,8 @@ def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
             return (connection.server, name)
     # Who has not said a Client Identifier, or waits for one, shares a session with nobody that is known.
     return (connection.capture, connection.number, connection.flow_key, connection.opened_ns)
+
+
+def is_of_one(key: tuple[Hashable, ...]) -> bool:
+    """Whether a key of `scope_key` is that of one connection, which shares it with no other."""
+    return len(key) > 2

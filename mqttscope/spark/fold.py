@@ -7,13 +7,11 @@ what one flow remembers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from mqttscope.lake.kernel import ORDER, SEGMENT_COLUMNS, STATE_KIND, errors_of
 from mqttscope.lake.manifest import Manifest
@@ -43,8 +41,8 @@ class Folded:
     """Flows that go on."""
     out_of_order: list[str] = field(default_factory=list)
     """Captures with segments from before the last one of earlier ingests."""
-    fragmented: list[str] = field(default_factory=list)
-    """Captures with IP fragments; nothing else was done then (``stops_at_fragments``)."""
+    fragmented: list[int] = field(default_factory=list)
+    """Captures with IP fragments, by their place in the order of reading; nothing else was done then."""
 
 
 def fold(
@@ -73,8 +71,9 @@ def fold(
     root = root.resolve()
     work = Work(str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments)
     placed = _placed(_with_states(spark, rows, root, before), partitions)
-    reports = run(placed.sortWithinPartitions(*ORDER), partial(fold_flows, work=work))
-    done = Folded(fragmented=sorted({name for one in reports for name in one.fragmented}))
+    task = partial(fold_flows, work=work)
+    reports = run_all([placed.sortWithinPartitions(*ORDER).mapInArrow(task, REPORT_DDL)])
+    done = Folded(fragmented=sorted({file for one in reports for file in one.fragmented}))
     if done.fragmented:
         return done
     after.open_files, after.state_files = {}, []
@@ -89,9 +88,14 @@ def fold(
     return done
 
 
-def run(frame: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[Report]:
-    """Run a task over each partition and gather the reports."""
-    return [Report.load(row["report"]) for row in frame.mapInArrow(task, REPORT_DDL).collect()]
+def run_all(tasks: Sequence[DataFrame]) -> list[Report]:
+    """Run data frames of reports in one job and gather what they say."""
+    return [Report.load(row["report"]) for row in reduce(union_all, tasks).collect()] if tasks else []
+
+
+def union_all(one: DataFrame, other: DataFrame) -> DataFrame:
+    """The rows of both."""
+    return one.unionByName(other)
 
 
 def take(report: Report, after: Manifest, done: Folded) -> None:

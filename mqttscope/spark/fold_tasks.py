@@ -62,8 +62,8 @@ class Report:
     last_ns: int | None = None
     late: list[str] = field(default_factory=list)
     """Captures with segments from before the last one of earlier ingests."""
-    fragmented: list[str] = field(default_factory=list)
-    """Captures with IP fragments, where that was a reason to stop."""
+    fragmented: list[int] = field(default_factory=list)
+    """Captures with IP fragments, by their place in the order of reading, where that was a reason to stop."""
 
     def dump(self) -> pa.RecordBatch:
         """The report as the row that goes to the driver."""
@@ -81,7 +81,7 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     asides, rest = _asides(batches)
     summaries = [row for row in asides if row["kind"] == SUMMARY]
     report.notes = [{name: row[name] for name in NOTE} for row in asides if row["kind"] in (ERROR, DROPS)]
-    report.fragmented = sorted({row["capture"] for row in summaries if row["count"]})
+    report.fragmented = sorted({row["file"] for row in summaries if row["count"]})
     if report.fragmented and work.stops_at_fragments:
         # Workers of Spark are used again only where they were read to the end.
         for _ in rest:

@@ -10,34 +10,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.segment import Fragment, NotSegment, Segment
-from mqttscope.spark.rows import BATCH_ROWS, COLUMNS, DDL, FRAGMENT, SKIPPED, Batches, Note
+from mqttscope.spark.rows import BATCH_ROWS, COLUMNS, DDL, FRAGMENT, SKIPPED, SUMMARY, Batches, Note
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def assemble(fragments: DataFrame) -> DataFrame:
+def assemble(fragments: DataFrame, *, summary: bool = False) -> DataFrame:
     """Rows of the segments that fragments hold, of fragments as ``read_captures(..., rows="fragments")`` gives them.
 
     With all columns.  A datagram without TCP is counted as ``skipped``; one that is not whole gives nothing.
+    ``summary``: and a row of that kind with the time of the last segment.
     """
     ordered = fragments.where(fragments["kind"] == FRAGMENT).repartition(1).sortWithinPartitions("file", "frame")
-    return ordered.select(*COLUMNS).mapInArrow(assembled, DDL)
+    return ordered.select(*COLUMNS).mapInArrow(partial(assembled, summary=summary), DDL)
 
 
-def assembled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def assembled(batches: Iterable[pa.RecordBatch], *, summary: bool = False) -> Iterator[pa.RecordBatch]:
     """The same for batches of fragments in their order."""
     table = FragmentTable()
     made: Batches | None = None
     segments: list[Segment] = []
     last = -1, ""
     skipped: Counter[str] = Counter()
+    last_ns: int | None = None
     for batch in batches:
         made = made or Batches(batch.schema)
         for row in batch.to_pylist():
@@ -47,6 +50,7 @@ def assembled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             found = table.feed(_fragment(row))
             if isinstance(found, Segment):
                 segments.append(found)
+                last_ns = found.timestamp_ns if last_ns is None else max(last_ns, found.timestamp_ns)
                 if len(segments) == BATCH_ROWS:
                     yield made.segments(segments, last[0])
                     segments = []
@@ -54,6 +58,8 @@ def assembled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 skipped[found.reason] += 1
     if made is not None:
         yield from _flush(made, segments, skipped, *last)
+        if summary:
+            yield from made.notes([Note(SUMMARY, "", count=0, timestamp_ns=last_ns)], *last)
 
 
 def _flush(

@@ -14,11 +14,13 @@ import pytest
 from mqttscope import __version__
 from mqttscope.cli import main as program
 from mqttscope.cli.main import COMMANDS, group
-from mqttscope.dev.generate import help_text
+from mqttscope.dev.generate import command_names, find_command, help_text
 from tests.cli.running import Done, capture, environment, invoke, run
 from tests.conftest import ROOT
 
 SCREEN = 50
+EVERY = [(), *command_names()]
+"""The names that lead to each command, and to the overview."""
 """Lines that a help page may have."""
 
 
@@ -43,9 +45,9 @@ def test_version_is_told_without_importing_anything_slow(option: str) -> None:
     assert not imported(option) & {"click", "rich", "pyshark", "dpkt", "orjson", "lz4", "zstandard", "asyncio"}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_a_command_imports_neither_rich_nor_pyshark(name: str) -> None:
-    assert not imported(name, "--help") & {"rich", "pyshark", "dpkt", "pyspark", "pyarrow", "asyncio"}
+@pytest.mark.parametrize("names", EVERY[1:], ids=" ".join)
+def test_help_of_a_command_imports_neither_rich_nor_pyshark(names: tuple[str, ...]) -> None:
+    assert not imported(*names, "--help") & {"rich", "pyshark", "dpkt", "pyspark", "pyarrow", "asyncio"}
 
 
 def test_json_lines_import_neither_rich_nor_pyshark() -> None:
@@ -66,28 +68,24 @@ def test_overview_lists_commands_without_importing_them() -> None:
     assert done.stdout.split() == ["mqttscope.cli", "mqttscope.cli.main"]
 
 
-@pytest.mark.parametrize("name", [None, *COMMANDS], ids=lambda name: name or "overview")
-def test_help_fits_a_screen(name: str | None) -> None:
-    lines = help_text(name).splitlines()
+@pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
+def test_help_fits_a_screen(names: tuple[str, ...]) -> None:
+    lines = help_text(*names).splitlines()
 
     assert len(lines) <= SCREEN
     assert max(map(len, lines)) <= 104
 
 
-@pytest.mark.parametrize("name", [None, *COMMANDS], ids=lambda name: name or "overview")
-def test_help_says_what_every_option_does(name: str | None) -> None:
-    context = click.Context(group)
-    command = group if name is None else group.get_command(context, name)
-    assert command is not None
-
-    options = [one for one in command.params if isinstance(one, click.Option)]
+@pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
+def test_help_says_what_every_option_does(names: tuple[str, ...]) -> None:
+    options = [one for one in find_command(*names).params if isinstance(one, click.Option)]
     # Choices may speak for themselves.
     assert [one.name for one in options if not one.help and not isinstance(one.type, click.Choice)] == []
 
 
-def examples(name: str | None) -> list[str]:
+def examples(names: tuple[str, ...]) -> list[str]:
     """The command lines under "Examples:" of a help page."""
-    _, _, rest = help_text(name).partition("Examples:\n")
+    _, _, rest = help_text(*names).partition("Examples:\n")
     return [line.strip() for line in rest.partition("\n\n")[0].splitlines() if line.strip()]
 
 
@@ -100,16 +98,16 @@ def own_part(line: str) -> list[str]:
     return own
 
 
-@pytest.mark.parametrize("name", [None, *COMMANDS], ids=lambda name: name or "overview")
-def test_help_has_at_least_two_examples_that_the_command_line_accepts(name: str | None) -> None:
-    found = examples(name)
+@pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
+def test_help_has_at_least_two_examples_that_the_command_line_accepts(names: tuple[str, ...]) -> None:
+    found = examples(names)
 
     assert len(found) >= 2
     for line in found:
         chosen, *arguments = own_part(line)
         command = group.get_command(click.Context(group), chosen)
         assert command is not None
-        assert name in (None, chosen)
+        assert (chosen, *arguments)[: len(names)] == names
         context = command.make_context(chosen, arguments)
         expression = context.params.get("expression")
         if expression is not None:

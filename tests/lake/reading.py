@@ -16,7 +16,7 @@ from mqttscope.dissect import dissect_segments, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lake.kernel import SEGMENT_COLUMNS, flow_key, kernel
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES
+from mqttscope.lake.schemas import EVENT_TABLES, OPEN
 from mqttscope.lake.tables import Collector
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.rule import Rule
@@ -99,7 +99,7 @@ def by_kernel(rows: list[tuple[Any, ...]], given: LakeOptions, **more: Any) -> T
         kinds = set(batch.column("kind").to_pylist())
         assert len(kinds) == 1
         (kind,) = kinds
-        tables.setdefault(kind, []).extend(batch.column(kind).to_pylist())
+        tables.setdefault(kind, []).extend(batch.column(kind.removeprefix(OPEN)).to_pylist())
     return tables
 
 

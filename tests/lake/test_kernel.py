@@ -96,6 +96,21 @@ def test_a_stream_of_runs_gives_what_one_run_gives(path: Path) -> None:
     assert ordered(fold(found, given, edges)) == ordered(by_kernel(segment_rows(found), given))
 
 
+def test_what_is_open_has_rows_as_if_it_ended() -> None:
+    path = next(path for path in CAPTURES if path.parent.name == "session-taken-over")
+    found, given = read_segments(path), options()
+    for stop in (len(found) // 3, len(found) // 2):
+        rows = segment_rows(found[:stop])
+        wanted, got = by_kernel(rows, given), by_kernel(rows, given, more=True)
+
+        assert {name for name in got if name.startswith("open/")} >= {"open/connections"}
+        for row in got["open/connections"]:
+            assert (row["how"], row["closed_ns"]) == ("open", None)
+        for name in ("packets", "findings", "gaps"):
+            together = {name: [*got.get(name, []), *got.get(f"open/{name}", [])]}
+            assert ordered(together)[name] == ordered(wanted)[name]
+
+
 def test_state_is_of_what_is_open_alone() -> None:
     tape = Tape()
     one, other = Talk(tape), Talk(tape, client_port=50_001)

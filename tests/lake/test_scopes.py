@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.scopes import ORDER, ScopeRun, group_rows, run_scope
-from mqttscope.lake.state import load
+from mqttscope.lake.scopes import ORDER, Remembered, ScopeRun
+from mqttscope.lake.state import allow, dump, load
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.moment import Moment
@@ -29,6 +29,7 @@ from tests.lake.reading import CAPTURES, Row, by_kernel, collect, options, read_
 VERSIONS = Rule.versions
 
 
+@allow
 @dataclass(slots=True)
 class Seen:
     """What a test rule keeps of its key."""
@@ -93,7 +94,7 @@ def _plain(party: Any) -> str:
 
 
 RULES: dict[Scope, type[Rule]] = {Scope.SESSION: OfSession, Scope.BROKER: OfBroker}
-Named = list[tuple[str, Finding]]
+KEYS = {Scope.SESSION: "session", Scope.BROKER: "server"}
 
 
 def shown(found: Finding) -> tuple[Any, ...]:
@@ -112,28 +113,40 @@ def in_process(path: Path, scope: Scope) -> list[tuple[Any, ...]]:
     return found
 
 
+def by_key(rows: list[Row], scope: Scope) -> dict[str, list[Row]]:
+    """The rows of each key, in order."""
+    groups: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: tuple(row[name] for name in ORDER)):
+        groups.setdefault(row[KEYS[scope]], []).append(row)
+    return groups
+
+
 def over_rows(rows: list[Row], scope: Scope) -> Iterator[tuple[Any, ...]]:
     random.Random(1).shuffle(rows)
-    for group in group_rows(rows, scope).values():
-        for _, finding in run_scope(group, [RULES[scope]()], strict=True):
-            yield shown(finding)
+    for group in by_key(rows, scope).values():
+        run = ScopeRun([RULES[scope]()], strict=True)
+        for row in group:
+            for found in run.feed(row["connection_id"], row["event"]):
+                yield shown(found.finding)
+
+
+def scope_events(path: Path, given: LakeOptions) -> list[Row]:
+    return by_kernel(segment_rows(read_segments(path)), given)["scope_events"]
 
 
 @pytest.mark.parametrize("scope", [Scope.SESSION, Scope.BROKER])
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_findings_are_those_of_one_engine_that_sees_everything(path: Path, scope: Scope) -> None:
-    given = LakeOptions(scope_events=True)
-    rows = by_kernel(segment_rows(read_segments(path)), given)["scope_events"]
-
     wanted = in_process(path, scope)
     assert wanted
-    assert sorted(over_rows(rows, scope), key=repr) == sorted(wanted, key=repr)
+    found = over_rows(scope_events(path, LakeOptions(scope_events=True)), scope)
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)
 
 
 def test_narrow_rules_beside_change_nothing() -> None:
     path = next(path for path in CAPTURES if path.parent.name == "planted-violations")
-    with_rules = by_kernel(segment_rows(read_segments(path)), options(scope_events=True))["scope_events"]
-    without = by_kernel(segment_rows(read_segments(path)), LakeOptions(scope_events=True))["scope_events"]
+    with_rules = scope_events(path, options(scope_events=True))
+    without = scope_events(path, LakeOptions(scope_events=True))
 
     assert list(over_rows(with_rules, Scope.SESSION)) == list(over_rows(without, Scope.SESSION))
 
@@ -141,7 +154,7 @@ def test_narrow_rules_beside_change_nothing() -> None:
 def test_rows_are_the_same_in_process() -> None:
     path = CAPTURES[0]
     given = LakeOptions(scope_events=True)
-    apart = by_kernel(segment_rows(read_segments(path)), given)["scope_events"]
+    apart = scope_events(path, given)
     whole = collect(dissect(open_capture([path]), given.reading()), given)["scope_events"]
 
     def plain(rows: list[Row]) -> list[Any]:
@@ -151,9 +164,38 @@ def test_rows_are_the_same_in_process() -> None:
 
 
 def test_a_connection_whose_beginning_is_elsewhere_is_passed_over() -> None:
-    path = CAPTURES[0]
-    rows = by_kernel(segment_rows(read_segments(path)), LakeOptions(scope_events=True))["scope_events"]
+    rows = scope_events(CAPTURES[0], LakeOptions(scope_events=True))
     rows.sort(key=lambda row: tuple(row[name] for name in ORDER))
 
-    assert not ScopeRun([OfBroker()]).feed(rows[1])
-    assert {len(key) for key in group_rows(rows, Scope.BROKER)} == {1}
+    assert not ScopeRun([OfBroker()]).feed(rows[1]["connection_id"], rows[1]["event"])
+
+
+def test_a_run_goes_on_where_another_one_stopped() -> None:
+    path = next(path for path in CAPTURES if path.parent.name == "session-taken-over")
+    (group,) = by_key(scope_events(path, LakeOptions(scope_events=True)), Scope.BROKER).values()
+
+    def found(stops: Container[int]) -> list[tuple[Any, ...]]:
+        run, told = ScopeRun([OfBroker()], strict=True), list[tuple[Any, ...]]()
+        for number, row in enumerate(group):
+            if number in stops:
+                before = run.remembered()
+                assert before is None or isinstance(load(dump(before)), Remembered)
+                run = ScopeRun([OfBroker()], None if before is None else load(dump(before)), strict=True)
+            told += [(*shown(one.finding), one[2:]) for one in run.feed(row["connection_id"], row["event"])]
+        return told
+
+    assert found(range(len(group))) == found(()) != []
+
+
+def test_what_remembers_nothing_is_none() -> None:
+    assert ScopeRun([OfBroker()]).remembered() is None
+    rows = scope_events(CAPTURES[0], LakeOptions(scope_events=True))
+    rows.sort(key=lambda row: tuple(row[name] for name in ORDER))
+    run = ScopeRun([])
+    run.feed(rows[0]["connection_id"], rows[0]["event"])
+
+    assert (state := run.remembered()) is not None
+    assert list(state.running) == [rows[0]["connection_id"]]
+    for row in rows[1:]:
+        run.feed(row["connection_id"], row["event"])
+    assert run.remembered() is None

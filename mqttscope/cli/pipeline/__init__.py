@@ -1,0 +1,28 @@
+"""``mqttscope pipeline``: captures as tables, and what to do with them; one file per command."""
+
+from __future__ import annotations
+
+import click
+
+from mqttscope.cli.main import LazyGroup
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "ingest": ("mqttscope.cli.pipeline.ingest", "Take captures into a lake, in process or with Spark."),
+}
+"""Command name -> module that holds it as ``command``, and its line in the overview."""
+
+
+@click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
+    epilog="""\b
+Examples:
+  mqttscope pipeline ingest 'captures/*.pcapng' --lake lake
+  mqttscope pipeline ingest s3://bucket/site-a/ --lake /shared/lake --master spark://host:7077
+""",
+)
+def command() -> None:
+    """Build tables of whole collections of captures.
+
+    A lake is a folder of Parquet files: packets, messages, connections, sessions, findings, topics, clients.
+    """

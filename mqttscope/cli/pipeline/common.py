@@ -1,0 +1,171 @@
+"""What the commands of ``pipeline`` share: options of lakes and of Spark, sessions, and errors in one sentence."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mqttscope.cli.lint import codes_option
+from mqttscope.cli.main import EXIT_FAILED
+from mqttscope.cli.options import Port, Version
+
+if TYPE_CHECKING:
+    from mqttscope.lake.options import LakeOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+EXTRA = "pip install 'mqttscope[spark]'"
+
+
+class Failed(click.ClickException):
+    """What the command is for could not be done."""
+
+    exit_code = EXIT_FAILED
+
+    def show(self, file: Any = None) -> None:
+        """Tell it on standard error."""
+        click.echo(f"mqttscope: {self.format_message()}", err=True)
+
+
+def pairs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """``KEY=VALUE``, the option given once or more."""
+    found = {}
+    for one in value:
+        name, equals, text = one.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{one!r} is not of the form KEY=VALUE", context, parameter)
+        found[name.strip()] = text
+    return found
+
+
+def size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Bytes: ``67108864`` or ``64m``."""
+    if value is None:
+        return None
+    word = value.strip().lower().removesuffix("b")
+    number, unit = (word[:-1], word[-1]) if word and word[-1] in "kmg" else (word, "")
+    if not number.isascii() or not number.isdigit() or not int(number):
+        raise click.BadParameter(f"{value!r} is no number of bytes, as 67108864 or 64m", context, parameter)
+    return int(number) * _UNITS[unit]
+
+
+def lake_settings(command: F) -> F:
+    """Options of every command that writes a lake: what its rows hold."""
+    for decorate in reversed(
+        (
+            click.option("--group", default="", metavar="NAME", help="Of captures that belong together: one site."),
+            click.option(
+                "--payload-limit", type=click.IntRange(0), default=0, metavar="BYTES",
+                help="Bytes of each payload that are kept. [default: 0]",
+            ),
+            codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: all of the specifications]"),
+            codes_option("extend-select", "These rules as well."),
+            codes_option("ignore", "Not these rules."),
+            click.option("--profile", metavar="NAME|FILE", help="Limits of a broker or service."),
+            click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this configuration file."),
+            click.option("--no-config", is_flag=True, help="Use no configuration file."),
+            click.option(
+                "--port", "ports", type=Port(), multiple=True, metavar="PORT[:mqtt|ws|tls]", help="MQTT is spoken here."
+            ),
+            click.option(
+                "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0",
+                help="Version where no CONNECT was captured.",
+            ),
+        )
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+LAKE_SETTINGS = (
+    "group", "payload_limit", "select", "extend_select", "ignore", "profile", "config", "no_config", "ports",
+    "mqtt_version",
+)  # fmt: skip
+"""Names of these options."""
+
+
+def spark_settings(command: F) -> F:
+    """Options of every command that may use Spark."""
+    for decorate in reversed(
+        (
+            click.option(
+                "--master", metavar="URL", envvar="MQTTSCOPE_MASTER",
+                help="local[*], spark://HOST:PORT, or sc://HOST of Spark Connect. [default: local[*]]",
+            ),
+            click.option(
+                "--conf", "configuration", multiple=True, callback=pairs, metavar="KEY=VALUE",
+                help="A setting of Spark.",
+            ),
+            click.option(
+                "--fs", "settings", multiple=True, callback=pairs, metavar="KEY=VALUE",
+                help="A setting of the store: region=eu-central-1.",
+            ),
+        )
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def lake_options(given: dict[str, Any]) -> LakeOptions:
+    """The options of a lake from those of the command line (`LAKE_SETTINGS`) and the configuration."""
+    from mqttscope.cli.linting import SECRETS
+    from mqttscope.cli.linting_settings import resolve
+    from mqttscope.lake.options import LakeOptions
+    from mqttscope.lint.secrets import LENGTH
+
+    judged = {name: given[name] for name in ("select", "extend_select", "ignore", "profile")}
+    unused = dict.fromkeys(("fail_on", "fail_confidence", "min_confidence", "format_", "baseline", "exit_zero"))
+    found = resolve(
+        {**judged, **unused, "output": ()},
+        ports=given["ports"], mqtt_version=given["mqtt_version"], config=given["config"], search=not given["no_config"],
+    )  # fmt: skip
+    return LakeOptions(
+        dissect=found.options,
+        group=given["group"],
+        payload_limit=given["payload_limit"],
+        rules=tuple(found.rules),
+        secret_length=next((rule.set["length"] for rule in found.rules if rule.code == SECRETS), LENGTH),
+    )
+
+
+@contextmanager
+def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
+    """A session of Spark that ends with the command; `Failed` for what goes wrong in it, in one sentence.
+
+    What Java prints goes to a file, which is kept and named where something goes wrong.
+    """
+    from mqttscope.spark.errors import SPARK_ERRORS, cause
+    from mqttscope.spark.session import SparkUnavailable, spark_session
+
+    wanted = dict(configuration)
+    if master is not None and master.startswith("sc://"):
+        os.environ["SPARK_REMOTE"] = master
+    elif master is not None:
+        wanted["spark.master"] = master
+    handle, log = tempfile.mkstemp(prefix="mqttscope-spark-", suffix=".log")
+    os.close(handle)
+    spark = None
+    kept = False
+    try:
+        spark = spark_session(configuration=wanted, log=log)
+        yield spark
+    except SparkUnavailable as error:
+        kept = log in str(error)
+        raise Failed(str(error)) from None
+    except SPARK_ERRORS as error:
+        if os.environ.get("MQTTSCOPE_TRACEBACK"):
+            raise
+        kept = os.path.getsize(log) > 0
+        raise Failed(cause(error) + (f"; {log} has what Spark says" if kept else "")) from None
+    finally:
+        if spark is not None:
+            with suppress(Exception):
+                spark.stop()
+        if not kept:
+            with suppress(OSError):
+                os.unlink(log)

@@ -1,0 +1,146 @@
+"""Captures into a lake with Spark: found, told apart, read in ranges, folded, summed up, committed in one step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mqttscope.capture.ranges import Settled
+from mqttscope.lake.manifest import Manifest, read_manifest, remove_strays
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.writer import Ingested as IngestedInProcess
+from mqttscope.lake.writer import check_settings, settings_digest
+from mqttscope.spark.fold import Folded, fold, union_all
+from mqttscope.spark.fragments import assemble
+from mqttscope.spark.identity import tell_apart
+from mqttscope.spark.lake_files import commit, lake_lock
+from mqttscope.spark.locations import Location, find
+from mqttscope.spark.plan import read_plan, write_plan
+from mqttscope.spark.reading import plan_captures, read_captures
+from mqttscope.spark.sums import write_sums
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FOLD_BYTES = 16 << 20
+"""So many bytes of captures make a task of the fold, as long as these are no more than `MANY_TASKS`."""
+MANY_TASKS = 256
+LARGE_FOLD_BYTES = 256 << 20
+"""The same where there would be more tasks: each of them writes files of its own."""
+
+
+@dataclass(slots=True)
+class Ingested(IngestedInProcess):
+    """What an ingest did."""
+
+    faults: dict[str, str] = field(default_factory=dict)
+    """Why captures could not be opened, by name; they can be given again."""
+
+
+def ingest(
+    spark: SparkSession,
+    sources: Sequence[str | Location],
+    lake: str | os.PathLike[str],
+    options: LakeOptions | None = None,
+    *,
+    split_bytes: int | None = None,
+    ports: Iterable[int] = (),
+    settings: Mapping[str, str] | None = None,
+    partitions: int | None = None,
+) -> Ingested:
+    """Take captures into a lake, in the order of their first frames; those that are in already are not read again.
+
+    ``sources``: paths, globs, directories, URIs, or what `locations.find` found.  ``lake``: a folder that the driver
+    and all executors see under this path.  ``split_bytes``: how long the ranges are that captures are read in.
+    ``ports``: only segments from or to these ports.  ``settings``: for the file systems of URIs.  ``partitions``: into
+    how many tasks the flows go, by default by the bytes of the captures.
+
+    All or nothing: where this raises, the lake is as it was.  Raises `LakeError` where the lake cannot be written or
+    has other settings, `NoCaptures` where nothing can be opened, and what Spark raises.
+    """
+    root, options, known = Path(lake), options or LakeOptions(), dict(settings or {})
+    named = [one for one in sources if isinstance(one, str)]
+    locations = [one for one in sources if isinstance(one, Location)] + (find(named, known) if named else [])
+    with lake_lock(root):
+        before = read_manifest(root)
+        check_settings(before, options, root)
+        remove_strays(root, before)
+        apart = tell_apart(spark, locations, before.captures, known)
+        done = Ingested([one.name for one in apart.fresh.values()], apart.known, faults=apart.faults)
+        if not apart.fresh:
+            return done
+        after = next_generation(before, options)
+        after.captures |= {digest: one.name for digest, one in apart.fresh.items()}
+        fresh = list(apart.fresh.values())
+        try:
+            plan = plan_captures(spark, fresh, split_bytes=split_bytes, settings=known)
+            reading = _Reading(spark, plan, split_bytes, tuple(ports), known)
+            tasks = partitions or good_partitions(sum(one.size for one in fresh))
+            folded = _fold(reading, root, before, after, options, tasks)
+            write_sums(spark, root, after)
+            commit(root, before, after)
+        except BaseException:
+            # Tasks that still run write files that the next ingest takes away.
+            remove_strays(root, before)
+            raise
+    done.rows, done.open_flows, done.out_of_order = folded.rows, folded.open_flows, folded.out_of_order
+    return done
+
+
+def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
+    """The manifest of the next ingest, before anything of it is written."""
+    return replace(
+        before,
+        generation=before.generation + 1,
+        group=options.group,
+        settings=settings_digest(options),
+        captures=dict(before.captures),
+        files={name: list(names) for name, names in before.files.items()},
+    )
+
+
+def good_partitions(size: int) -> int:
+    """Into how many tasks the flows of so many bytes of captures should go."""
+    return max(1, min(size // FOLD_BYTES, MANY_TASKS), size // LARGE_FOLD_BYTES)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How captures are read, in a first pass and, for IP fragments, in a second one."""
+
+    spark: SparkSession
+    plan: str
+    split_bytes: int | None
+    ports: tuple[int, ...]
+    settings: dict[str, str]
+
+    def rows(self, rows: str, plan: str) -> DataFrame:
+        """Rows of these captures."""
+        return read_captures(
+            self.spark, [], rows=rows, plan=plan, split_bytes=self.split_bytes, ports=self.ports, settings=self.settings
+        )
+
+    def fragments_of(self, files: Iterable[int]) -> DataFrame:
+        """Rows of segments that were put together from the IP fragments of some captures."""
+        wanted = set(files)
+        # The others keep their places, but nothing of them is read.
+        planned = [
+            one if place in wanted else replace(one, settled=Settled(()))
+            for place, one in enumerate(read_plan(self.plan))
+        ]
+        return assemble(self.rows("fragments", write_plan(planned)), summary=True)
+
+
+def _fold(
+    reading: _Reading, root: Path, before: Manifest, after: Manifest, options: LakeOptions, partitions: int
+) -> Folded:
+    """Fold all rows; where there are IP fragments, put them together first and begin again."""
+    rows = reading.rows("ingest", reading.plan)
+    folded = fold(reading.spark, rows, root, before, after, options, partitions=partitions, stops_at_fragments=True)
+    if not folded.fragmented:
+        return folded
+    whole = union_all(rows, reading.fragments_of(folded.fragmented))
+    return fold(reading.spark, whole, root, before, after, options, partitions=partitions)
