@@ -5,8 +5,9 @@ offsets.  The clock decides when something is read, never what.
 
 A capture that is written is read to its last complete record.  It is complete when it has not changed for
 `QUIET_SECONDS`, or when it ends with a whole record and another one whose name differs in digits alone begins behind
-it: capture tools rotate like that.  Only then is told what can be told at the end of a capture: that it ends inside a record, what it
-dropped.  One that grows all the same is read on.  Compressed captures are read when they are complete, in one go.
+it: capture tools rotate like that.  Only then is told what can be told at the end of a capture: that it ends inside a
+record, what it dropped.  One that grows all the same is read on.  Compressed captures are read when they are complete,
+in one go.
 
 Captures are known by their content, so that renaming them makes no difference, and one that is overwritten is another
 one.  What can be read already is read in the order of time, also where a batch has a limit: of two captures that were
