@@ -6,7 +6,7 @@ option         meaning
 path, paths    what to read: paths, globs, directories, URIs (``load`` gives them)
 split_bytes    how long ranges are (``64m``, ``8388608``); by default a sixteenth of all bytes, 8 to 64 MiB
 rows           ``all``, ``segments`` (nothing else), ``notes`` (all that is neither segment nor fragment),
-               ``fragments``, ``ingest`` (what a lake is made of), or ``measures``: what a plan is made of
+               ``fragments``, ``ingest``, ``watch`` (what a lake is made of), or ``measures``: what a plan is made of
 ports          only segments from or to these ports: ``1883,8883``
 start_ns,      only frames of this time: nanoseconds since the epoch, the end is not part of it
 end_ns
@@ -48,7 +48,7 @@ from pyspark.sql.types import StructType
 from mqttscope.spark.following import QUIET_SECONDS
 from mqttscope.spark.locations import find
 from mqttscope.spark.plan import MEASURES_DDL, SMALLEST_TASK, Task, good_size, measured, pack, plan, read_plan, splits
-from mqttscope.spark.rows import COLUMNS, DDL, DROPS, ERROR, FRAGMENT, KINDS, SEGMENT, SUMMARY, Batches
+from mqttscope.spark.rows import COLUMNS, DDL, DROPS, ERROR, FRAGMENT, KINDS, READ, SEGMENT, SUMMARY, Batches
 from mqttscope.spark.scan import Wanted, scan
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ ROWS = {
     "fragments": frozenset([FRAGMENT]),
     "notes": frozenset(KINDS) - {SEGMENT, FRAGMENT},
     "ingest": frozenset([SEGMENT, ERROR, DROPS, SUMMARY]),
+    "watch": frozenset([SEGMENT, FRAGMENT, ERROR, DROPS, SUMMARY, READ]),
     "measures": frozenset[str](),
 }
 OPTIONS = (

@@ -58,4 +58,5 @@ def _grown(one: Followed, earlier: Followed | None) -> Grown | None:
 def _read(one: Followed, *, is_known: bool) -> Note:
     state = KNOWN if is_known else BEHIND if one.waiting else GROWING if one.size is None else COMPLETE
     now_ns = None if one.size is not None or one.now_ns == float("-inf") else int(one.now_ns)
-    return Note(READ, state, one.memory.frames, one.memory.position, one.waiting, timestamp_ns=now_ns)
+    position = one.memory.position if one.size is None else one.size
+    return Note(READ, state, one.memory.frames, position, one.waiting, timestamp_ns=now_ns)
