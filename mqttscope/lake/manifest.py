@@ -5,6 +5,7 @@
       packets/0000000001-0.parquet ...  one file or more of each generation
       open/0000000001-packets-0.parquet what is read so far of connections that are still open; replaced each time
       state/0000000001-0.parquet        what flows remember, for the next ingest
+      scope_state/0000000001-0.parquet  what rules of wider scope remember of sessions and servers
 
 A reader goes by the manifest alone.  Files that it does not name are of an ingest that broke off; the next one takes
 them away.
@@ -47,12 +48,15 @@ class Manifest:
     open_files: dict[str, list[str]] = field(default_factory=dict)
     """The same of what is still open."""
     state_files: list[str] = field(default_factory=list)
+    """What flows remember."""
+    scope_state_files: list[str] = field(default_factory=list)
+    """What rules of wider scope remember."""
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of each stream that is watched: the last batch that is in, and what the next one goes on with."""
 
     def all_files(self) -> set[str]:
         """Everything that belongs to the lake."""
-        tables = (*self.files.values(), *self.open_files.values(), self.state_files)
+        tables = (*self.files.values(), *self.open_files.values(), self.state_files, self.scope_state_files)
         return {name for names in tables for name in names}
 
 

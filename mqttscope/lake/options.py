@@ -41,6 +41,10 @@ class LakeOptions:
         """Rules that need one connection alone."""
         return [rule for rule in self.rules if rule.scope not in WIDE]
 
+    def has_wide_rules(self) -> bool:
+        """Whether there are rules that need more than one connection."""
+        return any(rule.scope in WIDE for rule in self.rules)
+
     def rules_of(self, scope: Scope) -> list[Rule]:
         """Rules that look as far as a session or a broker."""
         return [rule for rule in self.rules if rule.scope is scope]

@@ -90,6 +90,13 @@ class Collector:
         if isinstance(event, ConnectionClosed):
             self._close(event)
 
+    def note_drops(self, captures: Iterable[str]) -> None:
+        """Captures that are known to lack frames, beside those that say so themselves."""
+        for capture in captures:
+            self.dropping.add(capture)
+            if self.linter is not None:
+                self.linter.feed(CaptureDrops(capture, 0, None, 1))
+
     def batches(self, *, everything: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Take the rows of tables that have enough for a batch, or of all tables."""
         self.waiting = 0
@@ -216,3 +223,10 @@ def event_batch(name: str, found: pa.RecordBatch, schema: pa.Schema | None = Non
         else:
             arrays.append(pa.nulls(count, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def table_batch(found: pa.RecordBatch) -> tuple[str, pa.RecordBatch]:
+    """What `event_batch` made, as it was: the kind and the rows of its table."""
+    kind: str = found.column("kind")[0].as_py()
+    table = kind.removeprefix(OPEN)
+    return kind, pa.RecordBatch.from_arrays(found.column(table).flatten(), schema=_SCHEMAS[table])

@@ -3,8 +3,8 @@
 An ingest is all or nothing: files are written beside those that count, then the manifest is replaced.  What is in
 already, by content, is not read again, so that an ingest that is repeated changes nothing.  A connection that is open
 when the captures end goes on with the next ingest, from what its flow remembers; until then its rows so far are in the
-tables as well, ``how`` being ``open``.  So the tables of several ingests are those of one, as long as the captures
-come in the order of time.
+tables as well, ``how`` being ``open``.  What rules remember of sessions and servers goes on in the same way.  So the
+tables of several ingests are those of one, as long as the captures come in the order of time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ import pyarrow.parquet as pq
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
-from mqttscope.lake.kernel import remembered, resume, state_row
+from mqttscope.lake.kernel import Unfinished, remembered, resume, state_row
 from mqttscope.lake.manifest import (
     LakeError,
     Manifest,
@@ -35,10 +36,11 @@ from mqttscope.lake.manifest import (
     write_manifest,
 )
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, STATE, TABLES
+from mqttscope.lake.schemas import EVENT_TABLES, OPEN, SCOPE_EVENTS, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION
 from mqttscope.lake.state import load
 from mqttscope.lake.tables import LOOK, Collector, batch
+from mqttscope.lake.wide import WideRules
 from mqttscope.net.segment import Segment
 
 ROWS_PER_FILE = 1_000_000
@@ -75,6 +77,7 @@ def write_lake(
     """
     root = Path(folder)
     options = options or LakeOptions()
+    options = replace(options, scope_events=options.has_wide_rules())
     before = read_manifest(root)
     check_settings(before, options, root)
     done = Ingested()
@@ -92,10 +95,11 @@ def write_lake(
         files={name: list(names) for name, names in before.files.items()},
         open_files={},
         state_files=[],
+        scope_state_files=[],
     )
     _read(root, list(fresh.values()), options, before, after, done, progress)
     _write_sums(root, after)
-    for name in {*after.files, "open", STATE.name}:
+    for name in {*after.files, "open", STATE.name, SCOPE_STATE.name}:
         with suppress(FileNotFoundError):
             sync_folder(root / name)
     write_manifest(root, after)
@@ -119,7 +123,8 @@ def _dataset(root: Path, manifest: Manifest, name: str) -> ds.Dataset:
 def settings_digest(options: LakeOptions) -> str:
     """What rows depend on; the tables of a lake are made with the same."""
     rules = [(rule.code, sorted(rule.set.items())) for rule in options.rules]
-    told = repr((SCHEMA_VERSION, options.reading(), options.payload_limit, rules, options.secret_length))
+    wide = options.has_wide_rules()  # a lake that was made without them has no findings of theirs
+    told = repr((SCHEMA_VERSION, options.reading(), options.payload_limit, rules, options.secret_length, wide))
     return hashlib.sha256(told.encode()).hexdigest()
 
 
@@ -160,37 +165,47 @@ def _read(
     progress: Callable[[Segment], None] | None,
 ) -> None:
     dissector, collector = Dissector(options.reading()), Collector(options)
+    collector.note_drops(_dropping(root, before))
     for data in _states(root, before):
         resume(load(data), dissector, collector)
-    files = _Files(root, after.generation)
     seen = _Seen(before.last_ns, progress)
     source = seen.watch(segments(open_capture(captures)))
-    try:
-        for event in dissect_segments(source, dissector=dissector, more=True):
+    with _Files(root, after.generation) as files, WideRules(options) as wide:
+
+        def write(made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
+            for name, found in made:
+                if name == SCOPE_EVENTS.name:
+                    wide.feed(found)
+                else:
+                    files.write(name, found)
+
+        for number, event in enumerate(dissect_segments(source, dissector=dissector, more=True)):
+            collector.emitted.set(seen.last_ns or 0, after.generation, number)
             collector.feed(event)
             if collector.waiting >= LOOK:
-                for name, found in collector.batches():
-                    files.write(name, found)
-        for name, found in collector.batches(everything=True):
-            files.write(name, found)
+                write(collector.batches())
         memories = remembered(dissector, collector, seen.last_ns)
-        unfinished = Collector(replace(options, scope_events=False))
-        unfinished.over = False
+        write(collector.batches(everything=True))
+        unfinished = Unfinished(options)
+        unfinished.collector.note_drops(collector.dropping)
         for start in range(0, len(memories), _STATE_ROWS):
             rows = [state_row(one) for one in memories[start : start + _STATE_ROWS]]
             files.write(STATE.name, batch(STATE.name, rows))
             for row in rows:
-                _write_open(row[2], options, unfinished, files)
-        for name, found in unfinished.batches(everything=True):
-            files.write(f"open/{name}", found)
-    finally:
-        files.close()
+                unfinished.feed(row[-1])
+                write(unfinished.batches())
+        write(unfinished.batches(everything=True))
+        for found in _batches_of(root, before.scope_state_files):
+            wide.resume(found)
+        write(wide.batches())
     after.last_ns = seen.last_ns
     done.out_of_order, done.open_flows = sorted(seen.late), len(memories)
     for name, written in files.names.items():
-        table = name.removeprefix("open/")
+        table = name.removeprefix(OPEN)
         if name == STATE.name:
             after.state_files = written
+        elif name == SCOPE_STATE.name:
+            after.scope_state_files = written
         elif table != name:
             after.open_files[table] = written
         else:
@@ -198,15 +213,12 @@ def _read(
             done.rows[name] = files.rows[name]
 
 
-def _write_open(state: bytes, options: LakeOptions, unfinished: Collector, files: _Files) -> None:
-    """Rows of a flow so far, as if it ended here: of a copy, since the flow itself goes on."""
-    ending = Dissector(options.reading())
-    ending.connections = len(unfinished.trackers)
-    resume(load(state), ending, unfinished)
-    for event in ending.close():
-        unfinished.feed(event)
-    for name, found in unfinished.batches():
-        files.write(f"open/{name}", found)
+def _dropping(root: Path, manifest: Manifest) -> set[str]:
+    """Captures that said to have dropped frames; connections that are open may have their last frames there."""
+    if not manifest.generation:
+        return set()
+    notices = _dataset(root, manifest, "ingest_errors").to_table(columns=["capture", "dropped"])
+    return {row["capture"] for row in notices.to_pylist() if row["dropped"]}
 
 
 @dataclass(slots=True)
@@ -233,9 +245,13 @@ class _Seen:
 
 
 def _states(root: Path, manifest: Manifest) -> Iterator[bytes]:
-    for name in manifest.state_files:
-        for found in pq.ParquetFile(root / name).iter_batches(columns=["state"]):
-            yield from found.column("state").to_pylist()
+    for found in _batches_of(root, manifest.state_files):
+        yield from found.column("state").to_pylist()
+
+
+def _batches_of(root: Path, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    for name in names:
+        yield from pq.ParquetFile(root / name).iter_batches(_STATE_ROWS)
 
 
 def _write_sums(root: Path, after: Manifest) -> None:
@@ -243,13 +259,10 @@ def _write_sums(root: Path, after: Manifest) -> None:
     messages = _dataset(root, after, "messages").to_batches(columns=list(TOPIC_COLUMNS))
     connections = _dataset(root, after, "connections").to_table(columns=list(CONNECTION_COLUMNS)).to_pylist()
     made = {"topics": topics(messages), "clients": clients(connections), "sessions": sessions(connections)}
-    files = _Files(root, after.generation)
-    try:
+    with _Files(root, after.generation) as files:
         for name, table in made.items():
             for found in table.to_batches():
                 files.write(name, found)
-    finally:
-        files.close()
     for name in _SUMS:
         after.files[name] = files.names.get(name, [])
 
@@ -274,7 +287,12 @@ class _Files:
         if rows >= ROWS_PER_FILE:
             self._end(name)
 
-    def close(self) -> None:
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Finish all files and bring them to the disk."""
         for name in list(self._open):
             self._end(name)

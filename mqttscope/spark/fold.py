@@ -7,18 +7,20 @@ what one flow remembers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import partial, reduce
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mqttscope.lake.kernel import ORDER, SEGMENT_COLUMNS, STATE_KIND, errors_of
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, STATE
+from mqttscope.lake.schemas import EVENT_TABLES, OPEN, SCOPE_EVENTS, SCOPE_STATE, STATE
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.spark.fold_scopes import fold_scopes
 from mqttscope.spark.fold_tasks import REPORT_DDL, Report, Work, fold_flows
+from mqttscope.spark.jobs import parquet_paths, run_all
 from mqttscope.spark.lake_files import LakeFiles
 from mqttscope.spark.rows import COLUMNS, READ, SUMMARY, notice_of
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 NOTE_COLUMNS = ("message", "offset", "count", "notice")
 """Columns of rows that are no segments."""
 _STATE_DDL = "flow binary, last_ns bigint, state binary"
-_GLOB = str.maketrans({one: f"\\{one}" for one in "{}[]*?\\"})
 
 
 @dataclass(slots=True)
@@ -71,6 +72,7 @@ def fold(
     is taken away then.  Raises what Spark raises.
     """
     root = root.resolve()
+    options = replace(options, scope_events=options.has_wide_rules())
     work = Work(str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments)
     placed = _placed(_with_states(spark, rows, root, before), partitions)
     task = partial(fold_flows, work=work)
@@ -78,9 +80,11 @@ def fold(
     done = Folded(fragmented=sorted({file for one in reports for file in one.fragmented}))
     if done.fragmented:
         return done
-    after.open_files, after.state_files = {}, []
-    notes = [note for one in reports for note in one.notes]
-    reports.append(write_errors(root, after.generation, notes))
+    after.open_files, after.state_files, after.scope_state_files = {}, [], []
+    reports.append(write_errors(root, after.generation, [note for one in reports for note in one.notes]))
+    if options.scope_events:
+        events = [name for one in reports for name in one.files.get(SCOPE_EVENTS.name, ())]
+        reports += fold_scopes(spark, root, before, work, events, partitions)
     for one in reports:
         take(one, after, done)
     done.open_flows = sum(one.rows.get(STATE.name, 0) for one in reports)
@@ -91,32 +95,19 @@ def fold(
     return done
 
 
-def run_all(tasks: Sequence[DataFrame]) -> list[Report]:
-    """Run data frames of reports in one job and gather what they say."""
-    return [Report.load(row["report"]) for row in reduce(union_all, tasks).collect()] if tasks else []
-
-
-def union_all(one: DataFrame, other: DataFrame) -> DataFrame:
-    """The rows of both."""
-    return one.unionByName(other)
-
-
 def take(report: Report, after: Manifest, done: Folded) -> None:
     """Put what a task wrote into the manifest."""
     for kind, names in report.files.items():
-        table = kind.removeprefix("open/")
+        table = kind.removeprefix(OPEN)
         if kind == STATE.name:
             after.state_files += names
+        elif kind == SCOPE_STATE.name:
+            after.scope_state_files += names
         elif table != kind:
             after.open_files.setdefault(table, []).extend(names)
         elif kind in EVENT_TABLES:
             after.files.setdefault(kind, []).extend(names)
             done.rows[kind] = done.rows.get(kind, 0) + report.rows[kind]
-
-
-def parquet_paths(root: Path, names: Iterable[str]) -> list[str]:
-    """Files of a lake as Spark takes them: on the file system, and nothing in them is a pattern."""
-    return [f"file:{str(root.resolve() / name).translate(_GLOB)}" for name in names]
 
 
 def _with_states(spark: SparkSession, rows: DataFrame, root: Path, before: Manifest) -> DataFrame:

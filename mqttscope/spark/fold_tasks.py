@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from mqttscope.lake.kernel import SEGMENT, kernel
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import INTERNAL, TABLES
+from mqttscope.lake.schemas import INTERNAL, OPEN, TABLES
 from mqttscope.spark.lake_files import LakeFiles
 from mqttscope.spark.rows import DROPS, ERROR, READ, SUMMARY
 from mqttscope.spark.steps import BEHIND
@@ -120,11 +120,18 @@ def _asides(batches: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], It
     return found, rest
 
 
+def smaller(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at most `ROWS_AT_A_TIME`."""
+    for one in batches:
+        for start in range(0, one.num_rows, ROWS_AT_A_TIME):
+            yield one.slice(start, ROWS_AT_A_TIME)
+
+
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Batches of a kernel as batches of their tables, with the exact schemas."""
     for one in batches:
         kind: str = one.column("kind")[0].as_py()
-        table = kind.removeprefix("open/")
+        table = kind.removeprefix(OPEN)
         yield kind, pa.RecordBatch.from_arrays(one.column(table).flatten(), schema=_SCHEMAS[table])
 
 
@@ -146,11 +153,9 @@ class _Look:
 
     def through(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pass everything on in smaller batches."""
-        for one in batches:
-            for start in range(0, one.num_rows, ROWS_AT_A_TIME):
-                piece = one.slice(start, ROWS_AT_A_TIME)
-                self._note(piece)
-                yield piece
+        for piece in smaller(batches):
+            self._note(piece)
+            yield piece
 
     def _note(self, piece: pa.RecordBatch) -> None:
         segments = piece.filter(pc.equal(piece.column("kind"), SEGMENT))

@@ -13,9 +13,10 @@ from mqttscope.lake.manifest import Manifest, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import Ingested as IngestedInProcess
 from mqttscope.lake.writer import check_settings, settings_digest
-from mqttscope.spark.fold import Folded, fold, union_all
+from mqttscope.spark.fold import Folded, fold
 from mqttscope.spark.fragments import assemble
 from mqttscope.spark.identity import tell_apart
+from mqttscope.spark.jobs import union_all
 from mqttscope.spark.lake_files import commit, lake_lock
 from mqttscope.spark.locations import Location, find
 from mqttscope.spark.plan import read_plan, write_plan

@@ -25,15 +25,15 @@ def followed(spark: SparkSession, show: Show) -> Iterator[None]:
     """Tell ``show`` now and then how far the jobs are that run meanwhile."""
     if is_connect(spark):
 
-        def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: ARG
+        def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
             running = [one for one in stages or () if one.num_completed_tasks < one.num_tasks]
             show(sum(one.num_completed_tasks for one in running), sum(one.num_tasks for one in running))
 
-        spark.registerProgressHandler(handler)
+        spark.registerProgressHandler(handler)  # type: ignore[arg-type]
         try:
             yield
         finally:
-            spark.removeProgressHandler(handler)
+            spark.removeProgressHandler(handler)  # type: ignore[arg-type]
         return
     over = threading.Event()
     thread = threading.Thread(target=_poll, args=(spark, show, over), daemon=True)

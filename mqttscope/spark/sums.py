@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.schemas import TABLES
-from mqttscope.spark.fold import parquet_paths, run_all
 from mqttscope.spark.fold_tasks import REPORT_DDL, Report, write
+from mqttscope.spark.jobs import parquet_paths, run_all
 from mqttscope.spark.lake_files import LakeFiles
 
 if TYPE_CHECKING:

@@ -29,9 +29,10 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.writer import check_settings
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.spark.fold import Folded, fold, union_all
+from mqttscope.spark.fold import Folded, fold
 from mqttscope.spark.fragments import assembled
 from mqttscope.spark.ingest import good_partitions, next_generation
+from mqttscope.spark.jobs import union_all
 from mqttscope.spark.lake_files import commit, lake_lock
 from mqttscope.spark.rows import COLUMNS, DDL, FRAGMENT
 from mqttscope.spark.source import FORMAT
@@ -86,8 +87,8 @@ def watch(
     ``sources``: folders, globs, files; the driver and all executors see them and ``lake`` under these paths.
     ``interval_s``: seconds between the beginnings of two batches.  ``once``: take what is there now, then end.
     ``max_bytes``: about how many bytes of captures a batch has, ``None`` for all.  ``quiet_seconds``: a capture that
-    has not changed for so long is complete.  ``ports``: only segments from or to these ports.  ``tell`` is called with each
-    batch, by another thread.
+    has not changed for so long is complete.  ``ports``: only segments from or to these ports.  ``tell`` is called with
+    each batch, by another thread.
 
     When ``over`` is set, the batch that runs ends before this returns.  Raises `LakeError` where the lake cannot be
     written, has other settings, or is written by somebody else, and what Spark raises.  Whenever this ends, and
