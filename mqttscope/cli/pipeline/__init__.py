@@ -8,6 +8,7 @@ from mqttscope.cli.main import LazyGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("mqttscope.cli.pipeline.ingest", "Take captures into a lake, in process or with Spark."),
+    "watch": ("mqttscope.cli.pipeline.watch", "Follow captures while they are written."),
 }
 """Command name -> module that holds it as ``command``, and its line in the overview."""
 
@@ -19,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 Examples:
   mqttscope pipeline ingest 'captures/*.pcapng' --lake lake
   mqttscope pipeline ingest s3://bucket/site-a/ --lake /shared/lake --master spark://host:7077
+  mqttscope pipeline watch captures --lake lake
 """,
 )
 def command() -> None:
