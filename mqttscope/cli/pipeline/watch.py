@@ -17,8 +17,8 @@ Examples:
   mqttscope pipeline watch '/captures/site-*' --lake lake --once --max-bytes 256m
 
 What is new is taken in every few seconds, also of a capture that is still written; sets that rotate go on. Watching
-may be stopped and started again at any time: everything is taken in once. A capture that has not changed for --quiet-time
-is complete; then 'pipeline ingest' knows it too. Exit code 3 when a capture could not be read on.
+may be stopped and started again at any time: everything is taken in once. A capture that has not changed for the
+--quiet-time is complete; then 'pipeline ingest' knows it too. Exit code 3 when a capture could not be read on.
 """
 )
 @click.argument("sources", nargs=-1, required=True, metavar="DIR...")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import glob
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.output import warn
@@ -48,12 +49,14 @@ class Run:
         try:
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.lake.writer import check_settings
+            from mqttscope.spark.lake_files import lake_lock
             from mqttscope.spark.watch import watch
         except ImportError as error:
             raise Failed(f"watching needs what is not installed ({error}): {EXTRA}") from None
         try:
             # Before Spark starts, which takes a while.
-            check_settings(read_manifest(Path(self.lake)), self.options, Path(self.lake))
+            with lake_lock(self.lake):
+                check_settings(read_manifest(Path(self.lake)), self.options, Path(self.lake))
             # Behind Spark, which has a handler of its own.
             with session(self.master, self.configuration) as spark, _signals() as over:
                 watch(
@@ -75,8 +78,8 @@ class Run:
 
     def _tell(self, taken: Taken) -> None:
         self.errors += taken.rows.get("ingest_errors", 0)
-        if not self.quiet and sys.stderr is not None:
-            print(line(taken, time.time()), file=sys.stderr, flush=True)
+        if not self.quiet:
+            click.echo(line(taken, time.time()), err=True)
         for name in taken.late:
             warn(f"{name}: has segments from before the end of what was in the lake")
 
@@ -101,16 +104,16 @@ def line(taken: Taken, now_s: float) -> str:
 def _signals() -> Iterator[threading.Event]:
     """An event that is set by Ctrl-C and SIGTERM; a second one ends the program as ever."""
     over = threading.Event()
-    before = {}
+    before: dict[int, Any] = {}
 
     def stop(number: int, frame: object) -> None:
         over.set()
         for one, handler in before.items():
             signal.signal(one, handler)
 
-    for one in (signal.SIGINT, signal.SIGTERM):
-        before[one] = signal.getsignal(one)
-        signal.signal(one, stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.getsignal(number)
+        signal.signal(number, stop)
     try:
         yield over
     finally:
