@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from mqttscope.capture import PcapngWriter, open_capture
@@ -53,7 +54,7 @@ def as_pcapng(frames: Sequence[Frame]) -> bytes:
 def parts(frames: Sequence[Frame], count: int) -> list[Sequence[Frame]]:
     """Frames in so many pieces of about the same length."""
     edges = [len(frames) * number // count for number in range(count + 1)]
-    return [frames[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+    return [frames[start:stop] for start, stop in pairwise(edges)]
 
 
 def rotated(folder: Path) -> dict[Path, bytes]:
