@@ -87,10 +87,10 @@ class Run:
 def line(taken: Taken, now_s: float) -> str:
     """What is said of a batch; ``now_s``: seconds since the epoch."""
     rows = taken.rows
-    parts = [counted(rows.get("packets", 0), "packet"), f"{rows.get('findings', 0):,} new findings"]
+    parts = [counted(rows.get("packets", 0), "packet"), counted(rows.get("findings", 0), "new finding")]
     if rows.get("ingest_errors"):
-        parts.append(f"{rows['ingest_errors']:,} errors of captures")
-    parts.append(f"{taken.open_flows:,} flows open")
+        parts.append(counted(rows["ingest_errors"], "error") + " of captures")
+    parts.append(counted(taken.open_flows, "flow") + " open")
     if taken.waiting:
         parts.append(f"{taken.waiting / 1e6:,.1f} MB wait")
     if taken.last_ns is not None:
