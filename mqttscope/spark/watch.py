@@ -41,7 +41,7 @@ from mqttscope.spark.sums import write_sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 INTERVAL_S = 10.0
 MAX_BYTES = 64 << 20
@@ -49,6 +49,11 @@ MAX_BYTES = 64 << 20
 FOLDER = "stream"
 SUMS_SHARE = 9
 """Sums wait so many times as long as they took the last time."""
+RESTARTS = 3
+"""So many times in a row a stream is started again that breaks off without having taken a batch."""
+_PASSING = ("Python worker failed to connect back", "Python worker exited unexpectedly")
+"""What goes wrong on a machine that is busy, or where a process was killed, and may not go wrong again: Spark gives a
+worker ten seconds to start."""
 _LOOK_S = 0.2
 
 
@@ -108,18 +113,15 @@ def watch(
             given["quiet_seconds"] = str(quiet_seconds)
         rows = spark.readStream.format(FORMAT).options(**given).load(**_load(sources))
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval_s} seconds"}
-        query = (
+        writer = (
             rows.writeStream.foreachBatch(watcher.take)
             .option("checkpointLocation", str(stream.folder / "checkpoint"))
             .trigger(**trigger)
-            .start()
         )
         try:
-            _wait(query, over)
+            _run(writer, watcher, over)
         finally:
             watcher.close()
-            with suppress(Exception):
-                query.stop()
         watcher.finish(spark)
 
 
@@ -130,13 +132,31 @@ def _load(sources: Sequence[str]) -> dict[str, Any]:
     return {"path": found[0]} if len(found) == 1 else {"paths": json.dumps(found)}
 
 
-def _wait(query: StreamingQuery, over: threading.Event) -> None:
-    """Until the stream ends, or the batch that runs when ``over`` is set."""
-    while query.isActive and not over.is_set():
-        over.wait(_LOOK_S)
-    error = query.exception()
-    if error is not None:
-        raise error
+def _run(writer: DataStreamWriter, watcher: Watcher, over: threading.Event) -> None:
+    """Run the stream until it ends or ``over`` is set, again and again where it only broke off."""
+    from pyspark.errors import StreamingQueryException
+
+    failures, batches = 0, watcher.batches
+    while True:
+        query = writer.start()
+        try:
+            while query.isActive and not over.is_set():
+                over.wait(_LOOK_S)
+            error = query.exception()
+            if error is not None:
+                raise error
+            return
+        except StreamingQueryException as error:
+            failures = failures + 1 if watcher.batches == batches else 1
+            batches = watcher.batches
+            if over.is_set():
+                return
+            if failures > RESTARTS or not any(text in str(error) for text in _PASSING):
+                raise
+        finally:
+            watcher.wait()
+            with suppress(Exception):
+                query.stop()
 
 
 @dataclass(slots=True)
@@ -185,6 +205,8 @@ class Watcher:
         self._stream = stream
         self._tell = tell
         self._most_partitions = most_partitions
+        self.batches = 0
+        """How many were taken."""
         self._busy = threading.Lock()
         self._closed = False
         self._partitions = 1
@@ -203,7 +225,14 @@ class Watcher:
                 return
             if number != seen["batch"] + 1:
                 raise LakeError(f"batch {number} comes behind batch {seen['batch']} of {self._root}: some are missing")
-            self._tell(self._take(batch, number, before, seen))
+            taken = self._take(batch, number, before, seen)
+            self.batches += 1
+            self._tell(taken)
+
+    def wait(self) -> None:
+        """Wait for the batch that runs."""
+        with self._busy:
+            pass
 
     def close(self) -> None:
         """Wait for the batch that runs; take no other one."""
