@@ -174,10 +174,14 @@ def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector) -
             for flow in dissector.flows.flows.values():
                 if not flow.closed:
                     collector.emitted.due_ns = min(now, flow.check_ns)
-        yield Segment(
+        segment = Segment(
             row.direction, row.sequence, row.acknowledgment, row.flags, row.window, row.payload or b"",
             row.missing or 0, row.frame, row.timestamp_ns, row.capture,
         )  # fmt: skip
+        yield segment
+        if ordered:
+            for flow in dissector.flows.flows.values():
+                collector.segment_taken(connection_of(flow), segment)
 
 
 def _wait(timestamp_ns: int, dissector: Dissector, collector: Collector) -> None:
@@ -186,11 +190,12 @@ def _wait(timestamp_ns: int, dissector: Dissector, collector: Collector) -> None
         collector.emitted.set(flow.check_ns, 0, 0)
     for event in dissector.advance(timestamp_ns):
         collector.feed(event)
+    collector.time_passed()
 
 
 def resume(memory: Memory, dissector: Dissector, collector: Collector) -> None:
     """Go on with a flow."""
-    connection = _connection(memory.flow)
+    connection = connection_of(memory.flow)
     if connection is not None:
         # Numbers only have to be different.
         connection.number = dissector.connections
@@ -206,7 +211,7 @@ def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | N
     for flow in dissector.flows.flows.values():
         if flow.closed and watermark_ns is not None and watermark_ns - flow.closed_ns > LINGER_NS:
             continue
-        connection = _connection(flow)
+        connection = connection_of(flow)
         tracker = None if connection is None else collector.remember(connection)
         found.append(Memory(flow, tracker))
     return found
@@ -236,7 +241,8 @@ class Unfinished:
             yield name if name == SCOPE_EVENTS.name else f"{OPEN}{name}", found
 
 
-def _connection(flow: Flow) -> Any:
+def connection_of(flow: Flow) -> Any:
+    """The connection that a flow carries, once it is recognised and until it ends."""
     return flow.context.connection if isinstance(flow.context, Dialogue) else None
 
 

@@ -2,7 +2,8 @@
 
 A rule of session scope needs all connections of a Client Identifier on a server, one of broker scope all of a server.
 So the kernel writes each event down, with what the dissector told the connection beside it (`beside`); the packets
-themselves move the state on when they are fed again.  The rows of a key, in the order of `ORDER`, go through
+themselves move the state on when they are fed again.  What other connections look at, holes, is written down also when
+it changes without an event.  The rows of a key, in the order of `ORDER`, go through
 `ScopeRun`, which runs the rules in the same engine.  What it remembers can be written down, so that the rows of a later
 ingest go on where these end.
 
@@ -115,10 +116,30 @@ def _tell(connection: Connection, told: Beside) -> None:
                 setattr(party, name, value)
 
 
+@dataclass(slots=True)
+class Fed(Emitted):
+    """For who sees all flows at once: events have the order in which they are fed."""
+
+    def place(self, timestamp_ns: int) -> tuple[int, int, int]:
+        """The next place."""
+        self.frame += 1
+        return self.now_ns, self.file, self.frame
+
+
+@dataclass(slots=True)
+class Progress:
+    """A segment without a packet has changed whether a connection is behind a hole."""
+
+    connection: Connection
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
 def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted, *, dropped: bool = False) -> ScopeRow:
     """The row of an event; ``told`` is what `beside` gave before anybody looked at the event.
 
-    ``dropped`` says that its capture is known by now to lack frames.
+    A `Progress` stands for none.  ``dropped`` says that its capture is known by now to lack frames.
     """
     connection = event.connection
     place = (event.frame, event.timestamp_ns, event.capture)
@@ -265,6 +286,8 @@ class ScopeRun:
             return None  # its beginning is not among the rows
         connection = running[name].connection
         _tell(connection, told)
+        if kind == "Progress":
+            return None
         if kind == "PacketEvent":
             return PacketEvent(connection, what[0], what[1], *place, *what[2:])
         if kind == "MalformedEvent":

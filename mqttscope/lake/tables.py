@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from mqttscope.dissect.items import Place
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -21,7 +22,7 @@ from mqttscope.lake.keys import connection_id, session_key
 from mqttscope.lake.messages import Message
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, OPEN, SCOPE_EVENTS, SCOPE_ROWS, TABLES, event_schema
-from mqttscope.lake.scopes import Emitted, beside, scope_row
+from mqttscope.lake.scopes import Emitted, Progress, beside, scope_row
 from mqttscope.lake.tracker import Beside, Tracker
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
@@ -60,6 +61,8 @@ class Collector:
         """Events since rows were last looked for: that is worth while now and then."""
         self.dropping: set[str] = set()
         """Captures that said to have dropped frames."""
+        self._gaps: list[GapEvent] = []
+        """Those behind which nobody has looked yet."""
         self._introductions: dict[int, rows.Introduction] = {}
         self._view = View(width=0, payload_limit=256, secret_length=options.secret_length)
 
@@ -67,6 +70,8 @@ class Collector:
         """Take one event."""
         self.waiting += 1
         told: Beside = ()
+        if self._gaps and not (isinstance(event, Scoped) and event.connection is self._gaps[-1].connection):
+            self.time_passed()
         if self.options.scope_events and isinstance(event, Scoped):
             told = beside(event.connection)
         findings = self.linter.feed(event) if self.linter is not None else ()
@@ -87,6 +92,8 @@ class Collector:
             self._findings(event, findings)
         if self.options.scope_events and isinstance(event, Scoped):
             self._scope_event(event, told)
+            if isinstance(event, GapEvent):
+                self._gaps.append(event)
         if isinstance(event, ConnectionClosed):
             self._close(event)
 
@@ -151,12 +158,31 @@ class Collector:
             self.rows["findings"].append(row)
             tracker.findings += 1
 
-    def _scope_event(self, event: Scoped, told: Beside) -> None:
+    def segment_taken(self, connection: Connection | None, segment: Place) -> None:
+        """Look, behind all events of a segment, whether it did more to its connection than these tell."""
+        self.time_passed()
+        if connection is not None:
+            self._look(connection, segment)
+
+    def time_passed(self) -> None:
+        """The same behind events that a time-out brought: what waited behind a hole may be part of a packet."""
+        gaps, self._gaps = self._gaps, []
+        for event in gaps:
+            self._look(event.connection, event)
+
+    def _look(self, connection: Connection, at: Place) -> None:
+        tracker, history = self.trackers.get(connection.number), connection.history
+        if tracker is not None and history is not None and history.behind_a_hole is not tracker.hole:
+            self._scope_event(Progress(connection, at.frame, at.timestamp_ns, at.capture), beside(connection))
+
+    def _scope_event(self, event: Scoped | Progress, told: Beside) -> None:
         """Write an event down for rules of wider scopes, or have it wait until its session is known."""
         tracker = self._tracker(event.connection)
         held = tracker.held
         row = scope_row(event, told, tracker, self.emitted, dropped=event.capture in self.dropping)
         tracker.events += 1
+        history = event.connection.history
+        tracker.hole = history is not None and history.behind_a_hole
         if held.session is not None:
             self._tell(tracker, row, row.server, held.session)
             return

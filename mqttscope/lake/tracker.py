@@ -24,5 +24,7 @@ class Tracker:
     """Events that were written down for wider scopes."""
     beside: Beside = ()
     """What the last one of them said beside itself."""
+    hole: bool = False
+    """Whether that was behind a hole (`History.behind_a_hole`)."""
     held: Held = field(default_factory=Held)
     """Those that wait until it is known to which session the connection belongs."""

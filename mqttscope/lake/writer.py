@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
-from mqttscope.lake.kernel import Unfinished, remembered, resume, state_row
+from mqttscope.lake.kernel import Unfinished, connection_of, remembered, resume, state_row
 from mqttscope.lake.manifest import (
     LakeError,
     Manifest,
@@ -38,6 +38,7 @@ from mqttscope.lake.manifest import (
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, OPEN, SCOPE_EVENTS, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION
+from mqttscope.lake.scopes import Fed
 from mqttscope.lake.state import load
 from mqttscope.lake.tables import LOOK, Collector, batch
 from mqttscope.lake.wide import WideRules
@@ -165,6 +166,7 @@ def _read(
     progress: Callable[[Segment], None] | None,
 ) -> None:
     dissector, collector = Dissector(options.reading()), Collector(options)
+    fed = collector.emitted = Fed(file=after.generation)
     collector.note_drops(_dropping(root, before))
     for data in _states(root, before):
         resume(load(data), dissector, collector)
@@ -179,8 +181,13 @@ def _read(
                 else:
                     files.write(name, found)
 
-        for number, event in enumerate(dissect_segments(source, dissector=dissector, more=True)):
-            collector.emitted.set(seen.last_ns or 0, after.generation, number)
+        def look(segment: Segment) -> None:
+            found = dissector.flows.direction(segment.key)
+            collector.segment_taken(None if found is None else connection_of(found[0]), segment)
+
+        seen.taken = look if options.scope_events else None
+        for event in dissect_segments(source, dissector=dissector, more=True):
+            fed.now_ns = seen.last_ns or 0
             collector.feed(event)
             if collector.waiting >= LOOK:
                 write(collector.batches())
@@ -228,6 +235,8 @@ class _Seen:
     last_ns: int | None
     progress: Callable[[Segment], None] | None
     late: set[str] = field(default_factory=set)
+    taken: Callable[[Segment], None] | None = None
+    """Called behind all events of a segment."""
 
     def watch(self, source: Iterable[Any]) -> Iterator[Any]:
         """Pass everything on."""
@@ -242,6 +251,8 @@ class _Seen:
                 if self.progress is not None:
                     self.progress(item)
             yield item
+            if self.taken is not None and type(item) is Segment:
+                self.taken(item)
 
 
 def _states(root: Path, manifest: Manifest) -> Iterator[bytes]:

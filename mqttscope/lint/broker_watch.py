@@ -116,7 +116,7 @@ class Watch:
         """Whether the server has acknowledged bytes of some client that the capture has not shown: nor what follows."""
         for key in self.witnesses:
             history = at.history_of(key)
-            if history is not None and history.server.acknowledged > history.client.position + 1:
+            if history is not None and history.behind_a_hole:
                 return True
         return False
 

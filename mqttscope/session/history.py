@@ -81,6 +81,11 @@ class History:
         self.due_ns = min(self.asked.values(), default=NEVER_NS)
         return found
 
+    @property
+    def behind_a_hole(self) -> bool:
+        """Whether the server has acknowledged bytes of the client that the capture has not shown; a FIN counts one."""
+        return self.server.acknowledged > self.client.position + 1
+
     def party(self, direction: Direction) -> Party:
         """The side that sends in this direction."""
         return self.client if direction is C2S else self.server

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
@@ -20,10 +24,14 @@ from mqttscope.lake.schemas import FINDINGS
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.memories import WIDE
+from mqttscope.lint.rehearsal import segments
 from mqttscope.net.frame import Frame
+from mqttscope.net.segment import Segment, direction_key
 from mqttscope.report.base import View
 from mqttscope.report.findings.conceal import conceal
-from tests.lake.reading import CAPTURES, Row, all_of_them, options
+from tests.dissect.secure import as_frame
+from tests.lake.reading import CAPTURES, Row, all_of_them, options, read_segments
+from tests.lake.test_scope_kernel import Fold
 
 SCOPES = {rule.code: str(rule.scope) if rule.scope in WIDE else "connection" for rule in all_of_them()}
 
@@ -32,15 +40,15 @@ def linted(paths: Sequence[Path]) -> list[Row]:
     """What the linter finds in all captures together, as rows."""
     given = options()
     linter, view = Linter(given.rules, strict=True), View(width=0, payload_limit=256, secret_length=given.secret_length)
-    numbers: Counter[tuple[str, str]] = Counter()
+    numbers: Counter[tuple[int, str]] = Counter()
     rows = []
     for event in dissect(open_capture([*paths]), given.reading()):
         offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
         for finding in linter.feed(event):
             name, scope = connection_id(event.connection), SCOPES[finding.rule]  # type: ignore[union-attr]
-            row = finding_row(conceal(finding, view), name, scope, numbers[name, scope], offset)
+            row = finding_row(conceal(finding, view), name, scope, numbers[finding.connection, scope], offset)
             rows.append(dict(zip(FINDINGS.names, row, strict=True)))
-            numbers[name, scope] += 1
+            numbers[finding.connection, scope] += 1
     return rows
 
 
@@ -55,9 +63,12 @@ def same(found: list[Row], wanted: list[Row]) -> None:
     assert ordered(found) == ordered(wanted)
 
 
-def cut(path: Path, folder: Path, files: int, seed: int) -> list[Path]:
+def frames_of(path: Path) -> list[Frame]:
+    return [one for one in open_capture([path]) if isinstance(one, Frame)]
+
+
+def cut(frames: list[Frame], folder: Path, files: int, seed: int) -> list[Path]:
     """A capture as several files, cut at random frames."""
-    frames = [one for one in open_capture([path]) if isinstance(one, Frame)]
     edges = sorted(random.Random(seed).sample(range(1, len(frames)), min(files, len(frames)) - 1))
     made = []
     for number, (start, stop) in enumerate(zip([0, *edges], [*edges, len(frames)], strict=True)):
@@ -69,18 +80,83 @@ def cut(path: Path, folder: Path, files: int, seed: int) -> list[Path]:
     return made
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
-def test_at_once(path: Path, tmp_path: Path) -> None:
-    write_lake([path], tmp_path / "lake", options())
-
-    same(in_lake(tmp_path / "lake"), linted([path]))
+def begins(path: Path) -> int:
+    return next(one.timestamp_ns for one in open_capture([path]) if isinstance(one, Frame))
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
-def test_piece_by_piece(path: Path, tmp_path: Path) -> None:
-    seed = CAPTURES.index(path)
-    parts = cut(path, tmp_path, 2 + seed % 4, seed)
-    for part in parts:
-        write_lake([part], tmp_path / "lake", options())
+def ingests(files: Sequence[Path], lake: Path, count: int, seed: int) -> None:
+    """Take files into a lake one group after the other, in the order of time."""
+    edges = sorted(random.Random(seed).sample(range(1, len(files)), count - 1))
+    for start, stop in zip([0, *edges], [*edges, len(files)], strict=True):
+        write_lake(files[start:stop], lake, options())
 
-    same(in_lake(tmp_path / "lake"), linted(parts))
+
+def test_all_captures_at_once(tmp_path: Path) -> None:
+    write_lake(CAPTURES, tmp_path / "lake", options())
+
+    same(in_lake(tmp_path / "lake"), linted(CAPTURES))
+
+
+def test_all_captures_in_pieces(tmp_path: Path) -> None:
+    files = []
+    for number, path in enumerate(CAPTURES):
+        (tmp_path / path.parent.name).mkdir()
+        files += cut(frames_of(path), tmp_path / path.parent.name, 2 + number % 4, number)
+    files.sort(key=begins)
+    ingests(files, tmp_path / "lake", 6, 3)
+
+    same(in_lake(tmp_path / "lake"), linted(files))
+
+
+WIDE_RULES = [rule for rule in all_of_them() if rule.scope in WIDE]
+CONVERSATIONS = [one for rule in WIDE_RULES for one in (*rule.good, *rule.bad)]
+
+
+def town(chance: random.Random, conversations: int) -> list[Segment]:
+    """Conversations of the rules of wide scope at a time, some with servers and Client Identifiers that they share."""
+    made = []
+    for number in range(conversations):
+        late_ns = chance.randrange(60_000_000_000)
+        client, server = bytes((10, 0, number, 4)), bytes((198, 51, 100, chance.choice((0, 1, number + 2))))
+        for one in segments(chance.choice(CONVERSATIONS)):
+            out = one.key[:4] == bytes((10, 0, 0, 4))
+            key = direction_key(client + server if out else server + client, one.key[8:12])
+            made.append(replace(one, key=key, timestamp_ns=one.timestamp_ns + late_ns))
+    made.sort(key=lambda one: one.timestamp_ns)
+    return made
+
+
+def ingested(chance: random.Random, conversations: int, files: int) -> list[Row]:
+    """Take a town into a lake, cut into files, one by one; returns the findings, which have to be the linter's."""
+    found = [as_frame(replace(one, frame=number)) for number, one in enumerate(town(chance, conversations), 1)]
+    with tempfile.TemporaryDirectory() as name:
+        parts = cut(found, Path(name), files, chance.randrange(1_000_000))
+        for part in parts:
+            write_lake([part], Path(name) / "lake", options())
+        rows = in_lake(Path(name) / "lake")
+        same(rows, linted(parts))
+    return rows
+
+
+@settings(max_examples=8, deadline=None)
+@given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5))
+def test_several_clients_and_servers(chance: random.Random, files: int) -> None:
+    ingested(chance, 6, files)
+
+
+@settings(max_examples=8, deadline=None)
+@given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5))
+def test_kernels_find_the_same(chance: random.Random, files: int) -> None:
+    found = [as_frame(replace(one, frame=number)) for number, one in enumerate(town(chance, 6), 1)]
+    fold = Fold(options(scope_events=True))
+    with tempfile.TemporaryDirectory() as name:
+        parts = cut(found, Path(name), files, chance.randrange(1_000_000))
+        for part in parts:
+            fold.ingest(read_segments(part))
+        same([row | {"timestamp": row["timestamp_ns"] // 1000} for row in [*fold.findings, *fold.open]], linted(parts))
+
+
+def test_every_rule_of_wide_scope_finds_something() -> None:
+    rows = ingested(random.Random(2), 120, 3)
+
+    assert {row["rule"] for row in rows} >= {rule.code for rule in WIDE_RULES}

@@ -1,0 +1,141 @@
+"""All committed captures as one collection: one after the other in time, some damaged, one with IP fragments."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import TABLES
+from mqttscope.lake.writer import read_table
+from mqttscope.lint.catalogue import select
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Subscription,
+)
+from mqttscope.net.frame import Frame
+from mqttscope.transport.wire import Endpoint, Wire
+from tests.lake.reading import CAPTURES
+
+BEGIN_NS, APART_NS = 1_700_000_000_000_000_000, 100_000_000_000_000
+"""Far enough from each other for every time-out."""
+FRAGMENTED, DAMAGED, CUT = "v5-qos", "v311-retained", "v5-limits"
+
+
+def usual_options(**changes: Any) -> LakeOptions:
+    """The rules that ``lint`` runs where nobody says."""
+    return replace(LakeOptions(payload_limit=64, rules=tuple(rule() for rule in select().values())), **changes)
+
+
+def collection(folder: Path, names: Iterable[str] = ()) -> list[str]:
+    """Committed captures, all or those of these names, with new times; the paths of the copies in their order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = set(names)
+    found = [path for path in CAPTURES if not wanted or path.parent.name in wanted]
+    made = []
+    for number, path in enumerate(found):
+        frames = [one for one in open_capture([path]) if isinstance(one, Frame)]
+        target = folder / f"{path.parent.name}.pcapng"
+        name = path.parent.name
+        _write(target, frames, BEGIN_NS + number * APART_NS - frames[0].timestamp_ns, fragmented=name == FRAGMENTED)
+        data = bytearray(target.read_bytes())
+        if name == DAMAGED:
+            at = 0
+            while at < len(data) // 2:
+                at += int.from_bytes(data[at + 4 : at + 8], "little")
+            data[at : at + 40] = b"\xff" * 40
+        target.write_bytes(data[:-10] if name == CUT else data)
+        made.append(str(target))
+    return made
+
+
+def _write(path: Path, frames: Iterable[Frame], later_ns: int, *, fragmented: bool) -> None:
+    with path.open("wb") as file:
+        out = PcapngWriter(file)
+        number = 0
+        for frame in frames:
+            for data in in_fragments(frame.data, number) if fragmented else (frame.data,):
+                number += 1
+                out.write(
+                    replace(
+                        frame, data=data, number=number, timestamp_ns=frame.timestamp_ns + later_ns,
+                        original_length=len(data),
+                    )
+                )  # fmt: skip
+
+
+def wide(folder: Path, behind: int) -> tuple[str, str]:
+    """Two captures in which rules of session and of broker scope find something only together.
+
+    ``behind``: so many captures of the collection come before.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers, times = count(1), count(BEGIN_NS + behind * APART_NS - APART_NS // 2, 5_000_000_000)
+    frames: list[Frame] = []
+
+    def talk(port: int, *said: tuple[bool, ControlPacket]) -> None:
+        ends = (Endpoint.of(("192.0.2.9", port)), Endpoint.of(("192.0.2.1", 1883)))
+        one = Wire(*ends, "wide", lambda: next(numbers), port, port)
+        made = one.open(next(times))
+        for from_client, packet in (*said, (True, Disconnect())):
+            data = encode(packet, ProtocolVersion.V3_1_1)
+            made += one.data(from_client, data, next(times), one.sent(not from_client))
+        made += one.close(True, next(times), one.sent(False))
+        made += one.close(False, next(times), one.sent(True) + 1)
+        made += one.settle(next(times))
+        frames.extend(each.frame for each in made)
+
+    retained = partial(Publish, retain=True, topic_name="lamp", qos=1)
+    talk(
+        50_001, (True, Connect(client_identifier="lamp", clean_start=True)), (False, Connack()),
+        (True, retained(packet_identifier=1, payload=b"on")), (False, Puback(1)),
+        (True, retained(packet_identifier=2, payload=b"")), (False, Puback(2)),
+    )  # fmt: skip
+    talk(
+        50_002, (True, Connect(client_identifier="wall", clean_start=True)), (False, Connack()),
+        (True, Subscribe(1, subscriptions=[Subscription("lamp", 0)])), (False, Suback(1, reason_codes=[0])),
+        (False, Publish(retain=True, topic_name="lamp", payload=b"on")),
+    )  # fmt: skip
+    talk(
+        50_003, (True, Connect(client_identifier="wall", clean_start=False)), (False, Connack(session_present=True)),
+        (True, Pingreq()), (False, Pingresp()),
+    )  # fmt: skip
+    one, other = folder / "wide-1.pcapng", folder / "wide-2.pcapng"
+    middle = len(frames) // 2
+    _write(one, frames[:middle], 0, fragmented=False)
+    _write(other, frames[middle:], 0, fragmented=False)
+    return str(one), str(other)
+
+
+def in_fragments(data: bytes, identification: int) -> list[bytes]:
+    """An Ethernet frame with IPv4 as two frames with fragments, where its datagram is long enough."""
+    header, body = data[14:34], data[34:]
+    if data[12:14] != b"\x08\0" or header[0] != 0x45 or len(body) < 64:
+        return [data]
+    made = []
+    for part, flags in ((body[:48], 0x2000), (body[48:], 6)):
+        fixed = struct.pack("!2sHHH", header[:2], 20 + len(part), identification & 0xFFFF, flags)
+        made.append(data[:14] + fixed + header[8:] + part)
+    return made
+
+
+def tables(lake: Path) -> dict[str, list[str]]:
+    """All rows of all tables, as text, sorted."""
+    return {name: sorted(map(repr, read_table(lake, name).to_pylist())) for name in TABLES}

@@ -1,0 +1,149 @@
+"""Ingests with Spark: the tables are those that are written in process, row by row; all or nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+from mqttscope.lake.manifest import LakeError, read_manifest
+from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.spark import ingest as module
+from mqttscope.spark.errors import SPARK_ERRORS, cause
+from mqttscope.spark.ingest import good_partitions, ingest, next_generation
+from mqttscope.spark.lake_files import lake_lock
+from mqttscope.spark.locations import NoCaptures
+from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FEW = ("v5-topic-alias-client", "planted-violations")
+
+
+def files_of(lake: Path) -> set[str]:
+    return {path.relative_to(lake).as_posix() for path in lake.rglob("*") if path.is_file()}
+
+
+def test_tables_of_several_ingests_are_those_that_are_written_in_process(spark: SparkSession, tmp_path: Path) -> None:
+    """All committed captures, cut into small ranges; a damaged one, a truncated one, one in IP fragments."""
+    captures = collection(tmp_path / "captures")
+    first, second = wide(tmp_path / "wide", 30)
+    parts = [*captures[:30], first], [second, *captures[30:]]
+    assert {FRAGMENTED, DAMAGED, CUT} <= {Path(name).stem for name in captures}
+    given = usual_options()
+    ours, measure = tmp_path / "ours", tmp_path / "measure"
+    for number, part in enumerate(parts):
+        shuffled = random.Random(number).sample(part, len(part))
+        done = ingest(spark, shuffled, ours, given, split_bytes=4_000, partitions=2)
+        wanted = write_lake(part, measure, given)
+
+        assert sorted(done.captures) == sorted(wanted.captures)
+        assert (done.rows, done.open_flows) == (wanted.rows, wanted.open_flows)
+        assert (done.known, done.faults, done.out_of_order) == ([], {}, [])
+    one, other = tables(ours), tables(measure)
+    for name, rows in other.items():
+        assert one[name] == rows, name
+    assert {row["scope"] for row in read_table(ours, "findings").to_pylist()} == {"connection", "session", "broker"}
+    assert {Path(row["capture"]).stem for row in read_table(ours, "ingest_errors").to_pylist()} == {DAMAGED, CUT}
+
+    # What is in already is not read again, under whatever name it comes.
+    before = files_of(ours)
+    captures += [first, second]
+    (tmp_path / "copy").write_bytes(Path(captures[0]).read_bytes())
+    again = ingest(spark, [*captures, f"{tmp_path}/copy", f"{tmp_path}/none.pcap"], ours, given)
+    assert (again.captures, len(again.known)) == ([], len(captures) + 1)
+    assert again.faults == {f"{tmp_path}/none.pcap": "does not exist"}
+    assert files_of(ours) == before == read_manifest(ours).all_files() | {"manifest.json", ".lock"}
+
+
+def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = collection(tmp_path / "captures", FEW)
+    lake = tmp_path / "lake"
+    write_lake([one], lake, usual_options())
+    before, files = tables(lake), files_of(lake)
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "write_sums", stop)
+        with pytest.raises(KeyboardInterrupt):
+            ingest(spark, [other], lake, usual_options())
+    assert tables(lake) == before
+    assert files_of(lake) == files | {".lock"}
+
+    # A full disk, a folder that cannot be written: the executor says it.
+    (lake / "scope_events").rmdir()
+    (lake / "scope_events").write_bytes(b"no folder")
+    with pytest.raises(SPARK_ERRORS) as failed:
+        ingest(spark, [other], lake, usual_options())
+    assert cause(failed.value) == "the lake cannot be written: File exists"
+    (lake / "scope_events").unlink()
+    assert tables(lake) == before
+    assert read_manifest(lake).generation == 1
+
+    (lake / "packets" / "0000000002-stray-0.parquet").write_bytes(b"of an ingest that was killed")
+    ingest(spark, [other], lake, usual_options())
+    write_lake([one, other], tmp_path / "whole", usual_options())
+    assert tables(lake) == tables(tmp_path / "whole")
+    assert files_of(lake) == read_manifest(lake).all_files() | {"manifest.json", ".lock"}
+
+
+def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, str]], tmp_path: Path) -> None:
+    client, settings = bucket
+    captures = collection(tmp_path / "captures", FEW)
+    for name in captures:
+        client.put_object(Bucket="captures", Key=f"site/{Path(name).name}", Body=Path(name).read_bytes())
+
+    # The workers of Spark were started without the credentials of this test.
+    done = ingest(
+        spark, ["s3://test:test@captures/site/"], tmp_path / "lake", usual_options(),
+        settings=settings, split_bytes=3_000,
+    )  # fmt: skip
+
+    write_lake(captures, tmp_path / "measure", usual_options())
+    assert len(done.captures) == 2
+    placed = json.dumps(tables(tmp_path / "measure")).replace(str(tmp_path / "captures"), "s3://captures/site")
+    assert tables(tmp_path / "lake") == {name: sorted(rows) for name, rows in json.loads(placed).items()}
+    assert read_manifest(tmp_path / "lake").captures == {
+        digest: name.replace(str(tmp_path / "captures"), "s3://captures/site")
+        for digest, name in read_manifest(tmp_path / "measure").captures.items()
+    }
+
+
+def test_what_cannot_be_is_said_before_anything_is_done(spark: SparkSession, tmp_path: Path) -> None:
+    (capture,) = collection(tmp_path, FEW[:1])
+    lake = tmp_path / "lake"
+    with pytest.raises(NoCaptures, match=r"none\.pcap does not exist"):
+        ingest(spark, [f"{tmp_path}/none.pcap"], lake)
+    assert not lake.exists()
+    write_lake([capture], lake, usual_options())
+    with pytest.raises(LakeError, match="other options"):
+        ingest(spark, [capture], lake, usual_options(payload_limit=1))
+    with lake_lock(lake), pytest.raises(LakeError, match="is being written by another ingest or watch"):
+        ingest(spark, [capture], lake, usual_options())
+
+
+def test_as_many_tasks_as_are_worth_while() -> None:
+    assert [good_partitions(size << 20) for size in (0, 20, 200, 4_096, 65_536, 1 << 20)] == [1, 1, 12, 256, 256, 4096]
+
+
+def test_the_next_generation_shares_nothing_with_the_one_before(tmp_path: Path) -> None:
+    (capture,) = collection(tmp_path, FEW[:1])
+    write_lake([capture], tmp_path / "lake")
+    before = read_manifest(tmp_path / "lake")
+
+    after = next_generation(before, usual_options())
+    after.files["packets"].append("new")
+    after.captures["digest"] = "name"
+
+    assert before == read_manifest(tmp_path / "lake")
+    assert after.generation == 2
