@@ -49,7 +49,7 @@ MAX_BYTES = 64 << 20
 FOLDER = "stream"
 SUMS_SHARE = 9
 """Sums wait so many times as long as they took the last time."""
-RESTARTS = 3
+RESTARTS = 10
 """So many times in a row a stream is started again that breaks off without having taken a batch."""
 _PASSING = ("Python worker failed to connect back", "Python worker exited unexpectedly")
 """What goes wrong on a machine that is busy, or where a process was killed, and may not go wrong again: Spark gives a

@@ -49,7 +49,7 @@ def test_captures_that_grow_and_rotate(spark: SparkSession, tmp_path: Path) -> N
     first = once(spark, folder, lake)
     for path, content in whole.items():
         put(path, content, quiet=True)
-    second = once(spark, folder, lake, max_bytes=40_000)
+    second = once(spark, folder, lake, max_bytes=15_000)
 
     assert [one.batch for one in (*first, *second)] == list(range(len(first) + len(second)))
     assert len(second) > 1
