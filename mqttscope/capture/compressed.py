@@ -38,12 +38,13 @@ class ByteSource:
 
     ``file``: where the bytes come from; it stays open.
     ``chunk_size``: how many bytes are read at a time.  Pipes give what they have, so a live capture is not held back.
+    ``plain``: whatever the bytes begin with, they are not compressed: they are from the middle of a capture.
     """
 
-    def __init__(self, file: BinaryIO, *, chunk_size: int = CHUNK_SIZE) -> None:
+    def __init__(self, file: BinaryIO, *, chunk_size: int = CHUNK_SIZE, plain: bool = False) -> None:
         self.fault: str | None = None
         """Why the bytes ended early, or ``None``."""
-        self._chunks = _uncompressed(file, chunk_size)
+        self._chunks = _chunks(file, chunk_size) if plain else _uncompressed(file, chunk_size)
 
     def fill(self, rest: bytes, need: int) -> bytes:
         """``rest`` followed by what comes next: at least ``need`` bytes in all, fewer only at the end of the data."""
@@ -68,6 +69,11 @@ class ByteSource:
 def is_compressed(head: bytes) -> bool:
     """Whether ``head``, the first four bytes of a file, begins one of the compressed formats read here."""
     return head[:2] == _GZIP or head[:4] in (_ZSTD, _LZ4) or _is_skippable(head)
+
+
+def _chunks(file: BinaryIO, chunk_size: int) -> Iterator[bytes]:
+    while chunk := file.read(chunk_size):
+        yield chunk
 
 
 def _uncompressed(file: BinaryIO, chunk_size: int) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 
 from mqttscope.capture.compressed import ByteSource
+from mqttscope.capture.memory import Memory
 from mqttscope.net.frame import CaptureError, Frame
 
 FRAME_LIMIT = 64 << 20
@@ -36,14 +37,25 @@ PCAP_MAGICS = frozenset(LAYOUTS)
 
 
 def read_pcap(
-    source: ByteSource, buffer: bytes, capture: str, *, frame_limit: int = FRAME_LIMIT
+    source: ByteSource,
+    buffer: bytes,
+    capture: str,
+    *,
+    frame_limit: int = FRAME_LIMIT,
+    memory: Memory | None = None,
+    more: bool = False,
 ) -> Iterator[Frame | CaptureError]:
     """The frames of a pcap file, then one :class:`CaptureError` when it is damaged or ends inside a record.
 
     ``source``: where the file goes on after ``buffer``, the bytes read so far, which begin with a magic of
     :data:`PCAP_MAGICS`.  ``capture``: name for the frames.  ``frame_limit``: longest frame believed, in bytes.
+
+    ``memory``: where to begin, unless it is fresh; ``buffer`` is the file header then, and ``source`` begins there.
+    ``more``: the file goes on growing, so that ending inside a record is no fault.
     """
     buffer = buffer if len(buffer) >= FILE_HEADER_SIZE else source.fill(buffer, FILE_HEADER_SIZE)
+    if len(buffer) < FILE_HEADER_SIZE and more and source.fault is None:
+        return
     if len(buffer) < FILE_HEADER_SIZE:
         message = f"ends inside the file header ({len(buffer)} of {FILE_HEADER_SIZE} bytes are there)"
         yield CaptureError(capture, source.fault or message, 0, 0)
@@ -56,6 +68,8 @@ def read_pcap(
     unpack, header_size = record.unpack_from, record.size
     base, position, end = 0, FILE_HEADER_SIZE, len(buffer)
     number = 0
+    if memory is not None and memory.position:
+        base, number = memory.position - FILE_HEADER_SIZE, memory.frames
     while True:
         start = position + header_size
         if start > end:
@@ -87,14 +101,17 @@ def read_pcap(
         yield frame
         position = stop
     have = end - position
-    if start <= end and captured_length > limit:
+    is_damaged = start <= end and captured_length > limit
+    if memory is not None:
+        memory.position, memory.frames, memory.damaged = base + position, number, is_damaged
+    if is_damaged:
         yield CaptureError(
             capture,
             f"is damaged: a frame claims {captured_length} bytes, more than the {limit} that are possible",
             base + position,
             number,
         )
-    elif have or source.fault:
+    elif source.fault or (have and not more):
         wanted = header_size if start > end else header_size + captured_length
         message = f"ends inside a frame record ({have} of {wanted} bytes are there)"
         yield CaptureError(capture, source.fault or message, base + position, number)

@@ -13,6 +13,7 @@ from math import gcd
 from typing import Literal
 
 from mqttscope.capture.compressed import ByteSource
+from mqttscope.capture.memory import Interface, Memory
 from mqttscope.capture.pcap import FRAME_LIMIT
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
 
@@ -54,38 +55,24 @@ class _DamagedBlockError(Exception):
 
 
 @dataclass(slots=True)
-class _Interface:
-    """What an Interface Description Block says, and what was lost on the interface."""
-
-    link_type: int
-    snap_length: int
-    multiplier: int
-    divisor: int
-    offset_ns: int
-    received: int = 0
-    """As told by Interface Statistics Blocks; counts up from the start of the capture, like ``dropped``."""
-    dropped: int = 0
-    dropped_between: int = 0
-    """Sum of the drops that the packet blocks carry."""
-
-    def time(self, ticks: int) -> int:
-        """Nanoseconds since the epoch; what is finer than a nanosecond is cut off."""
-        return ticks * self.multiplier // self.divisor + self.offset_ns
-
-
-@dataclass(slots=True)
 class _Section:
     order: str
-    interfaces: list[_Interface] = field(default_factory=list)
+    interfaces: list[Interface] = field(default_factory=list)
 
-    def interface(self, index: int) -> _Interface:
+    def interface(self, index: int) -> Interface:
         if index >= len(self.interfaces):
             raise _DamagedBlockError(f"a block refers to interface {index}, {len(self.interfaces)} are described")
         return self.interfaces[index]
 
 
 def read_pcapng(
-    source: ByteSource, buffer: bytes, capture: str, *, frame_limit: int = FRAME_LIMIT
+    source: ByteSource,
+    buffer: bytes,
+    capture: str,
+    *,
+    frame_limit: int = FRAME_LIMIT,
+    memory: Memory | None = None,
+    more: bool = False,
 ) -> Iterator[Frame | CaptureNotice]:
     """The frames and notices of a pcapng file, then one :class:`CaptureError` when it is damaged or incomplete.
 
@@ -94,15 +81,20 @@ def read_pcapng(
 
     Frames of Simple Packet Blocks have no time and take that of the frame before them, or 0.  Drops that the packet
     blocks carry are summed up per interface and told at the end of the section.
+
+    ``memory``: where to begin, unless it is fresh; ``buffer`` and ``source`` begin there then.  ``more``: the file goes
+    on growing, so that its end is none.
     """
-    section = _Section("<")
+    section = _Section("<") if memory is None else _Section(memory.order, memory.interfaces)
     interfaces = section.interfaces
-    unpack, unpack_length = _unpackers("<")
+    unpack, unpack_length = _unpackers(section.order)
     known = upper = since = link_type = multiplier = -1  # of the interface seen last
     steady = False
-    interface: _Interface
+    interface: Interface
     base, position, end = 0, 0, len(buffer)
     number, timestamp, beyond = 0, 0, 0
+    if memory is not None:
+        base, number, timestamp, beyond = memory.position, memory.frames, memory.timestamp_ns, memory.beyond
     message: str | None = None
     try:
         while True:
@@ -158,7 +150,7 @@ def read_pcapng(
                     position = stop
                     continue
             if end - position < _SMALLEST_BLOCK:
-                if position < end:
+                if position < end and not more:
                     message = f"ends inside a block header ({end - position} of {_SMALLEST_BLOCK} bytes are there)"
                 message = source.fault or message
                 break
@@ -170,7 +162,9 @@ def read_pcapng(
                 buffer = source.fill(buffer[position:], size)
                 base, position, end = base + position, 0, len(buffer)
                 if size > end:
-                    message = source.fault or f"ends inside a block ({end} of {size} bytes are there)"
+                    if not more:
+                        message = f"ends inside a block ({end} of {size} bytes are there)"
+                    message = source.fault or message
                     break
                 continue  # whole now: perhaps an ordinary packet block
             trailer = int.from_bytes(buffer[position + size - 4 : position + size], _BYTE_ORDERS[order])
@@ -204,6 +198,12 @@ def read_pcapng(
             position += size
     except _DamagedBlockError as error:
         message = f"is damaged: {error}"
+    if memory is not None:
+        memory.order, memory.interfaces = section.order, section.interfaces
+        memory.damaged = message is not None and source.fault is None
+        memory.position, memory.frames, memory.timestamp_ns, memory.beyond = base + position, number, timestamp, beyond
+    if more and message is None:
+        return
     yield from _unreported_drops(section, capture)
     if beyond:
         times = f"has {beyond} frame(s) with a time outside the years 1677 to 2262"
@@ -221,7 +221,7 @@ def _is_near(timestamp: int) -> bool:
     return -TIMESTAMP_LIMIT <= timestamp < TIMESTAMP_LIMIT
 
 
-def _far_time(ticks: int, interface: _Interface) -> tuple[int, bool]:
+def _far_time(ticks: int, interface: Interface) -> tuple[int, bool]:
     """The time that such ticks probably mean, and whether it is still out of bounds."""
     # PcapPlusPlus and others write times before 1970 as negative numbers, which the unsigned field cannot say.
     if ticks >= 1 << 63:
@@ -293,7 +293,7 @@ def _check_section_header(body: bytes, order: str) -> None:
         raise _DamagedBlockError(f"a section has version {major}.{minor}, known is 1")
 
 
-def _interface(body: bytes, order: str) -> _Interface:
+def _interface(body: bytes, order: str) -> Interface:
     link_type, snap_length = _fields(order + "HxxI", body, "an interface description")
     unit, offset = 1_000_000, 0
     for code, value in _options(body[8:], order):
@@ -303,10 +303,10 @@ def _interface(body: bytes, order: str) -> _Interface:
         elif code == _OPTION_TIME_OFFSET and len(value) == 8:
             offset = int.from_bytes(value, _BYTE_ORDERS[order], signed=True)
     common = gcd(1_000_000_000, unit)
-    return _Interface(link_type, snap_length, 1_000_000_000 // common, unit // common, offset * 1_000_000_000)
+    return Interface(link_type, snap_length, 1_000_000_000 // common, unit // common, offset * 1_000_000_000)
 
 
-_Parts = tuple[_Interface, int | None, bytes, int]
+_Parts = tuple[Interface, int | None, bytes, int]
 """What a packet block gives: the interface, ticks of its clock, captured bytes, length on the wire."""
 
 

@@ -51,6 +51,8 @@ class Manifest:
     """What flows remember."""
     scope_state_files: list[str] = field(default_factory=list)
     """What rules of wider scope remember."""
+    streams: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of each stream that is watched: the last batch that is in, and what the next one goes on with."""
 
     def all_files(self) -> set[str]:
         """Everything that belongs to the lake."""
@@ -106,14 +108,16 @@ def remove_strays(folder: Path, manifest: Manifest) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in strays]
 
 
-def content_digest(path: Path) -> str:
-    """Names the content of a file, wherever it lies: SHA-256 of all its bytes.
+def content_digest(path: Path, size: int | None = None) -> str:
+    """Names the content of a file, wherever it lies: SHA-256 of all its bytes, or of the first ``size`` of them.
 
     Head and tail alone would not do: captures of one device begin alike, and one whose middle was damaged on the way
     ends alike.
     """
     digest = hashlib.sha256()
+    left = -1 if size is None else size
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
+        while piece := file.read(_PIECE if left < 0 else min(_PIECE, left)):
             digest.update(piece)
+            left -= len(piece) if left >= 0 else 0
     return digest.hexdigest()

@@ -22,7 +22,7 @@ from mqttscope.spark.fold_scopes import fold_scopes
 from mqttscope.spark.fold_tasks import REPORT_DDL, Report, Work, fold_flows
 from mqttscope.spark.jobs import parquet_paths, run_all
 from mqttscope.spark.lake_files import LakeFiles
-from mqttscope.spark.rows import COLUMNS, SUMMARY, notice_of
+from mqttscope.spark.rows import COLUMNS, READ, SUMMARY, notice_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,6 +44,8 @@ class Folded:
     """Captures with segments from before the last one of earlier ingests."""
     fragmented: list[int] = field(default_factory=list)
     """Captures with IP fragments, by their place in the order of reading; nothing else was done then."""
+    read: list[dict[str, Any]] = field(default_factory=list)
+    """How far a stream has read its captures: rows of the kind `READ`."""
 
 
 def fold(
@@ -86,6 +88,7 @@ def fold(
     for one in reports:
         take(one, after, done)
     done.open_flows = sum(one.rows.get(STATE.name, 0) for one in reports)
+    done.read = reports[0].read
     done.out_of_order = sorted({name for one in reports for name in one.late})
     times = [one.last_ns for one in reports if one.last_ns is not None]
     after.last_ns = max(times, default=before.last_ns)
@@ -144,7 +147,7 @@ def by_flow(rows: DataFrame, partitions: int) -> DataFrame:
 
     own = f.pmod(f.xxhash64("flow"), f.lit(partitions)).cast("int")
     everywhere = f.sequence(f.lit(0), f.lit(partitions - 1))
-    places = f.when(f.col("kind") == SUMMARY, everywhere).otherwise(f.array(own))
+    places = f.when(f.col("kind").isin(SUMMARY, READ), everywhere).otherwise(f.array(own))
     placed = rows.withColumn("place", f.explode(places))
     return placed.repartitionById(partitions, "place").drop("place")
 

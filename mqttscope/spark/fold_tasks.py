@@ -18,7 +18,8 @@ from mqttscope.lake.kernel import SEGMENT, kernel
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import INTERNAL, OPEN, TABLES
 from mqttscope.spark.lake_files import LakeFiles
-from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
+from mqttscope.spark.rows import DROPS, ERROR, READ, SUMMARY
+from mqttscope.spark.steps import BEHIND
 
 REPORT_DDL = "report string"
 """The one column that a task gives back."""
@@ -59,6 +60,8 @@ class Report:
     rows: dict[str, int] = field(default_factory=dict)
     notes: list[dict[str, Any]] = field(default_factory=list)
     """What the captures say beside their segments: rows of the data source."""
+    read: list[dict[str, Any]] = field(default_factory=list)
+    """How far a stream has read its captures; every task says the same."""
     last_ns: int | None = None
     late: list[str] = field(default_factory=list)
     """Captures with segments from before the last one of earlier ingests."""
@@ -92,9 +95,13 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     times = [row["timestamp_ns"] for row in summaries if row["timestamp_ns"] is not None]
     times += [one for one in (work.watermark_ns, work.before_ns if times else None) if one is not None]
     report.last_ns = max(times, default=None)
+    report.read = [{name: row[name] for name in NOTE} for row in asides if row["kind"] == READ]
+    # What is behind the others has flows that go on, whatever these say.
+    behind = [row["timestamp_ns"] for row in asides if row["kind"] == READ and row["message"] == BEHIND]
+    watermark_ns = None if report.last_ns is None else min([report.last_ns, *filter(None, behind)])
     look = _Look(work, report)
     with LakeFiles(work.root, work.generation) as files:
-        made = kernel(look.through(rest), work.options, more=work.more, watermark_ns=report.last_ns)
+        made = kernel(look.through(rest), work.options, more=work.more, watermark_ns=watermark_ns)
         for kind, found in unpacked(look.named(made)):
             write(files, kind, found)
     report.files, report.rows = files.names, files.rows

@@ -33,9 +33,11 @@ def assemble(fragments: DataFrame, *, summary: bool = False) -> DataFrame:
     return ordered.select(*COLUMNS).mapInArrow(partial(assembled, summary=summary), DDL)
 
 
-def assembled(batches: Iterable[pa.RecordBatch], *, summary: bool = False) -> Iterator[pa.RecordBatch]:
-    """The same for batches of fragments in their order."""
-    table = FragmentTable()
+def assembled(
+    batches: Iterable[pa.RecordBatch], *, summary: bool = False, table: FragmentTable | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The same for batches of fragments in their order.  ``table``: what is not whole yet, before and afterwards."""
+    table = table or FragmentTable()
     made: Batches | None = None
     segments: list[Segment] = []
     last = -1, ""

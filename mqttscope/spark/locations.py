@@ -61,13 +61,13 @@ def find(sources: Sequence[str], settings: Mapping[str, str] | None = None) -> l
     """
     found: list[Location] = []
     for source in sources:
-        local = _local(source)
+        local = local_path(source)
         if local is None:
             named = {one.target for one in found} | set(sources)
             listed = _find_remote(source, settings or {})
             found += (one for one in listed if one.target == source or one.target not in named)
     # Together: what a glob finds is not read again where it is named as well.
-    paths = [path for path in map(_local, sources) if path is not None]
+    paths = [path for path in map(local_path, sources) if path is not None]
     for one in find_captures(paths):
         if isinstance(one, CaptureError):
             found.append(Location(one.capture, os.path.abspath(one.capture), fault=one.message))
@@ -91,8 +91,8 @@ def open_location(target: str, settings: Mapping[str, str] | None = None) -> Bin
         return cast(BinaryIO, _ReadAhead(system.open_input_file(path)))
 
 
-def _local(source: str) -> str | None:
-    """The path of a local source."""
+def local_path(source: str) -> str | None:
+    """The path of a local source; ``None`` for that of a store."""
     match = _URI.match(source)
     if match is None:
         if source.startswith("dbfs:/"):

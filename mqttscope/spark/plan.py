@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
 from mqttscope.capture.boundaries import boundaries, read_head
-from mqttscope.capture.ranges import SPLIT_BYTES, WHOLE, Extent, Range, Settled, Split, index, measure, settle, split
+from mqttscope.capture.growing import Grown, read_on
+from mqttscope.capture.ranges import (
+    SPLIT_BYTES,
+    WHOLE,
+    Extent,
+    Range,
+    Settled,
+    Split,
+    index,
+    measure,
+    read_range,
+    settle,
+    split,
+)
+from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.spark.locations import Location, open_location
 from mqttscope.spark.rows import ERROR, UNSPLIT, Note
 
@@ -43,14 +57,46 @@ class Task:
     head: bytes = b""
     split: Split | None = None
     """What to measure instead."""
+    grown: Grown | None = None
+    """What to read instead: a part of a capture that is still written."""
     notes: list[Note] = field(default_factory=list)
     """What is known of the capture already."""
+
+    @property
+    def start(self) -> int | None:
+        """Offset from which on is read; ``None``: nothing is."""
+        if self.grown is not None:
+            return self.grown.begin.position
+        return None if self.part is None else self.part.start
+
+    @property
+    def frames_before(self) -> int:
+        """How many frames of the capture come before."""
+        if self.grown is not None:
+            return self.grown.begin.frames
+        return 0 if self.part is None else self.part.first - 1
+
+    @property
+    def told_link_types(self) -> frozenset[int]:
+        """Link types of frames before; that they are not supported has been said."""
+        return frozenset() if self.grown is None else frozenset(self.grown.begin.link_types)
+
+    def items(self, file: BinaryIO) -> Iterator[Frame | CaptureNotice]:
+        """Frames and notices, of the capture that is open."""
+        if self.grown is not None:
+            return read_on(file, self.location.name, self.grown)
+        assert self.part is not None
+        return read_range(file, self.location.name, self.part, self.head)
 
     @property
     def cost(self) -> int:
         """How much there is to do, in bytes."""
         if self.split is not None:
             return FILE_COST + self.split.end - self.split.begin
+        if self.grown is not None:
+            return (
+                FILE_COST + (self.grown.end.position if self.grown.end else self.grown.size) - self.grown.begin.position
+            )
         if self.part is None:
             return 0
         return FILE_COST + (self.location.size if self.part.stop is None else self.part.stop) - self.part.start

@@ -29,7 +29,9 @@ SKIPPED = "skipped"
 """Frames that hold no segment, by reason: one row for each reason and range."""
 UNSPLIT = "unsplit"
 """A capture or the rest of it was read in one piece, although it is longer than a range."""
-KINDS = (SEGMENT, FRAGMENT, ERROR, DROPS, SECRETS, SKIPPED, UNSPLIT)
+READ = "read"
+"""How far a stream has read a capture."""
+KINDS = (SEGMENT, FRAGMENT, ERROR, DROPS, SECRETS, SKIPPED, UNSPLIT, READ)
 SUMMARY = "summary"
 """What one range held: the time of its last segment, and how many IP fragments (``count``).  Only where asked for."""
 

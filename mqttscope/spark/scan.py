@@ -10,7 +10,8 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from mqttscope.capture.files import why_not_opened
-from mqttscope.capture.ranges import RangeRefused, read_range
+from mqttscope.capture.growing import Changed
+from mqttscope.capture.ranges import RangeRefused
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, Segment, ports
@@ -62,11 +63,11 @@ def scan(task: Task, batches: Batches, wanted: Wanted, settings: Mapping[str, st
     What is wrong with a capture is a row; `ScanFailed` is raised for what is wrong with this program.
     """
     notes = list(task.notes)
-    if task.part is not None:
+    if task.start is not None:
         try:
             file = open_location(task.location.target, settings)
         except (OSError, ValueError) as error:
-            notes.append(Note(ERROR, why_not_opened(error), task.part.first - 1))
+            notes.append(Note(ERROR, why_not_opened(error), task.frames_before))
         else:
             with file:
                 yield from _read(file, task, batches, wanted, notes)
@@ -82,11 +83,9 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
     held, last_ns = 0, NEVER
     wants_segments, wants_fragments = SEGMENT in wanted.kinds, FRAGMENT in wanted.kinds
     own_ports, limits = wanted.ports, wanted.limits()
-    part = task.part
-    assert part is not None
     frame: Frame | None = None
     try:
-        for item in read_range(file, task.location.name, part, task.head):
+        for item in task.items(file):
             if type(item) is not Frame:
                 notes.append(note_of(item))  # type: ignore[arg-type]
                 continue
@@ -115,19 +114,21 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
                     fragments = []
             else:
                 skipped[found.reason] += 1  # type: ignore[union-attr]
-                if found.reason == "unsupported_link_type" and found.detail not in told:  # type: ignore[union-attr]
+                if found.reason != "unsupported_link_type" or frame.link_type in task.told_link_types:  # type: ignore[union-attr]
+                    continue
+                if found.detail not in told:  # type: ignore[union-attr]
                     told.add(found.detail)  # type: ignore[union-attr]
                     error = CaptureError(task.location.name, found.detail, None, frame.number - 1)  # type: ignore[union-attr]
                     notes.append(note_of(error))
-    except RangeRefused as error:
-        notes.append(Note(ERROR, str(error), part.first - 1, part.start))
+    except (RangeRefused, Changed) as error:
+        notes.append(Note(ERROR, str(error), task.frames_before, task.start))
     except OSError as error:
-        number = part.first - 1 if frame is None else frame.number
-        notes.append(Note(ERROR, f"cannot be read any further: {error.strerror or error}", number, part.start))
+        number = task.frames_before if frame is None else frame.number
+        notes.append(Note(ERROR, f"cannot be read any further: {error.strerror or error}", number, task.start))
     except Exception as error:
         behind = "before its first frame" if frame is None else f"behind frame {frame.number}"
         raise ScanFailed(
-            f"{task.location.name}, from offset {part.start} on, {behind}: {type(error).__name__}: {error}"
+            f"{task.location.name}, from offset {task.start} on, {behind}: {type(error).__name__}: {error}"
         ) from error
     if segments:
         yield batches.segments(segments, task.file)

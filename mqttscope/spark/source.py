@@ -6,12 +6,15 @@ option         meaning
 path, paths    what to read: paths, globs, directories, URIs (``load`` gives them)
 split_bytes    how long ranges are (``64m``, ``8388608``); by default a sixteenth of all bytes, 8 to 64 MiB
 rows           ``all``, ``segments`` (nothing else), ``notes`` (all that is neither segment nor fragment),
-               ``fragments``, ``ingest`` (what a lake is made of), or ``measures``: what a plan is made of
+               ``fragments``, ``ingest``, ``watch`` (what a lake is made of), or ``measures``: what a plan is made of
 ports          only segments from or to these ports: ``1883,8883``
 start_ns,      only frames of this time: nanoseconds since the epoch, the end is not part of it
 end_ns
 pushdown       ``true``: filters of the query reach the reader; needs ``spark.sql.python.filterPushdown.enabled``
 plan           ranges made before, as ``plan.write_plan`` gives them
+max_bytes,     of streams: see ``stream_source``
+quiet_seconds,
+lake
 fs.NAME        a setting for the file system of a URI, as pyarrow's URIs have them: ``fs.region``
 =============  ====================================================================================================
 
@@ -29,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     EqualTo,
     Filter,
     GreaterThan,
@@ -41,9 +45,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from mqttscope.spark.following import QUIET_SECONDS
 from mqttscope.spark.locations import find
 from mqttscope.spark.plan import MEASURES_DDL, SMALLEST_TASK, Task, good_size, measured, pack, plan, read_plan, splits
-from mqttscope.spark.rows import COLUMNS, DDL, DROPS, ERROR, FRAGMENT, KINDS, SEGMENT, SUMMARY, Batches
+from mqttscope.spark.rows import COLUMNS, DDL, DROPS, ERROR, FRAGMENT, KINDS, READ, SEGMENT, SUMMARY, Batches
 from mqttscope.spark.scan import Wanted, scan
 
 if TYPE_CHECKING:
@@ -56,9 +61,13 @@ ROWS = {
     "fragments": frozenset([FRAGMENT]),
     "notes": frozenset(KINDS) - {SEGMENT, FRAGMENT},
     "ingest": frozenset([SEGMENT, ERROR, DROPS, SUMMARY]),
+    "watch": frozenset([SEGMENT, FRAGMENT, ERROR, DROPS, SUMMARY, READ]),
     "measures": frozenset[str](),
 }
-OPTIONS = ("path", "paths", "split_bytes", "rows", "ports", "start_ns", "end_ns", "pushdown", "plan")
+OPTIONS = (
+    "path", "paths", "split_bytes", "rows", "ports", "start_ns", "end_ns", "pushdown", "plan", "max_bytes",
+    "quiet_seconds", "lake",
+)  # fmt: skip
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -77,6 +86,9 @@ class Options:
     pushdown: bool
     plan: str | None
     settings: dict[str, str]
+    max_bytes: int | None
+    quiet_seconds: float
+    lake: str | None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Options:
@@ -89,9 +101,7 @@ class Options:
         sources = json.loads(options["paths"]) if "paths" in options else []
         if "path" in options:
             sources.insert(0, options["path"])
-        size = re.fullmatch(r"(\d+)\s*([kmg]?)b?", options.get("split_bytes", "0").strip().lower())
-        if size is None:
-            raise BadOption(f"split_bytes is {options['split_bytes']!r}; write 67108864 or 64m")
+        split_bytes, max_bytes = (_size(options, name) for name in ("split_bytes", "max_bytes"))
         rows = options.get("rows", "all").lower()
         if rows not in ROWS:
             raise BadOption(f"rows is {rows!r}; it is one of {', '.join(ROWS)}")
@@ -102,13 +112,30 @@ class Options:
         start_ns, end_ns = (next(iter(_integers(options, name)), None) for name in ("start_ns", "end_ns"))
         return cls(
             sources,
-            int(size[1]) * _UNITS[size[2]] or None,
+            split_bytes,
             rows,
             Wanted(ROWS[rows], frozenset(ports), start_ns, end_ns),
             pushdown == "true",
             options.get("plan"),
             settings,
+            max_bytes,
+            _seconds(options, "quiet_seconds", QUIET_SECONDS),
+            options.get("lake"),
         )
+
+
+def _size(options: Mapping[str, str], name: str) -> int | None:
+    size = re.fullmatch(r"(\d+)\s*([kmg]?)b?", options.get(name, "0").strip().lower())
+    if size is None:
+        raise BadOption(f"{name} is {options[name]!r}; write 67108864 or 64m")
+    return int(size[1]) * _UNITS[size[2]] or None
+
+
+def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        return float(options.get(name, default))
+    except ValueError:
+        raise BadOption(f"{name} is {options[name]!r}, which is no number") from None
 
 
 def _integers(options: Mapping[str, str], name: str) -> list[int]:
@@ -116,6 +143,18 @@ def _integers(options: Mapping[str, str], name: str) -> list[int]:
         return [int(one) for one in options.get(name, "").split(",") if one.strip()]
     except ValueError:
         raise BadOption(f"{name} is {options[name]!r}, which is no number") from None
+
+
+def check_columns(schema: StructType, rows: str) -> None:
+    """`BadOption` where there are no such columns, or where rows of these kinds need others."""
+    for field in schema.fields:
+        if field.name not in COLUMNS:
+            raise BadOption(f"{FORMAT} has no column {field.name}; it has {', '.join(COLUMNS)}")
+        expected = COLUMNS[field.name]
+        if not expected.startswith("struct") and field.dataType.simpleString() != expected:
+            raise BadOption(f"column {field.name} is {expected}, not {field.dataType.simpleString()}")
+    if rows == "all" and "kind" not in schema.fieldNames():
+        raise BadOption("without the column kind nothing tells segments from other rows; add it, or option rows")
 
 
 @dataclass
@@ -142,6 +181,12 @@ class MqttCapture(DataSource):
         options = Options.of(self.options)
         return (_PushingReader if options.pushdown else Reader)(schema, options)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A reader that follows captures while they are written."""
+        from mqttscope.spark.stream_source import StreamReader
+
+        return StreamReader(schema, Options.of(self.options))
+
 
 class Reader(DataSourceReader):
     """Finds the captures and cuts them, on the driver; reads ranges, on the executors."""
@@ -154,14 +199,7 @@ class Reader(DataSourceReader):
         self._schema = schema
         if options.rows == "measures":
             return
-        for field in schema.fields:
-            if field.name not in COLUMNS:
-                raise BadOption(f"{FORMAT} has no column {field.name}; it has {', '.join(COLUMNS)}")
-            expected = COLUMNS[field.name]
-            if not expected.startswith("struct") and field.dataType.simpleString() != expected:
-                raise BadOption(f"column {field.name} is {expected}, not {field.dataType.simpleString()}")
-        if options.rows == "all" and "kind" not in schema.fieldNames():
-            raise BadOption("without the column kind nothing tells segments from other rows; add it, or option rows")
+        check_columns(schema, options.rows)
 
     def partitions(self) -> list[InputPartition]:
         """Ranges of captures, small ones together."""

@@ -57,3 +57,12 @@ def test_content_is_known_by_all_its_bytes(tmp_path: Path) -> None:
     assert content_digest(one) == content_digest(other)
     other.write_bytes(b"a" * 3_000_000 + b"x" + b"c" * 3_000_000)
     assert content_digest(one) != content_digest(other)
+
+
+def test_the_content_of_the_first_bytes(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"a" * 3_000_000 + b"more")
+    other.write_bytes(b"a" * 3_000_000)
+
+    assert content_digest(one, 3_000_000) == content_digest(other) == content_digest(other, 3_000_000)
+    assert content_digest(one, 2) != content_digest(other)

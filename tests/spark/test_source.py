@@ -53,7 +53,7 @@ def test_options() -> None:
     [
         ({"split": "1"}, "mqttcapture has no option split; it has path, paths, split_bytes"),
         ({"split_bytes": "much"}, "split_bytes is 'much'; write 67108864 or 64m"),
-        ({"rows": "some"}, "rows is 'some'; it is one of all, segments, fragments, notes, ingest, measures"),
+        ({"rows": "some"}, "rows is 'some'; it is one of all, segments, fragments, notes, ingest, watch, measures"),
         ({"ports": "mqtt"}, "ports is 'mqtt', which is no number"),
         ({"pushdown": "1"}, "pushdown is '1'; it is true or false"),
     ],

@@ -8,6 +8,7 @@ from mqttscope.cli.main import LazyGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("mqttscope.cli.pipeline.ingest", "Take captures into a lake, in process or with Spark."),
+    "watch": ("mqttscope.cli.pipeline.watch", "Follow captures while they are written."),
     "report": ("mqttscope.cli.pipeline.report", "Tell how a fleet is, from its lake."),
     "sql": ("mqttscope.cli.pipeline.sql", "Ask the tables of a lake in SQL."),
 }
@@ -21,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 Examples:
   mqttscope pipeline ingest 'captures/*.pcapng' --lake lake
   mqttscope pipeline ingest s3://bucket/site-a/ --lake /shared/lake --master spark://host:7077
+  mqttscope pipeline watch captures --lake lake
   mqttscope pipeline report --lake lake --format html --output fleet.html
 """,
 )

@@ -1,0 +1,137 @@
+"""A capture that is still being written: read to its last complete record, and on from there when there is more.
+
+`advance` finds how far a capture can be read now; `read_on` gives what lies between two such places.  What all parts
+give together is what `read_capture` gives of the finished file, numbers of frames and notices included, however the
+file grew: `Memory` holds what of the parts before has a say in those that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+from mqttscope.capture.compressed import ByteSource, is_compressed
+from mqttscope.capture.files import read_capture
+from mqttscope.capture.memory import Memory
+from mqttscope.capture.pcap import FILE_HEADER_SIZE, PCAP_MAGICS, read_pcap
+from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+
+PIECE_BYTES = 1 << 20
+"""How much is read at least, where there is so much."""
+
+
+@dataclass(slots=True)
+class Grown:
+    """A part of a capture: from where to where."""
+
+    begin: Memory
+    end: Memory | None
+    """``None``: to its end, which is at ``size``, with what is to be told there."""
+    size: int
+
+
+class Changed(Exception):  # noqa: N818 - it is no fault of anybody's
+    """A part does not hold what it held when it was measured: the file is another one."""
+
+
+def can_grow(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` can be read while it grows: pcap and pcapng that are not compressed."""
+    return head[:4] in PCAP_MAGICS or head[:4] == PCAPNG_MAGIC
+
+
+def may_be_compressed(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is compressed, and to be read in one go when it is complete."""
+    return is_compressed(head[:4])
+
+
+def advance(file: BinaryIO, memory: Memory, size: int, *, limit: int = PIECE_BYTES) -> int:
+    """Read on in a plain capture by about ``limit`` bytes, at most to the last complete record of its ``size`` bytes.
+
+    ``memory`` is where to begin and then where this ended.  Returns the number of bytes that were passed: 0 when there
+    is no further record yet, or when the next one is damaged (``memory.damaged``).
+    """
+    start = memory.position
+    if memory.damaged:
+        return 0
+    while True:
+        stop = min(size, start + limit)
+        trial = memory.copy()
+        kinds = set(memory.link_types)
+        last: Frame | None = None
+        for item in _read(file, "", trial, stop, more=True):
+            if type(item) is Frame:
+                last = item
+                kinds.add(item.link_type)
+        trial.link_types = sorted(kinds)
+        if last is not None:
+            trial.timestamp_ns = last.timestamp_ns
+        if trial.position > start or trial.damaged or stop == size:
+            break
+        # The next record is longer than this.
+        limit *= 4
+    _take(trial, memory)
+    return memory.position - start
+
+
+def read_on(file: BinaryIO, capture: str, part: Grown) -> Iterator[Frame | CaptureNotice]:
+    """Frames and notices of a part, numbered as in the whole capture.
+
+    ``file``: open and seekable.  Raises `Changed` behind the last frame where the file is not what it was.
+    """
+    memory, end = part.begin.copy(), part.end
+    yield from _read(file, capture, memory, part.size if end is None else end.position, more=end is not None)
+    if end is not None and (memory.position, memory.frames) != (end.position, end.frames):
+        raise Changed(
+            f"has changed: frame {end.frames} ended at byte {end.position}, now frame {memory.frames} at "
+            f"{memory.position}"
+        )
+
+
+def _take(found: Memory, memory: Memory) -> None:
+    for name in Memory.__slots__:
+        setattr(memory, name, getattr(found, name))
+
+
+def _read(file: BinaryIO, capture: str, memory: Memory, stop: int, *, more: bool) -> Iterator[Frame | CaptureNotice]:
+    file.seek(0)
+    head = _exactly(file, 4)
+    if head in PCAP_MAGICS:
+        # The file header is read again, the records behind it are not.
+        if memory.position:
+            head += _exactly(file, FILE_HEADER_SIZE - 4)
+        source = ByteSource(cast(BinaryIO, _Part(file, memory.position or len(head), stop)), plain=True)
+        yield from read_pcap(source, head, capture, memory=memory, more=more)
+    elif head == PCAPNG_MAGIC:
+        source = ByteSource(cast(BinaryIO, _Part(file, memory.position, stop)), plain=True)
+        yield from read_pcapng(source, b"", capture, memory=memory, more=more)
+    elif not memory.position:
+        # Compressed, or no capture at all: there is only the whole.
+        if not more:
+            file.seek(0)
+            yield from read_capture(cast(BinaryIO, _Part(file, 0, stop)), capture)
+    else:
+        yield CaptureError(capture, "has changed: it does not begin like a capture any more", 0, memory.frames)
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes:
+    data = b""
+    while len(data) < size and (more := file.read(size - len(data))):
+        data += more
+    return data
+
+
+class _Part:
+    """Bytes of a file up to an offset, as a file."""
+
+    def __init__(self, file: BinaryIO, start: int, stop: int) -> None:
+        file.seek(start)
+        self._file = file
+        self._left = stop - start
+
+    def read(self, size: int) -> bytes:
+        """Some bytes, at most ``size``; none at the end."""
+        data = self._file.read(max(0, min(size, self._left)))
+        self._left -= len(data)
+        return data

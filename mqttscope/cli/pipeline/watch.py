@@ -1,0 +1,71 @@
+"""``mqttscope pipeline watch``: captures into a lake while they are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mqttscope.cli.pipeline.common import LAKE_SETTINGS, lake_settings, pairs, size
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dumpcap -i eth0 -f 'tcp port 1883' -b filesize:100000 -w captures/tap.pcapng &
+  mqttscope pipeline watch captures --lake lake
+  mqttscope pipeline watch '/captures/site-*' --lake lake --once --max-bytes 256m
+
+What is new is taken in every few seconds, also of a capture that is still written; sets that rotate go on. Watching
+may be stopped and started again at any time: everything is taken in once. A capture that has not changed for the
+--quiet-time is complete; then 'pipeline ingest' knows it too. Exit code 3 when a capture could not be read on.
+"""
+)
+@click.argument("sources", nargs=-1, required=True, metavar="DIR...")
+@click.option("--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", help="The folder of the tables.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0),
+    default=10.0,
+    metavar="SECONDS",
+    help="From the beginning of a batch to that of the next. [default: 10]",
+)
+@click.option("--once", is_flag=True, help="Take in what is there now, then end.")
+@click.option(
+    "--max-bytes", default="64m", callback=size, metavar="BYTES", help="Of captures in a batch. [default: 64m]"
+)
+@click.option(
+    "--quiet-time",
+    type=click.FloatRange(0),
+    default=60.0,
+    metavar="SECONDS",
+    help="A capture unchanged for so long is complete. [default: 60]",
+)
+@click.option(
+    "--master", metavar="URL", envvar="MQTTSCOPE_MASTER", help="local[*] or spark://HOST:PORT. [default: local[*]]"
+)
+@click.option("--conf", "configuration", multiple=True, callback=pairs, metavar="KEY=VALUE", help="A setting of Spark.")
+@lake_settings
+@click.option("--quiet", "-q", is_flag=True, help="No line for each batch.")
+def command(
+    sources: tuple[str, ...],
+    lake: str,
+    interval: float,
+    once: bool,
+    max_bytes: int,
+    quiet_time: float,
+    master: str | None,
+    configuration: dict[str, str],
+    quiet: bool,
+    **given: Any,
+) -> int:
+    """Follow captures while they are written, and keep a lake up to date.
+
+    DIR are folders of captures, or globs and files. Ctrl-C ends watching when the batch that runs is in.
+    """  # fmt: skip
+    from mqttscope.cli.pipeline.common import lake_options
+    from mqttscope.cli.pipeline.watching import Run
+
+    options = lake_options({name: given[name] for name in LAKE_SETTINGS})
+    run = Run(sources, lake, options, master, configuration, interval, once, max_bytes, quiet_time, quiet)
+    return run.execute()

@@ -1,0 +1,121 @@
+"""One run of ``pipeline watch``: what is wrong before it begins, a line for each batch, how it ends."""
+
+from __future__ import annotations
+
+import glob
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
+from mqttscope.cli.output import warn
+from mqttscope.cli.pipeline.common import EXTRA, Failed, session
+from mqttscope.lake.options import LakeOptions
+from mqttscope.mqtt.wire import counted
+
+if TYPE_CHECKING:
+    from mqttscope.spark.watch import Taken
+
+_DAY_S = 86_400
+
+
+@dataclass(slots=True)
+class Run:
+    """The command line, and what becomes of it."""
+
+    sources: Sequence[str]
+    lake: str
+    options: LakeOptions
+    master: str | None
+    configuration: dict[str, str]
+    interval: float
+    once: bool
+    max_bytes: int
+    quiet_time: float
+    quiet: bool
+    errors: int = 0
+
+    def execute(self) -> int:
+        """Watch until the end; returns the exit code."""
+        self._check()
+        try:
+            from mqttscope.lake.manifest import LakeError, read_manifest
+            from mqttscope.lake.writer import check_settings
+            from mqttscope.spark.lake_files import lake_lock
+            from mqttscope.spark.watch import watch
+        except ImportError as error:
+            raise Failed(f"watching needs what is not installed ({error}): {EXTRA}") from None
+        try:
+            # Before Spark starts, which takes a while.
+            with lake_lock(self.lake):
+                check_settings(read_manifest(Path(self.lake)), self.options, Path(self.lake))
+            # Behind Spark, which has a handler of its own.
+            with session(self.master, self.configuration) as spark, _signals() as over:
+                watch(
+                    spark, self.sources, self.lake, self.options, interval_s=self.interval, once=self.once,
+                    max_bytes=self.max_bytes, quiet_seconds=self.quiet_time, tell=self._tell, over=over,
+                )  # fmt: skip
+        except LakeError as error:
+            raise Failed(str(error)) from None
+        return EXIT_UNREADABLE if self.errors else EXIT_CLEAN
+
+    def _check(self) -> None:
+        if self.master is not None and self.master.startswith("sc://"):
+            raise Failed("watch does not run over Spark Connect; take local[*] or spark://HOST:PORT")
+        for source in self.sources:
+            if "://" in source and not source.startswith("file:"):
+                raise Failed(f"{source} is no path: only captures on file systems can be followed while they grow")
+            if not source.startswith("file:") and not os.path.exists(source) and not glob.has_magic(source):
+                raise Failed(f"{source} does not exist")
+
+    def _tell(self, taken: Taken) -> None:
+        self.errors += taken.rows.get("ingest_errors", 0)
+        if not self.quiet:
+            click.echo(line(taken, time.time()), err=True)
+        for name in taken.late:
+            warn(f"{name}: has segments from before the end of what was in the lake")
+
+
+def line(taken: Taken, now_s: float) -> str:
+    """What is said of a batch; ``now_s``: seconds since the epoch."""
+    rows = taken.rows
+    parts = [counted(rows.get("packets", 0), "packet"), counted(rows.get("findings", 0), "new finding")]
+    if rows.get("ingest_errors"):
+        parts.append(counted(rows["ingest_errors"], "error") + " of captures")
+    parts.append(counted(taken.open_flows, "flow") + " open")
+    if taken.waiting:
+        parts.append(f"{taken.waiting / 1e6:,.1f} MB wait")
+    if taken.last_ns is not None:
+        behind = now_s - taken.last_ns / 1e9
+        if 0 <= behind < _DAY_S:
+            parts.append(f"{behind:,.0f} s behind")
+    return f"batch {taken.batch}: {', '.join(parts)}"
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """An event that is set by Ctrl-C and SIGTERM; a second one ends the program as ever."""
+    over = threading.Event()
+    before: dict[int, Any] = {}
+
+    def stop(number: int, frame: object) -> None:
+        over.set()
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.getsignal(number)
+        signal.signal(number, stop)
+    try:
+        yield over
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

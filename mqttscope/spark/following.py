@@ -1,0 +1,306 @@
+"""Captures of a folder while they are written: from one offset to the next.
+
+`Follower.step` looks at what is there and says how far it can be read; `parts` says what is to be read between two
+offsets.  The clock decides when something is read, never what.
+
+A capture that is written is read to its last complete record.  It is complete when it has not changed for
+`QUIET_SECONDS`, or when it ends with a whole record and another one whose name differs in digits alone begins behind
+it: capture tools rotate like that.  Only then is told what can be told at the end of a capture: that it ends inside a
+record, what it dropped.  One that grows all the same is read on.  Compressed captures are read when they are complete,
+in one go.
+
+Captures are known by their content, so that renaming them makes no difference, and one that is overwritten is another
+one.  What can be read already is read in the order of time, also where a batch has a limit: of two captures that were
+written at the same time none gets ahead by more than `PIECE_BYTES`.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import BinaryIO
+
+from mqttscope.capture.files import first_time, looks_like_capture
+from mqttscope.capture.growing import PIECE_BYTES, advance, can_grow, may_be_compressed
+from mqttscope.capture.memory import Memory
+from mqttscope.spark.offsets import Followed, Offset, Said
+
+QUIET_SECONDS = 60.0
+"""A capture that has not changed for so long is complete."""
+CHECK_BYTES = 512
+"""So many bytes at the beginning and before the position tell whether a capture is still the same."""
+
+_COMPRESSED = re.compile(r"\.(gz|zst|zstd|lz4)$", re.I)
+
+
+@dataclass(slots=True)
+class _There:
+    """A file that is there."""
+
+    name: str
+    size: int
+    changed: float
+    """When it was written last, in seconds since the epoch."""
+    first_ns: float = float("-inf")
+    can_grow: bool = True
+
+
+@dataclass(slots=True)
+class Follower:
+    """Follows the captures that ``sources`` stand for: files, directories (captures directly in them), globs."""
+
+    sources: Sequence[str]
+    quiet_seconds: float = QUIET_SECONDS
+    is_known: Callable[[str], bool] | None = None
+    """Whether the content of a file, all of it, has been read elsewhere."""
+    _frozen: tuple[float, dict[str, _There]] | None = None
+    _no_captures: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Other files, as they were when they were looked at."""
+    _same: dict[str, tuple[int, float, int, int, int]] = field(default_factory=dict)
+    """Captures that were found to be what they were, and what was compared."""
+
+    def freeze(self) -> None:
+        """Let everything stay as it is now: what comes later is not seen."""
+        self._frozen = (time.time(), self._listed())
+
+    def step(self, start: Offset, limit: int | None = None) -> Offset:
+        """The offset behind what can be read now, about ``limit`` bytes at most; ``start`` itself where it is none."""
+        now, there = self._frozen or (time.time(), self._listed())
+        # What is frozen may be gone all the same.
+        there = {name: one for name, one in there.items() if self._frozen is None or os.path.exists(name)}
+        end = Offset(files=start.files)
+        gone = self._find_again(start, there, end)
+        fresh = [one for name, one in there.items() if name not in end.captures]
+        self._admit(fresh, start, end, now)
+        self._read(end, there, limit)
+        self._complete(end, there, now)
+        end.captures = {one.name: one for one in sorted(end.captures.values(), key=lambda one: one.file)}
+        if not end.said and end.files == start.files:
+            before = {name: one for name, one in start.captures.items() if name not in gone}
+            if end.captures == before:
+                return start
+        return end
+
+    def _listed(self) -> dict[str, _There]:
+        there: dict[str, _There] = {}
+        for source in self.sources:
+            in_directory = os.path.isdir(source)
+            for name in _names(source):
+                try:
+                    told = os.stat(name)
+                except OSError:
+                    continue
+                if not stat.S_ISREG(told.st_mode) or name in there:
+                    continue
+                if in_directory and not self._is_capture(name, told.st_size, told.st_mtime):
+                    continue
+                there[name] = _There(name, told.st_size, told.st_mtime)
+        return there
+
+    def _is_capture(self, name: str, size: int, changed: float) -> bool:
+        if name in self._same:
+            return True
+        if self._no_captures.get(name) == (size, changed):
+            return False
+        try:
+            with open(name, "rb", buffering=0) as file:
+                if looks_like_capture(file):
+                    return True
+        except OSError:
+            return False
+        self._no_captures[name] = (size, changed)
+        return False
+
+    def _find_again(self, start: Offset, there: dict[str, _There], end: Offset) -> set[str]:
+        """Take over what was known, as far as it is still there, under whatever name; returns what is gone for good."""
+        missing: list[Followed] = []
+        for one in start.captures.values():
+            found = there.get(one.name)
+            if found is not None and self._is_same(one, found):
+                end.captures[one.name] = _gone_on(one, found)
+            else:
+                missing.append(one)
+        gone: set[str] = set()
+        for one in missing:
+            names = [found for name, found in there.items() if name not in end.captures and one.memory.position]
+            renamed = next((found for found in names if self._is_same(one, found)), None)
+            if renamed is not None:
+                taken = _gone_on(one, renamed)
+                taken.name = renamed.name
+                end.captures[renamed.name] = taken
+            elif one.size is None:
+                end.said.append(_lost(one, there.get(one.name)))
+                if end.said[-1].message.startswith("has shrunk"):
+                    kept = end.captures[one.name] = one.copy()
+                    kept.size, kept.waiting, kept.first_ns = there[one.name].size, 0, float("-inf")
+            else:
+                gone.add(one.name)
+        return gone
+
+    def _is_same(self, one: Followed, found: _There) -> bool:
+        """Whether what was read of a capture is what the file begins with; of a compressed one that is all of it."""
+        if one.is_whole and one.size not in (None, found.size):
+            return False
+        looked = (found.size, found.changed, one.memory.position, one.head, one.tail)
+        if self._same.get(found.name) == looked:
+            return True
+        position = one.memory.position
+        try:
+            with open(found.name, "rb", buffering=0) as file:
+                if found.size < position:
+                    # Nothing is lost of one that was complete.
+                    same = one.size is not None and found.size >= CHECK_BYTES and checks(file, position)[0] == one.head
+                else:
+                    same = checks(file, position) == (one.head, one.tail)
+        except OSError:
+            same = False
+        if same:
+            self._same[found.name] = looked
+        return same
+
+    def _admit(self, fresh: list[_There], start: Offset, end: Offset, now: float) -> None:
+        """Take in what is new and has a frame, in the order of their first frames."""
+        ready = []
+        for one in fresh:
+            is_quiet = now - one.changed >= self.quiet_seconds
+            try:
+                with open(one.name, "rb", buffering=0) as file:
+                    head = file.read(4)
+                    file.seek(0)
+                    one.can_grow = can_grow(head)
+                    if one.can_grow or (is_quiet and may_be_compressed(head)):
+                        one.first_ns = first_time(file)
+            except OSError:
+                continue
+            if is_quiet or one.first_ns > float("-inf"):
+                ready.append(one)
+        known = {*start.captures, *end.captures}
+        for one in sorted(ready, key=lambda one: (one.first_ns, one.name)):
+            followed = Followed(end.files, one.name, first_ns=one.first_ns, is_whole=not one.can_grow)
+            end.files += 1
+            end.captures[one.name] = followed
+            # What a tool compresses when it has rotated was read before.
+            is_copy = not one.can_grow and _COMPRESSED.sub("", one.name) in known - {one.name}
+            if is_copy or (self.is_known is not None and self.is_known(one.name)):
+                end.passed.append(one.name)
+                _advance(followed, one.size, one.size)
+
+    def _read(self, end: Offset, there: dict[str, _There], limit: int | None) -> None:
+        """Go on in every capture, the one that is least far first, until the limit is reached."""
+        todo = [
+            (one.now_ns, one.file)
+            for one in end.captures.values()
+            if one.size is None and one.name in there and one.name not in end.passed
+        ]
+        by_file = {one.file: one for one in end.captures.values()}
+        heapify(todo)
+        left = limit
+        while todo:
+            one = by_file[heappop(todo)[1]]
+            found = there[one.name]
+            one.waiting = 0
+            if left is None:
+                _advance(one, found.size, max(found.size, 1))
+            elif left > 0:
+                passed = _advance(one, found.size, min(left, PIECE_BYTES))
+                left -= passed
+                if passed and not one.is_whole:
+                    heappush(todo, (one.now_ns, one.file))
+            elif _advance(one.copy(), found.size, 1):
+                one.waiting = found.size - one.memory.position
+
+    def _complete(self, end: Offset, there: dict[str, _There], now: float) -> None:
+        """Find the captures that nobody writes any more."""
+        latest: dict[str, float] = {}
+        for one in end.captures.values():
+            latest[_set(one.name)] = max(latest.get(_set(one.name), one.first_ns), one.first_ns)
+        for one in end.captures.values():
+            found = there.get(one.name)
+            if one.size is not None or one.waiting or found is None:
+                continue
+            is_even = one.memory.frames > 0 and one.memory.position == found.size
+            is_followed = is_even and latest[_set(one.name)] >= max(one.now_ns, one.first_ns + 1)
+            if one.is_whole or one.memory.damaged or is_followed or now - found.changed >= self.quiet_seconds:
+                one.size = found.size
+        for one in end.captures.values():
+            if one.size is not None:
+                one.first_ns = float("-inf")
+                # Found again where it grows after all.
+                one.memory = Memory(one.memory.position, one.memory.frames)
+
+
+def checks(file: BinaryIO, position: int) -> tuple[int, int]:
+    """CRC-32 of the first and of the last bytes before a position: whether they are still the same."""
+    file.seek(0)
+    head = file.read(min(position, CHECK_BYTES))
+    file.seek(max(0, position - CHECK_BYTES))
+    return zlib.crc32(head), zlib.crc32(file.read(min(position, CHECK_BYTES)))
+
+
+def remembered(name: str, position: int) -> Memory:
+    """What a reader that came to a position remembers: found again from the beginning of the capture."""
+    memory = Memory()
+    with open(name, "rb", buffering=0) as file:
+        while memory.position < position and advance(file, memory, position, limit=position):
+            pass
+    return memory
+
+
+def _names(source: str) -> Iterable[str]:
+    if os.path.isdir(source):
+        try:
+            return [os.path.join(source, name) for name in sorted(os.listdir(source))]
+        except OSError:
+            return []
+    if not os.path.lexists(source) and glob.has_magic(source):
+        return sorted(path for path in glob.glob(source, recursive=True) if not os.path.isdir(path))
+    return [source]
+
+
+def _set(name: str) -> str:
+    """What names of a rotated set have in common."""
+    folder, base = os.path.split(name)
+    return os.path.join(folder, re.sub(r"\d+", "#", _COMPRESSED.sub("", base)))
+
+
+def _gone_on(one: Followed, found: _There) -> Followed:
+    """A capture as it is taken over: one that was complete and has grown is so no more."""
+    taken = one.copy()
+    if one.size is not None and found.size > one.size and not one.is_whole:
+        taken.memory = remembered(found.name, one.memory.position)
+        taken.size = None
+    return taken
+
+
+def _lost(one: Followed, found: _There | None) -> Said:
+    """What to say of a capture that cannot be read on."""
+    position, frames = one.memory.position, one.memory.frames
+    what = "has gone before it was complete"
+    if found is not None:
+        what = "has been replaced before it was complete"
+        if CHECK_BYTES <= found.size < position:
+            with open(found.name, "rb", buffering=0) as file:
+                if checks(file, position)[0] == one.head:
+                    what = f"has shrunk from {position} to {found.size} bytes"
+    return Said(one.file, one.name, f"{what}: what came behind frame {frames} is not read", frames, position)
+
+
+def _advance(one: Followed, size: int, limit: int) -> int:
+    try:
+        with open(one.name, "rb", buffering=0) as file:
+            if one.is_whole:
+                passed = size - one.memory.position
+                one.memory.position = size
+            else:
+                passed = advance(file, one.memory, size, limit=limit)
+            one.head, one.tail = checks(file, one.memory.position)
+    except OSError:
+        return 0  # the next look says why
+    return passed

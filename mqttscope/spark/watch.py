@@ -1,0 +1,353 @@
+"""Captures into a lake while they are written: each batch of a stream is an ingest of its own.
+
+A batch runs through the same fold as an ingest and is committed in one step together with its number (`Watcher`), so
+that one that is repeated after a crash changes nothing.  Time is the time of the last segment: flows time out by it,
+in the batch that brings it.  While a capture is behind the others, because a batch has a limit, time is its time.
+
+The checkpoint of the stream lies in the lake; what it remembers of captures is `offsets`, what flows remember is in the
+lake's own state.  Sums over the whole lake (topics, clients, sessions) are made anew after a while and at the end, not
+with each batch: they take the longer the larger the lake is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from mqttscope.lake.manifest import LakeError, Manifest, content_digest, read_manifest, remove_strays
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.state import dump, load
+from mqttscope.lake.writer import check_settings
+from mqttscope.net.fragments import FragmentTable
+from mqttscope.spark.fold import Folded, fold
+from mqttscope.spark.fragments import assembled
+from mqttscope.spark.ingest import good_partitions, next_generation
+from mqttscope.spark.jobs import union_all
+from mqttscope.spark.lake_files import commit, lake_lock
+from mqttscope.spark.rows import COLUMNS, DDL, FRAGMENT
+from mqttscope.spark.source import FORMAT
+from mqttscope.spark.steps import COMPLETE
+from mqttscope.spark.sums import write_sums
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+INTERVAL_S = 10.0
+MAX_BYTES = 64 << 20
+"""So many bytes of captures a batch has, about."""
+FOLDER = "stream"
+SUMS_SHARE = 9
+"""Sums wait so many times as long as they took the last time."""
+RESTARTS = 10
+"""So many times in a row a stream is started again that breaks off without having taken a batch."""
+_PASSING = ("Python worker failed to connect back", "Python worker exited unexpectedly")
+"""What goes wrong on a machine that is busy, or where a process was killed, and may not go wrong again: Spark gives a
+worker ten seconds to start."""
+_LOOK_S = 0.2
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a batch was."""
+
+    batch: int
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows that were added to each table."""
+    open_flows: int = 0
+    last_ns: int | None = None
+    """Time of the last segment in the lake."""
+    waiting: int = 0
+    """Bytes that are there and were left to the next batch."""
+    late: list[str] = field(default_factory=list)
+    """Captures with segments from before the last one of earlier batches."""
+
+
+def watch(
+    spark: SparkSession,
+    sources: Sequence[str],
+    lake: str | os.PathLike[str],
+    options: LakeOptions | None = None,
+    *,
+    interval_s: float = INTERVAL_S,
+    once: bool = False,
+    max_bytes: int | None = MAX_BYTES,
+    quiet_seconds: float | None = None,
+    ports: Iterable[int] = (),
+    tell: Callable[[Taken], None] | None = None,
+    over: threading.Event | None = None,
+) -> None:
+    """Follow captures and take what is new of them into a lake, until ``over`` is set.
+
+    ``sources``: folders, globs, files; the driver and all executors see them and ``lake`` under these paths.
+    ``interval_s``: seconds between the beginnings of two batches.  ``once``: take what is there now, then end.
+    ``max_bytes``: about how many bytes of captures a batch has, ``None`` for all.  ``quiet_seconds``: a capture that
+    has not changed for so long is complete.  ``ports``: only segments from or to these ports.  ``tell`` is called with
+    each batch, by another thread.
+
+    When ``over`` is set, the batch that runs ends before this returns.  Raises `LakeError` where the lake cannot be
+    written, has other settings, or is written by somebody else, and what Spark raises.  Whenever this ends, and
+    however, the lake is whole, and the next call with the same sources goes on.
+    """
+    root, options = Path(lake).resolve(), options or LakeOptions()
+    over = over or threading.Event()
+    with lake_lock(root):
+        before = read_manifest(root)
+        check_settings(before, options, root)
+        remove_strays(root, before)
+        stream = _Stream.of(root, sources, before)
+        watcher = Watcher(root, options, stream, tell or (lambda taken: None), good_partitions(max_bytes or MAX_BYTES))
+        given: dict[str, Any] = {"rows": "watch", "lake": str(root), "ports": ",".join(map(str, ports))}
+        given |= {"max_bytes": str(max_bytes or 0)}
+        if quiet_seconds is not None:
+            given["quiet_seconds"] = str(quiet_seconds)
+        rows = spark.readStream.format(FORMAT).options(**given).load(**_load(sources))
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval_s} seconds"}
+        writer = (
+            rows.writeStream.foreachBatch(watcher.take)
+            .option("checkpointLocation", str(stream.folder / "checkpoint"))
+            .trigger(**trigger)
+        )
+        try:
+            _run(writer, watcher, over)
+        finally:
+            watcher.close()
+        watcher.finish(spark)
+
+
+def _load(sources: Sequence[str]) -> dict[str, Any]:
+    import json
+
+    found = [os.path.abspath(one) if "://" not in one else one for one in sources]
+    return {"path": found[0]} if len(found) == 1 else {"paths": json.dumps(found)}
+
+
+def _run(writer: DataStreamWriter, watcher: Watcher, over: threading.Event) -> None:
+    """Run the stream until it ends or ``over`` is set, again and again where it only broke off."""
+    from pyspark.errors import StreamingQueryException
+
+    failures, batches = 0, watcher.batches
+    while True:
+        query = writer.start()
+        try:
+            while query.isActive and not over.is_set():
+                over.wait(_LOOK_S)
+            error = query.exception()
+            if error is not None:
+                raise error
+            return
+        except StreamingQueryException as error:
+            failures = failures + 1 if watcher.batches == batches else 1
+            batches = watcher.batches
+            if over.is_set():
+                return
+            if failures > RESTARTS or not any(text in str(error) for text in _PASSING):
+                raise
+        finally:
+            watcher.wait()
+            with suppress(Exception):
+                query.stop()
+
+
+@dataclass(slots=True)
+class _Stream:
+    """The stream of some sources into a lake."""
+
+    name: str
+    """Names it in the manifest; another one when its checkpoint was removed."""
+    folder: Path
+
+    @classmethod
+    def of(cls, root: Path, sources: Sequence[str], manifest: Manifest) -> _Stream:
+        """The stream of these sources; `LakeError` where its checkpoint has batches that the lake does not have."""
+        key = "\0".join(sorted(os.path.abspath(one) for one in sources)).encode("utf-8", "surrogateescape")
+        folder = root / FOLDER / blake2b(key, digest_size=8).hexdigest()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            named = folder / "name"
+            if not named.exists():
+                # What there is beside it is of a beginning that broke off.
+                new = folder / "name.new"
+                new.write_text(uuid4().hex)
+                new.replace(named)
+            name = named.read_text().strip()
+        except OSError as error:
+            raise LakeError(f"{folder} cannot be written: {error.strerror or error}") from None
+        commits = folder / "checkpoint" / "commits"
+        if name not in manifest.streams and commits.is_dir() and any(one.name.isdigit() for one in commits.iterdir()):
+            raise LakeError(f"{folder} is of another lake; remove it to read all captures from the beginning")
+        return cls(name, folder)
+
+
+class Watcher:
+    """Takes batches into a lake, each once."""
+
+    def __init__(
+        self,
+        root: Path,
+        options: LakeOptions,
+        stream: _Stream,
+        tell: Callable[[Taken], None],
+        most_partitions: int,
+    ) -> None:
+        self._root = root
+        self._options = options
+        self._stream = stream
+        self._tell = tell
+        self._most_partitions = most_partitions
+        self.batches = 0
+        """How many were taken."""
+        self._busy = threading.Lock()
+        self._closed = False
+        self._partitions = 1
+        self._positions: dict[int, int] = {}
+        self._is_fragmented = False
+        self._sums_due = 0.0
+
+    def take(self, batch: DataFrame, number: int) -> None:
+        """Take a batch; one that is in already changes nothing."""
+        with self._busy:
+            if self._closed:
+                raise LakeError("the watch is over")
+            before = read_manifest(self._root)
+            seen = self._seen(before)
+            if number <= seen["batch"]:
+                return
+            if number != seen["batch"] + 1:
+                raise LakeError(f"batch {number} comes behind batch {seen['batch']} of {self._root}: some are missing")
+            taken = self._take(batch, number, before, seen)
+            self.batches += 1
+            self._tell(taken)
+
+    def wait(self) -> None:
+        """Wait for the batch that runs."""
+        with self._busy:
+            pass
+
+    def close(self) -> None:
+        """Wait for the batch that runs; take no other one."""
+        with self._busy:
+            self._closed = True
+
+    def finish(self, spark: SparkSession) -> None:
+        """Make sums of everything, where that was left to later."""
+        before = read_manifest(self._root)
+        seen = self._seen(before)
+        if seen.get("summed", True):
+            return
+        after = next_generation(before, self._options)
+        write_sums(spark, self._root, after)
+        after.streams = before.streams | {self._stream.name: seen | {"summed": True}}
+        commit(self._root, before, after)
+
+    def _seen(self, manifest: Manifest) -> dict[str, Any]:
+        return manifest.streams.get(self._stream.name, {"batch": -1})
+
+    def _take(self, batch: DataFrame, number: int, before: Manifest, seen: dict[str, Any]) -> Taken:
+        spark, root = batch.sparkSession, self._root
+        after = next_generation(before, self._options)
+        rows = batch.where(batch["kind"] != FRAGMENT)
+        waiting = seen.get("fragments")
+        folded: Folded | None = None
+        if not self._is_fragmented:
+            folded = self._fold(spark, rows, before, after, stops_at_fragments=True)
+            self._is_fragmented = bool(folded.fragmented)
+        if self._is_fragmented:
+            # Two passes where there were none before, one from then on.
+            whole, waiting = self._whole(batch, waiting, after.generation)
+            folded = self._fold(spark, union_all(rows, whole), before, after)
+        assert folded is not None
+        self._note(folded.read, after)
+        summed = self._sum(spark, after)
+        told = {"batch": number, "summed": summed} | ({"fragments": waiting} if waiting else {})
+        after.streams = before.streams | {self._stream.name: told}
+        commit(root, before, after)
+        self._remove_fragments(waiting)
+        return Taken(
+            number, folded.rows, folded.open_flows, after.last_ns, sum(one["count"] or 0 for one in folded.read),
+            folded.out_of_order,
+        )  # fmt: skip
+
+    def _fold(
+        self,
+        spark: SparkSession,
+        rows: DataFrame,
+        before: Manifest,
+        after: Manifest,
+        *,
+        stops_at_fragments: bool = False,
+    ) -> Folded:
+        return fold(
+            spark, rows, self._root, before, after, self._options, partitions=self._partitions,
+            stops_at_fragments=stops_at_fragments,
+        )  # fmt: skip
+
+    def _note(self, read: Iterable[Mapping[str, Any]], after: Manifest) -> None:
+        """Captures that are complete are in the lake, as if they had been ingested; and how large batches are."""
+        size = waiting = 0
+        for one in read:
+            size += max(0, one["offset"] - self._positions.get(one["file"], 0))
+            waiting += one["count"] or 0
+            self._positions[one["file"]] = one["offset"]
+            if one["message"] == COMPLETE:
+                with suppress(OSError):
+                    after.captures.setdefault(content_digest(Path(one["capture"]), one["offset"]), one["capture"])
+        self._partitions = self._most_partitions if waiting else min(self._most_partitions, good_partitions(size))
+
+    def _sum(self, spark: SparkSession, after: Manifest) -> bool:
+        begun = time.monotonic()
+        if begun < self._sums_due:
+            return False
+        write_sums(spark, self._root, after)
+        ended = time.monotonic()
+        self._sums_due = ended + SUMS_SHARE * (ended - begun)
+        return True
+
+    def _whole(self, batch: DataFrame, waiting: str | None, generation: int) -> tuple[DataFrame, str | None]:
+        """Rows of the segments that IP fragments make, with those of earlier batches; and the file of what still waits.
+
+        On the driver: they are rare, and a batch has a limit.
+        """
+        table = FragmentTable()
+        if waiting is not None:
+            table = _resumed((self._root / waiting).read_bytes())
+        found = batch.where(batch["kind"] == FRAGMENT).select(*COLUMNS).toArrow()
+        self._is_fragmented = found.num_rows > 0
+        ordered = found.sort_by([("file", "ascending"), ("frame", "ascending")])
+        made = list(assembled(_batches(ordered), summary=True, table=table))
+        whole = batch.sparkSession.createDataFrame(pa.Table.from_batches(made, ordered.schema), DDL)
+        if not table.datagrams:
+            return whole, None
+        path = self._stream.folder / f"fragments-{generation:010d}"
+        with path.open("wb") as file:
+            file.write(dump(list(table.datagrams.items())))
+            file.flush()
+            os.fsync(file.fileno())
+        return whole, path.relative_to(self._root).as_posix()
+
+    def _remove_fragments(self, kept: str | None) -> None:
+        for path in self._stream.folder.glob("fragments-*"):
+            if path.relative_to(self._root).as_posix() != kept:
+                path.unlink()
+
+
+def _batches(found: pa.Table) -> Iterator[pa.RecordBatch]:
+    yield from found.to_batches()
+
+
+def _resumed(data: bytes) -> FragmentTable:
+    table = FragmentTable()
+    for key, datagram in load(data):
+        table.datagrams[key] = datagram
+        table.held += datagram.cost
+    return table

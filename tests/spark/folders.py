@@ -1,0 +1,72 @@
+"""Frames of committed captures as sets of files that rotate."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.net.frame import Frame
+from tests.capture.test_pcap import pcap_file
+from tests.conftest import ROOT
+
+SECOND = 1_000_000_000
+BEGIN_NS = 1_795_207_680 * SECOND
+
+
+def frames_of(name: str) -> list[Frame]:
+    """The frames of a committed capture."""
+    return [one for one in open_capture([ROOT / "captures" / name / "capture.pcapng"]) if isinstance(one, Frame)]
+
+
+def moved(frames: Sequence[Frame], begin_ns: int) -> list[Frame]:
+    """The same at another time."""
+    shift = begin_ns - frames[0].timestamp_ns
+    return [replace(one, timestamp_ns=one.timestamp_ns + shift) for one in frames]
+
+
+def one_after_the_other(names: Iterable[str], begin_ns: int) -> list[Frame]:
+    """Captures behind each other, a second between them."""
+    made: list[Frame] = []
+    for name in names:
+        made += moved(frames_of(name), made[-1].timestamp_ns + SECOND if made else begin_ns)
+    return made
+
+
+def as_pcap(frames: Sequence[Frame]) -> bytes:
+    """A pcap file with nanoseconds."""
+    records = [(*divmod(one.timestamp_ns, SECOND), one.data) for one in frames]
+    return pcap_file(records, magic=0xA1B23C4D, network=frames[0].link_type)
+
+
+def as_pcapng(frames: Sequence[Frame]) -> bytes:
+    """A pcapng file."""
+    file = io.BytesIO()
+    out = PcapngWriter(file)
+    for one in frames:
+        out.write(one)
+    return file.getvalue()
+
+
+def parts(frames: Sequence[Frame], count: int) -> list[Sequence[Frame]]:
+    """Frames in so many pieces of about the same length."""
+    edges = [len(frames) * number // count for number in range(count + 1)]
+    return [frames[start:stop] for start, stop in pairwise(edges)]
+
+
+def rotated(folder: Path) -> dict[Path, bytes]:
+    """Two taps whose files rotate: a pcap set with connections that time out, and a pcapng set beside it."""
+    tap = one_after_the_other(
+        ["v311-will", "v311-retained", "v311-session-present", "v311-redelivery", "keep-alive", "v5-reason-codes",
+         "v5-will-delay", "v5-topic-alias-client", "v5-shared-subscription", "v5-session-present"], BEGIN_NS,
+    )  # fmt: skip
+    # What is open by then has been idle for too long.
+    tap += moved(frames_of("v5-flow-control"), tap[-1].timestamp_ns + 3 * 3600 * SECOND)
+    other = one_after_the_other(
+        ["session-taken-over", "planted-violations", "failing-device", "auth-exchange"], BEGIN_NS + 5 * SECOND
+    )
+    made = {folder / f"tap_{number:05d}.pcap": as_pcap(some) for number, some in enumerate(parts(tap, 6))}
+    return made | {folder / f"dev_{number:05d}.pcapng": as_pcapng(some) for number, some in enumerate(parts(other, 3))}
