@@ -95,9 +95,9 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     times = [row["timestamp_ns"] for row in summaries if row["timestamp_ns"] is not None]
     times += [one for one in (work.watermark_ns, work.before_ns if times else None) if one is not None]
     report.last_ns = max(times, default=None)
-    report.read = [{name: row[name] for name in NOTE} for row in asides if row["kind"] == READ]
+    report.read = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == READ]
     # What is behind the others has flows that go on, whatever these say.
-    behind = [row["timestamp_ns"] for row in asides if row["kind"] == READ and row["message"] == BEHIND]
+    behind = [row["timestamp_ns"] for row in aside if row["kind"] == READ and row["message"] == BEHIND]
     watermark_ns = None if report.last_ns is None else min([report.last_ns, *filter(None, behind)])
     look = _Look(work, report)
     with LakeFiles(work.root, work.generation) as files:
