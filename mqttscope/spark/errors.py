@@ -6,6 +6,7 @@ import re
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError, Py4JNetworkError)
 """What Spark raises, whatever went wrong."""
@@ -24,5 +25,27 @@ def cause(error: BaseException) -> str:
         last = raised[0]
         text = last["text"].strip()
         return text if last["module"].startswith("mqttscope.") else f"{last['name']}: {text}"
-    first = next(iter(said.splitlines()), "")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return sentence(said)
+
+
+def sentence(told: str) -> str:
+    """What Spark says of an error without its codes, its plan and its trace; the place in a query is kept."""
+    lines = [line.strip() for line in told.strip().splitlines()] or [""]
+    first = re.sub(r"^\[[A-Z0-9_.]+\] ", "", lines[0])
+    place = re.search(r"line \d+,? pos(?:ition)? \d+", told)
+    first = re.sub(r"\s*SQLSTATE: \w+.*$", "", first).rstrip(" ;")
+    where = f" ({place[0]})" if place and place[0] not in first else ""
+    return (first or "Spark failed without a word") + where
+
+
+def is_of_query(error: BaseException) -> bool:
+    """Whether it is the query that is wrong, and not the files or machines that it was run on."""
+    if not isinstance(error, PySparkException) or not error.getSqlState():
+        return False
+    return not re.search(r"FAILED_READ_FILE|FILE_NOT_EXIST|PATH_NOT_FOUND", str(error))
+
+
+def hush() -> None:
+    """Keep pyspark from writing errors to standard error, with plans and traces."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True

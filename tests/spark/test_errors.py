@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
-from pyspark.errors import PySparkException, PythonException
+from pyspark.errors import AnalysisException, PySparkException, PythonException
 
-from mqttscope.spark.errors import SPARK_ERRORS, cause
+from mqttscope.spark.errors import SPARK_ERRORS, cause, is_of_query, sentence
 
 _PYTHON = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -47,5 +47,36 @@ def test_the_error_of_an_executor(raised: str, told: str) -> None:
 
 
 def test_other_errors_of_spark() -> None:
-    assert cause(PySparkException("Job aborted.\n\tat org.apache")) == "PySparkException: Job aborted."
-    assert cause(PySparkException("")) == "PySparkException"
+    assert cause(PySparkException("Job aborted.\n\tat org.apache")) == "Job aborted."
+    assert cause(PySparkException("")) == "Spark failed without a word"
+
+
+UNKNOWN = """[TABLE_OR_VIEW_NOT_FOUND] The table or view `x` cannot be found. SQLSTATE: 42P01; line 1 pos 14;
+'Project [*]
++- 'UnresolvedRelation [x]
+"""
+SYNTAX = """
+[PARSE_SYNTAX_ERROR] Syntax error at or near 'form'. SQLSTATE: 42601 (line 1, pos 9)
+
+== SQL ==
+select * form packets
+---------^^^
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (UNKNOWN, "The table or view `x` cannot be found. (line 1 pos 14)"),
+        (SYNTAX, "Syntax error at or near 'form'. (line 1, pos 9)"),
+        ("Job aborted\n\tat org.apache", "Job aborted"),
+        ("", "Spark failed without a word"),
+    ],
+)
+def test_one_sentence(told: str, expected: str) -> None:
+    assert sentence(told) == expected
+
+
+def test_whether_the_query_is_wrong() -> None:
+    assert not is_of_query(ValueError())
+    assert not is_of_query(AnalysisException("x"))  # Spark gives those of queries a state

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from mqttscope.cli import linting_spark
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lint.catalogue import select
 from mqttscope.spark.linting import judge
@@ -27,18 +24,7 @@ def captures(tmp_path: Path) -> list[str]:
     return collection(tmp_path / "captures")
 
 
-@pytest.fixture
-def running(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands use the session of the tests, and leave it running."""
-
-    @contextmanager
-    def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
-        yield spark
-
-    monkeypatch.setattr(linting_spark, "session", session)
-
-
-@pytest.mark.usefixtures("running")
+@pytest.mark.usefixtures("spark")
 def test_every_finding_and_every_number_is_the_same(captures: list[str]) -> None:
     here = invoke("lint", *captures, "--format", "json", "--select", "ALL")
     there = invoke("lint", *captures, "--format", "json", "--select", "ALL", "--engine", "spark")

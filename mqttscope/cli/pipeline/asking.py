@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mqttscope.cli.main import EXIT_FAILED, EXIT_USAGE
+from mqttscope.cli.main import EXIT_USAGE
+from mqttscope.cli.pipeline.common import Failed, on_spark, session
 
 if TYPE_CHECKING:
     from mqttscope.lake.manifest import Manifest
@@ -30,12 +31,6 @@ SMALL = {
 }
 
 
-class Failed(click.ClickException):
-    """What was asked for could not be done."""
-
-    exit_code = EXIT_FAILED
-
-
 class BadQuestion(click.ClickException):
     """The question itself is wrong."""
 
@@ -44,32 +39,10 @@ class BadQuestion(click.ClickException):
 
 def asking(command: F) -> F:
     """Options of every command that asks a lake."""
-    for decorate in reversed(
-        (
-            click.option("--lake", required=True, metavar="DIR", type=click.Path(), help="Folder of the lake."),
-            click.option("--master", metavar="URL", help="Cluster to run on. [default: all cores of this machine]"),
-            click.option(
-                "--conf",
-                "configuration",
-                multiple=True,
-                metavar="NAME=VALUE",
-                callback=_pairs,
-                help="A setting of Spark, as spark.driver.memory=4g.",
-            ),
-        )
-    ):
-        command = decorate(command)
-    return command
-
-
-def _pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for one in value:
-        name, equals, setting = one.partition("=")
-        if not equals or not name.startswith("spark."):
-            raise click.BadParameter(f"{one!r} is not of the form spark.NAME=VALUE", ctx, param)
-        found[name] = setting
-    return found
+    lake = click.option(
+        "--lake", required=True, metavar="DIR", type=click.Path(), envvar="MQTTSCOPE_LAKE", help="Folder of the lake."
+    )
+    return lake(on_spark(command))
 
 
 def lake_of(folder: str) -> Manifest:
@@ -84,22 +57,35 @@ def lake_of(folder: str) -> Manifest:
         raise Failed(_printable(str(error))) from None
 
 
-def start(folder: str, manifest: Manifest, master: str | None, configuration: dict[str, str]) -> Any:
-    """A session that suits the size of the lake."""
-    from mqttscope.spark.session import SparkUnavailable, spark_session
+@contextmanager
+def asked(
+    folder: str, manifest: Manifest, master: str | None, configuration: dict[str, str], *, question: bool = False
+) -> Iterator[Any]:
+    """A session that suits the size of the lake; what goes wrong is said in one sentence.
+
+    ``question``: whether the user wrote the query, so that what is wrong with it is a matter of usage.
+    """
+    from mqttscope.lake.manifest import LakeError
 
     files = (os.path.join(folder, name) for name in manifest.all_files() - set(manifest.state_files))
-    wanted = dict(SMALL) if master is None and sum(map(_size, files)) <= SMALL_BYTES else {}
-    if master is not None:
-        wanted["spark.master"] = master
+    fitting = SMALL if master is None and sum(map(_size, files)) <= SMALL_BYTES else {}
     try:
-        spark = spark_session(configuration=wanted | configuration)
-    except SparkUnavailable as error:
+        with session(master, fitting | configuration) as spark, _questions(question):
+            yield spark
+    except LakeError as error:
         raise Failed(_printable(str(error))) from None
-    from mqttscope.spark.answers.errors import hush
 
-    hush()
-    return spark
+
+@contextmanager
+def _questions(asked: bool) -> Iterator[None]:
+    from mqttscope.spark.errors import SPARK_ERRORS, is_of_query, sentence
+
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        if not asked or not is_of_query(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
+            raise
+        raise BadQuestion(_printable(sentence(str(error)))) from None
 
 
 def _size(path: str) -> int:
@@ -107,28 +93,6 @@ def _size(path: str) -> int:
         return Path(path).stat().st_size
     except OSError:
         return 0
-
-
-@contextmanager
-def in_one_sentence(*, question: bool = False) -> Iterator[None]:
-    """Turn what Spark says about a failure into one line.
-
-    ``question``: whether the user wrote the query, so that what is wrong with it is a matter of usage.
-    """
-    from mqttscope.lake.manifest import LakeError
-    from mqttscope.spark.session import SparkUnavailable
-
-    try:
-        yield
-    except (LakeError, SparkUnavailable) as error:
-        raise Failed(_printable(str(error))) from None
-    except Exception as error:
-        from mqttscope.spark.answers.errors import is_of_query, is_of_spark, sentence
-
-        if not is_of_spark(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
-            raise
-        kind = BadQuestion if question and is_of_query(error) else Failed
-        raise kind(_printable(sentence(str(error)))) from None
 
 
 def _printable(told: str) -> str:

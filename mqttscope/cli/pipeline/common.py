@@ -90,8 +90,8 @@ LAKE_SETTINGS = (
 """Names of these options."""
 
 
-def spark_settings(command: F) -> F:
-    """Options of every command that may use Spark."""
+def on_spark(command: F) -> F:
+    """Options of every command that starts Spark: where, and how."""
     for decorate in reversed(
         (
             click.option(
@@ -102,6 +102,17 @@ def spark_settings(command: F) -> F:
                 "--conf", "configuration", multiple=True, callback=pairs, metavar="KEY=VALUE",
                 help="A setting of Spark.",
             ),
+        )
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def spark_settings(command: F) -> F:
+    """Options of every command that may read captures with Spark."""
+    for decorate in reversed(
+        (
+            on_spark,
             click.option(
                 "--fs", "settings", multiple=True, callback=pairs, metavar="KEY=VALUE",
                 help="A setting of the store: region=eu-central-1.",
@@ -140,21 +151,25 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
 
     What Java prints goes to a file, which is kept and named where something goes wrong.
     """
-    from mqttscope.spark.errors import SPARK_ERRORS, cause
-    from mqttscope.spark.session import SparkUnavailable, spark_session
+    try:
+        from pyspark.sql import SparkSession
 
-    wanted = dict(configuration)
-    if master is not None and master.startswith("sc://"):
-        os.environ["SPARK_REMOTE"] = master
-    elif master is not None:
-        wanted["spark.master"] = master
+        from mqttscope.spark.errors import SPARK_ERRORS, cause, hush
+        from mqttscope.spark.session import SparkUnavailable, cancelling, spark_session
+    except ImportError as error:
+        raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+
+    hush()
+    wanted = configuration if master is None else {**configuration, "spark.master": master}
+    running = SparkSession.getActiveSession()
     handle, log = tempfile.mkstemp(prefix="mqttscope-spark-", suffix=".log")
     os.close(handle)
     spark = None
     kept = False
     try:
         spark = spark_session(configuration=wanted, log=log)
-        yield spark
+        with cancelling(spark):
+            yield spark
     except SparkUnavailable as error:
         kept = log in str(error)
         raise Failed(str(error)) from None
@@ -164,7 +179,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
         kept = os.path.getsize(log) > 0
         raise Failed(cause(error) + (f"; {log} has what Spark says" if kept else "")) from None
     finally:
-        if spark is not None:
+        if spark is not None and spark is not running:
             with suppress(Exception):
                 spark.stop()
         if not kept:

@@ -65,21 +65,20 @@ def command(
     captures lack is said too. docs/reports.md has all of it.
     """
     from mqttscope.cli.output import Output, is_terminal
-    from mqttscope.cli.pipeline.asking import Steps, in_one_sentence, lake_of, start
+    from mqttscope.cli.pipeline.asking import Steps, asked, lake_of
 
     format_ = format_ or _by_name(output)
     if format_ == "html" and output is None and is_terminal():
         raise click.UsageError("a page of HTML is for a file: name it with --output")
     manifest = lake_of(lake)
-    asked = _asked(manifest.last_ns, since, until, client, topic, server, rules, group_by, top)
+    question = _asked(manifest.last_ns, since, until, client, topic, server, rules, group_by, top)
     steps = Steps()
     steps.say("starting Spark")
     try:
-        with in_one_sentence():
-            spark = start(lake, manifest, master, configuration)
+        with asked(lake, manifest, master, configuration) as spark:
             from mqttscope.spark.answers.fleet import fleet_report
 
-            report = fleet_report(spark, lake, asked, progress=steps)
+            report = fleet_report(spark, lake, question, progress=steps)
     finally:
         steps.end()
     data = _rendered(report, format_, output, colour)

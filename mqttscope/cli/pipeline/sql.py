@@ -47,15 +47,14 @@ def command(
 
     Statements that change something are refused. JSON is one document with a line for each row.
     """
-    from mqttscope.cli.pipeline.asking import Steps, in_one_sentence, lake_of, start
+    from mqttscope.cli.pipeline.asking import Steps, asked, lake_of
 
     _only_asks(query)
     manifest = lake_of(lake)
     steps = Steps()
     steps.say("starting Spark")
     try:
-        with in_one_sentence(question=True):
-            spark = start(lake, manifest, master, configuration)
+        with asked(lake, manifest, master, configuration, question=True) as spark:
             from mqttscope.spark.answers.query import ask
 
             steps.say("asking the lake")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.pipeline.common import LAKE_SETTINGS, lake_settings, pairs, size
+from mqttscope.cli.pipeline.common import LAKE_SETTINGS, lake_settings, on_spark, size
 
 
 @click.command(
@@ -41,10 +41,7 @@ may be stopped and started again at any time: everything is taken in once. A cap
     metavar="SECONDS",
     help="A capture unchanged for so long is complete. [default: 60]",
 )
-@click.option(
-    "--master", metavar="URL", envvar="MQTTSCOPE_MASTER", help="local[*] or spark://HOST:PORT. [default: local[*]]"
-)
-@click.option("--conf", "configuration", multiple=True, callback=pairs, metavar="KEY=VALUE", help="A setting of Spark.")
+@on_spark
 @lake_settings
 @click.option("--quiet", "-q", is_flag=True, help="No line for each batch.")
 def command(

@@ -1,24 +1,20 @@
-"""What commands share that ask a lake: errors with their exit codes, and progress."""
+"""What commands share that ask a lake: exit codes, and progress."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from mqttscope.cli.pipeline.asking import BadQuestion, Failed, Steps, in_one_sentence
-from mqttscope.lake.manifest import LakeError
+from mqttscope.cli.pipeline.asking import BadQuestion, Steps, lake_of
+from mqttscope.cli.pipeline.common import Failed
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 
-def test_only_what_spark_says_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-    from pyspark.errors import AnalysisException
-
-    monkeypatch.delenv("MQTTSCOPE_TRACEBACK", raising=False)
-    with pytest.raises(ZeroDivisionError), in_one_sentence():
-        raise ZeroDivisionError
-    with pytest.raises(Failed, match="no lake"), in_one_sentence():
-        raise LakeError("no lake")
-    with pytest.raises(Failed, match="broken"), in_one_sentence(question=True):
-        raise AnalysisException("broken\n at")
+def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="no lake"):
+        lake_of(str(tmp_path))
     assert (Failed.exit_code, BadQuestion.exit_code) == (3, 2)
 
 

@@ -27,7 +27,7 @@ CLIENTS = ("office", "desk")
     ],
 )
 def test_usage(lake: Path, words: list[str], message: str) -> None:
-    done = invoke("pipeline-report", "--lake", lake, *words)
+    done = invoke("pipeline", "report", "--lake", lake, *words)
 
     assert done.code == 2
     assert message in " ".join(done.err.split())
@@ -37,7 +37,7 @@ def test_usage(lake: Path, words: list[str], message: str) -> None:
 def test_what_is_no_lake(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{")
     for folder, message in ((tmp_path / "none", "does not exist"), (tmp_path, "cannot be read")):
-        done = invoke("pipeline-report", "--lake", folder)
+        done = invoke("pipeline", "report", "--lake", folder)
         assert (done.code, done.out, done.err.count("\n")) == (3, b"", 1)
         assert message in done.err
 
@@ -49,7 +49,7 @@ def test_a_part_of_the_fleet(lake: Path, tmp_path: Path) -> None:
     target = tmp_path / "part.json"
     only = ["--client", "office", "--client", "des?", "--topic", "#", "--rule", "OPS,ACK", "--since", "999d"]
 
-    done = invoke("pipeline-report", "--lake", lake, *only, "--top", "2", "--output", target)
+    done = invoke("pipeline", "report", "--lake", lake, *only, "--top", "2", "--output", target)
 
     assert (done.code, done.out, done.err) == (0, b"", "")
     made = json.loads(target.read_bytes())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def ask(lake: Path, query: str, *words: str) -> Done:
-    return invoke("pipeline-sql", query, "--lake", lake, *words, env={"MQTTSCOPE_TRACEBACK": None})
+    return invoke("pipeline", "sql", query, "--lake", lake, *words, env={"MQTTSCOPE_TRACEBACK": None})
 
 
 @pytest.mark.parametrize("query", ["drop table packets", "", "/* select */ insert into packets values (1)", "selec 1"])
