@@ -52,6 +52,7 @@ TESTED_ELSEWHERE = {
     "filter/lexer.py": "filter/test_expressions.py, filter/test_errors.py: what expressions are made of",
     "filter/parser.py": "filter/test_expressions.py, filter/test_errors.py: how expressions are built",
     "lake/tracker.py": "lake/test_tables.py, lake/test_kernel.py: what is remembered of a connection",
+    "lake/wide.py": "lake/test_writer.py, lake/test_all_scopes.py: rules of wide scope in one ingest",
     "lake/options.py": "lake/test_tables.py: what the tables hold",
     "lint/examples.py": "lint/test_rehearsal.py, lint/test_rules.py: conversations are tested by what is made of them",
     "lint/moment.py": "lint/test_engine.py: what rules look at",
