@@ -20,6 +20,7 @@ from mqttscope.spark.jobs import union_all
 from mqttscope.spark.lake_files import commit, lake_lock
 from mqttscope.spark.locations import Location, find
 from mqttscope.spark.plan import read_plan, write_plan
+from mqttscope.spark.progress import cancel
 from mqttscope.spark.reading import plan_captures, read_captures
 from mqttscope.spark.ship import ship
 from mqttscope.spark.sums import write_sums
@@ -86,7 +87,9 @@ def ingest(
             folded = _fold(reading, root, before, after, options, tasks)
             write_sums(spark, root, after)
             commit(root, before, after)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                cancel(spark)
             # Tasks that still run write files that the next ingest takes away.
             remove_strays(root, before)
             raise

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -164,10 +167,15 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
     running = SparkSession.getActiveSession()
     handle, log = tempfile.mkstemp(prefix="mqttscope-spark-", suffix=".log")
     os.close(handle)
+    # What py4j has to say of an interrupted call, with all of its stack, it tells the root logger.
+    logging.disable(logging.CRITICAL)
     spark = None
     kept = False
     try:
         spark = spark_session(configuration=wanted, log=log)
+        if threading.current_thread() is threading.main_thread():
+            # Spark's own handler calls Java in the middle of another call; who is interrupted cancels the jobs.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         with cancelling(spark):
             yield spark
     except SparkUnavailable as error:
@@ -182,6 +190,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
         if spark is not None and spark is not running:
             with suppress(Exception):
                 spark.stop()
+        logging.disable(logging.NOTSET)
         if not kept:
             with suppress(OSError):
                 os.unlink(log)

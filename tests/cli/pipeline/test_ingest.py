@@ -129,6 +129,6 @@ def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
     os.kill(child.pid, signal.SIGINT)
     _, err = child.communicate(timeout=120)
 
-    assert (child.returncode, b"Traceback" in err) == (130, False)
+    assert (child.returncode, err) == (130, b"")
     assert tables(lake) == before
     assert read_manifest(lake).generation == 1
