@@ -34,6 +34,8 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.memories import Kept, is_of_one
 from mqttscope.lint.rule import Rule
+from mqttscope.mqtt.codec import decode
+from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.properties import Properties
@@ -44,6 +46,7 @@ from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
 from mqttscope.session.party import Party
 
+C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 ORDER = ("emitted_ns", "file", "frame", "connection_id", "event_in_connection")
 """Columns that put the rows of a key into the order in which one dissector gives the events."""
 _CONNECTION = (
@@ -100,9 +103,9 @@ def _parties(history: History) -> tuple[Party, Party]:
 
 
 def _tell(connection: Connection, told: Beside) -> None:
-    """Make a connection as `beside` saw it."""
+    """Make a connection as `beside` saw it; ``None`` stands for what is as it was at the event before."""
     fields, sides, details, tcp = told
-    for name, value in zip(_CONNECTION, fields, strict=True):
+    for name, value in zip(_CONNECTION, fields or (), strict=False):
         setattr(connection, name, value)
     for side, (gapped, offset) in zip((connection.client_side, connection.server_side), sides, strict=True):
         side.gapped, side.stream_offset = gapped, offset
@@ -112,8 +115,23 @@ def _tell(connection: Connection, told: Beside) -> None:
         history = connection.history = connection.history or History()
         history.disordered = tcp[0]
         for party, values in zip(_parties(history), tcp[1:], strict=True):
-            for name, value in zip(_PARTY, values, strict=True):
+            for name, value in zip(_PARTY, values or (), strict=False):
                 setattr(party, name, value)
+
+
+def _news(told: Beside, before: Beside) -> Beside:
+    """What is not as it was at the event before: the rest hardly ever changes."""
+    if not before:
+        return told
+    (fields, sides, details, tcp), (old_fields, _, old_details, old_tcp) = told, before
+    if tcp is not None and old_tcp is not None:
+        tcp = (tcp[0], *(None if one == old else one for one, old in zip(tcp[1:], old_tcp[1:], strict=True)))
+    return (
+        None if fields == old_fields else fields,
+        sides,
+        None if details == old_details else details,
+        tcp,
+    )
 
 
 @dataclass(slots=True)
@@ -143,35 +161,43 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted, *, droppe
     """
     connection = event.connection
     place = (event.frame, event.timestamp_ns, event.capture)
-    if tracker.beside and tracker.beside[2] == told[2]:
-        # Details of TLS are long and hardly ever change.
-        written: Beside = (*told[:2], None, told[3])
-    else:
-        written = told
-    tracker.beside = told
+    written, tracker.beside = _news(told, tracker.beside), told
     what: Any
     if isinstance(event, PacketEvent):
-        what = (event.direction, event.number, _public(event.packet, connection), event.topic, event.stream_offset)
+        what = (
+            event.direction is C2S,
+            event.number,
+            _short(event.packet, connection),
+            event.topic,
+            event.stream_offset,
+        )
     elif isinstance(event, MalformedEvent):
         found = event.malformed
         raw = redacted(found.raw, connection.version)
         if may_hold_password(event):
             raw = b"*" * len(raw)
         packet = None if found.packet is None else _public(found.packet, connection)
-        what = (event.direction, event.number, replace(found, raw=raw, packet=packet), event.topic, event.stream_offset)
+        damaged = replace(found, raw=raw, packet=packet)
+        what = (event.direction is C2S, event.number, damaged, event.topic, event.stream_offset)
     elif isinstance(event, GapEvent):
-        what = (event.direction, event.length, event.reason, event.stream_offset)
+        what = (event.direction is C2S, event.length, event.reason, event.stream_offset)
     elif isinstance(event, UnparsedEvent):
         raw = redacted(event.unparsed.raw, connection.version)
         if may_hold_password(event):
             raw = b"*" * len(raw)
-        what = (event.direction, replace(event.unparsed, raw=raw), event.stream_offset)
+        what = (event.direction is C2S, replace(event.unparsed, raw=raw), event.stream_offset)
     elif isinstance(event, ConnectionOpened):
         what = replace(connection, history=None, details=copy.deepcopy(connection.details))
     else:
         what = None
     data = dump((type(event).__name__, place, dropped, written, what), compress=False)
     return ScopeRow(connection.server, at.place(event.timestamp_ns), tracker.events, data)
+
+
+def _short(packet: ControlPacket, connection: Connection) -> ControlPacket | bytes:
+    """A packet without its secrets: its bytes where these give it again, which is nearly always so."""
+    public = _public(packet, connection)
+    return public.raw if not public.missing and decode(public.raw, connection.version) == public else public
 
 
 def _public(packet: ControlPacket, connection: Connection) -> ControlPacket:
@@ -288,12 +314,15 @@ class ScopeRun:
         _tell(connection, told)
         if kind == "Progress":
             return None
+        if kind == "ConnectionClosed":
+            return ConnectionClosed(connection, *place)
+        direction = C2S if what[0] else S2C
         if kind == "PacketEvent":
-            return PacketEvent(connection, what[0], what[1], *place, *what[2:])
+            if isinstance(what[2], bytes):
+                what = (*what[:2], decode(what[2], connection.version), *what[3:])
+            return PacketEvent(connection, direction, what[1], *place, *what[2:])
         if kind == "MalformedEvent":
-            return MalformedEvent(connection, what[0], what[1], *place, *what[2:])
+            return MalformedEvent(connection, direction, what[1], *place, *what[2:])
         if kind == "GapEvent":
-            return GapEvent(connection, what[0], *place, *what[1:])
-        if kind == "UnparsedEvent":
-            return UnparsedEvent(connection, what[0], *place, *what[1:])
-        return ConnectionClosed(connection, *place)
+            return GapEvent(connection, direction, *place, *what[1:])
+        return UnparsedEvent(connection, direction, *place, *what[1:])

@@ -20,8 +20,9 @@ import re
 import sys
 import zlib
 from collections.abc import Callable
+from copy import copy
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
@@ -209,14 +210,9 @@ class _Writer:
         if kind is not None:
             self.parts.append(kind.number.to_bytes(2, "big"))
             return kind
-        name = class_name(cls)
-        if not _may_be_read(cls, name):
-            raise Unwritable(f"{name} is no dataclass")
-        names = () if issubclass(cls, Enum) else field_names(cls, name)
-        kind = self._kinds[cls] = _Kind(len(self._kinds), names, attrgetter(*names) if names else _no_fields)
-        self.parts.append(kind.number.to_bytes(2, "big"))
-        self._text(name)
-        self._items(b"(", names)
+        names, described = _described(cls)
+        kind = self._kinds[cls] = _Kind(len(self._kinds), names, attrgetter(*names) if names else lambda _: ())
+        self.parts += (kind.number.to_bytes(2, "big"), described)
         return kind
 
     def _object(self, value: Any) -> None:
@@ -235,8 +231,17 @@ class _Writer:
                 self.write(one)
 
 
-def _no_fields(value: Any) -> tuple[Any, ...]:
-    return ()
+@lru_cache(maxsize=1_024)
+def _described(cls: type) -> tuple[tuple[str, ...], bytes]:
+    """The fields of a class, and its name with theirs as the first use has them."""
+    name = class_name(cls)
+    if not _may_be_read(cls, name):
+        raise Unwritable(f"{name} is no dataclass")
+    names = () if issubclass(cls, Enum) else field_names(cls, name)
+    writer = _Writer()
+    writer.write(name)
+    writer.write(names)
+    return names, b"".join(writer.parts)
 
 
 _WRITE: dict[type, Callable[[_Writer, Any], None]] = {
@@ -318,8 +323,7 @@ class _Reader:
         name, names = self.read(), self.read()
         if number != len(self._classes) or not isinstance(name, str) or not isinstance(names, tuple):
             raise StateError("the state is damaged: a class is used before it is named")
-        cls = find_class(name)
-        found = _Found(cls, names, () if issubclass(cls, Enum) else _check(cls, name, names))
+        found = _found(name, names)
         self._classes.append(found)
         return found
 
@@ -348,6 +352,13 @@ class _Reader:
         return self._objects[int.from_bytes(self._take(4), "big")]
 
 
+@lru_cache(maxsize=1_024)
+def _found(name: str, names: tuple[str, ...]) -> _Found:
+    """The class of that name with these fields; the same few come again and again."""
+    cls = find_class(name)
+    return _Found(cls, names, () if issubclass(cls, Enum) else _check(cls, name, names))
+
+
 def _check(cls: type, name: str, names: tuple[str, ...]) -> tuple[tuple[str, Callable[[], Any]], ...]:
     """Whether the fields that were written are those of today; returns how to make what is missing."""
     today = field_names(cls, name)
@@ -363,14 +374,10 @@ def _check(cls: type, name: str, names: tuple[str, ...]) -> tuple[tuple[str, Cal
         if one.default_factory is not dataclasses.MISSING:
             missing.append((one.name, one.default_factory))
         elif one.default is not dataclasses.MISSING:
-            missing.append((one.name, partial(_same, one.default)))
+            missing.append((one.name, partial(copy, one.default)))
         else:
             raise StateError(f"the state is of another version: {name} needs {one.name}")
     return tuple(missing)
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 _READ: dict[bytes, Callable[[_Reader], Any]] = {

@@ -124,8 +124,9 @@ def _dataset(root: Path, manifest: Manifest, name: str) -> ds.Dataset:
 def settings_digest(options: LakeOptions) -> str:
     """What rows depend on; the tables of a lake are made with the same."""
     rules = [(rule.code, sorted(rule.set.items())) for rule in options.rules]
-    wide = options.has_wide_rules()  # a lake that was made without them has no findings of theirs
-    told = repr((SCHEMA_VERSION, options.reading(), options.payload_limit, rules, options.secret_length, wide))
+    told = repr((SCHEMA_VERSION, options.reading(), options.payload_limit, rules, options.secret_length))
+    if options.has_wide_rules():
+        told += "wide"  # lakes from before there was their state lack findings
     return hashlib.sha256(told.encode()).hexdigest()
 
 

@@ -19,12 +19,12 @@ from mqttscope.spark.lake_files import LakeFiles
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_MESSAGES_DDL = (
+MESSAGES_DDL = (
     "connection_id string, server string, topic string, direction string, payload_length bigint, qos smallint, "
     "retain boolean, retransmissions int, timestamp_ns bigint"
 )
 _BY_DIRECTION = "struct<client_to_server: bigint, server_to_client: bigint>"
-_CONNECTIONS_DDL = (
+CONNECTIONS_DDL = (
     "connection_id string, server string, client_identifier string, timestamp_ns bigint, closed_ns bigint, "
     "clean_start boolean, session_present boolean, session_expiry_interval bigint, version string, "
     f"packets {_BY_DIRECTION}, bytes {_BY_DIRECTION}"
@@ -160,7 +160,7 @@ def _read(spark: SparkSession, root: Path, manifest: Manifest, name: str) -> Dat
     names = [*manifest.files.get(name, ()), *manifest.open_files.get(name, ())]
     if not names:
         return None
-    columns = _MESSAGES_DDL if name == "messages" else _CONNECTIONS_DDL
+    columns = MESSAGES_DDL if name == "messages" else CONNECTIONS_DDL
     return spark.read.schema(columns).parquet(*parquet_paths(root, names))
 
 

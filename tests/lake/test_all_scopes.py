@@ -29,6 +29,7 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment, direction_key
 from mqttscope.report.base import View
 from mqttscope.report.findings.conceal import conceal
+from tests.capture.test_pcapng import statistics
 from tests.dissect.secure import as_frame
 from tests.lake.reading import CAPTURES, Row, all_of_them, options, read_segments
 from tests.lake.test_scope_kernel import Fold
@@ -126,12 +127,17 @@ def town(chance: random.Random, conversations: int) -> list[Segment]:
     return made
 
 
-def ingested(chance: random.Random, conversations: int, files: int) -> list[Row]:
-    """Take a town into a lake, cut into files, one by one; returns the findings, which have to be the linter's."""
+def ingested(chance: random.Random, conversations: int, files: int, *, drops: bool = False) -> list[Row]:
+    """Take a town into a lake, cut into files, one by one; returns the findings, which have to be the linter's.
+
+    ``drops``: files say at their ends that frames were dropped.
+    """
     found = [as_frame(replace(one, frame=number)) for number, one in enumerate(town(chance, conversations), 1)]
     with tempfile.TemporaryDirectory() as name:
         parts = cut(found, Path(name), files, chance.randrange(1_000_000))
         for part in parts:
+            if drops:
+                part.write_bytes(part.read_bytes() + statistics(interface_drops=3))
             write_lake([part], Path(name) / "lake", options())
         rows = in_lake(Path(name) / "lake")
         same(rows, linted(parts))
@@ -139,9 +145,9 @@ def ingested(chance: random.Random, conversations: int, files: int) -> list[Row]
 
 
 @settings(max_examples=8, deadline=None)
-@given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5))
-def test_several_clients_and_servers(chance: random.Random, files: int) -> None:
-    ingested(chance, 6, files)
+@given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5), drops=st.booleans())
+def test_several_clients_and_servers(chance: random.Random, files: int, drops: bool) -> None:
+    ingested(chance, 6, files, drops=drops)
 
 
 @settings(max_examples=8, deadline=None)

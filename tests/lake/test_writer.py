@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,18 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 import pyarrow.parquet as pq
 
 from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.lake import spill
 from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, TABLES
 from mqttscope.lake.writer import Ingested, read_table, write_lake
+from mqttscope.lint.memories import WIDE
+from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment
-from tests.lake.reading import CAPTURES, PLACES, Tables, options, ordered, usual
+from tests.lake.reading import CAPTURES, PLACES, Tables, all_of_them, options, ordered, usual
+from tests.lake.test_scopes import OfBroker, OfSession
 
 SUMS = ("topics", "clients", "sessions")
 SEVERAL = [path for path in CAPTURES if path.parent.name in {
@@ -149,6 +154,36 @@ def test_an_ingest_that_breaks_off_leaves_the_lake_as_it_was(
     same(tables_of(tmp_path / "lake"), tables_of(tmp_path / "whole"))
     named = read_manifest(tmp_path / "lake").all_files()
     assert {path.relative_to(tmp_path / "lake").as_posix() for path in (tmp_path / "lake").glob("*/*")} == named
+
+
+def test_rules_of_wide_scope_make_rows_and_state_where_there_are_any(tmp_path: Path) -> None:
+    parts = cut(SEVERAL[0], tmp_path, 2)
+    wide, narrow = (rules_of(one) for one in (True, False))
+    for name, rules in (("wide", wide), ("narrow", narrow)):
+        write_lake(parts[:1], tmp_path / name, options(rules=rules))
+
+    assert read_manifest(tmp_path / "wide").scope_state_files
+    assert not read_manifest(tmp_path / "narrow").scope_state_files
+    assert not [path for path in tmp_path.rglob("*") if "scope_events" in path.name]
+    # A lake that was made without them would lack findings.
+    with pytest.raises(LakeError, match="other options"):
+        write_lake(parts[1:], tmp_path / "narrow", options(rules=wide))
+
+
+def rules_of(wide: bool) -> tuple[Rule, ...]:
+    return tuple(rule for rule in all_of_them() if (rule.scope in WIDE) is wide)
+
+
+def test_rows_may_lie_on_the_disk_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = options(rules=(OfSession(), OfBroker()))
+    parts = cut(SEVERAL[0], tmp_path, 3)
+    write_lake(parts, tmp_path / "memory", given)
+    monkeypatch.setattr(spill, "RUN_BYTES", 1)
+    monkeypatch.setattr(spill, "READ_ROWS", 3)
+    write_lake(parts, tmp_path / "disk", replace(given, batch_rows=5))
+
+    same(tables_of(tmp_path / "disk"), tables_of(tmp_path / "memory"))
+    assert {row["scope"] for row in read_table(tmp_path / "disk", "findings").to_pylist()} == {"session", "broker"}
 
 
 def test_errors_of_captures_are_rows(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ from mqttscope.mqtt.packets import (
     Publish,
     Suback,
     Subscribe,
-    Subscription,
 )
+from mqttscope.mqtt.parts import Subscription
 from mqttscope.net.frame import Frame
 from mqttscope.transport.wire import Endpoint, Wire
 from tests.lake.reading import CAPTURES

@@ -15,7 +15,7 @@ ENGINES = ("auto", "local", "spark")
     epilog="""\b
 Examples:
   mqttscope pipeline ingest 'captures/*.pcapng' --lake lake --payload-limit 1024
-  mqttscope pipeline ingest s3://bucket/site-a/ --fs region=eu-central-1 --lake /shared/lake --group site-a
+  mqttscope pipeline ingest s3://bucket/a/ --fs region=eu-central-1 --lake /shared/lake --group a
   mqttscope pipeline ingest /captures --lake lake --master 'local[4]' --conf spark.driver.memory=4g
 
 A lake is read with any engine that knows Parquet; docs/lake.md has the columns. What is in already is not read again,

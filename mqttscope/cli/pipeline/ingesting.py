@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import orjson
 
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
@@ -48,6 +49,11 @@ class Run:
 
     def execute(self) -> int:
         """Ingest, tell what was done; returns the exit code."""
+        if self.engine == "local":
+            if any("://" in one and not one.startswith("file:") for one in self.sources):
+                raise click.UsageError("--engine local reads no URIs; take --engine spark")
+            if self.master is not None or self.configuration:
+                raise click.UsageError("--engine local takes no --master and no --conf")
         try:
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.spark.locations import NoCaptures, find
@@ -69,14 +75,11 @@ class Run:
         return EXIT_UNREADABLE if faults or summary.errors else EXIT_CLEAN
 
     def _stays_here(self, found: Sequence[Location]) -> bool:
-        remote = any(one.is_remote for one in found)
         if self.engine != "auto":
-            if self.engine == "local" and remote:
-                raise Failed("--engine local reads no URIs; take --engine spark")
             return self.engine == "local"
         if self.master is not None or self.configuration or self.split_size is not None:
             return False
-        return not remote and sum(one.size for one in found) < IN_PROCESS_BYTES
+        return not any(one.is_remote for one in found) and sum(one.size for one in found) < IN_PROCESS_BYTES
 
     def _in_process(self, root: Path, found: Sequence[Location]) -> Ingested:
         from mqttscope.lake.writer import write_lake

@@ -1,0 +1,47 @@
+"""Captures are told apart by their bytes."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+from mqttscope.spark import identity as module
+from mqttscope.spark.identity import digests, tell_apart
+from mqttscope.spark.locations import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def locations(folder: Path) -> list[Location]:
+    for name in "abc":
+        (folder / name).write_bytes(name.encode() * 3_000_000)
+    (folder / "copy").write_bytes((folder / "b").read_bytes())
+    made = [Location(name, str(folder / name), 3_000_000) for name in ("a", "b", "copy", "none", "c")]
+    return [*made, Location("faulty", "faulty", fault="is a directory without captures")]
+
+
+def test_executors_read_what_is_much(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = locations(tmp_path)[:-1]
+    here = digests(spark, found, {})
+    monkeypatch.setattr(module, "HERE_BYTES", 1)
+    monkeypatch.setattr(module, "TASK_BYTES", 4_000_000)
+
+    assert digests(spark, found, {}) == here
+    assert here[0] == (sha256(b"a" * 3_000_000).hexdigest(), None)
+    assert here[3] == ("", "does not exist")
+
+
+def test_what_is_new_known_and_faulty(tmp_path: Path) -> None:
+    known = sha256(b"c" * 3_000_000).hexdigest()
+    # Few bytes on this machine need no session.
+    found = tell_apart(None, locations(tmp_path), [known], {})  # type: ignore[arg-type]
+
+    assert [one.name for one in found.fresh.values()] == ["a", "b"]
+    assert found.known == ["copy", "c"]
+    assert found.faults == {"faulty": "is a directory without captures", "none": "does not exist"}
