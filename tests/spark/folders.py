@@ -12,6 +12,7 @@ from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
 from tests.capture.test_pcap import pcap_file
 from tests.conftest import ROOT
+from tests.spark.collection import wide
 
 SECOND = 1_000_000_000
 BEGIN_NS = 1_795_207_680 * SECOND
@@ -57,9 +58,15 @@ def parts(frames: Sequence[Frame], count: int) -> list[Sequence[Frame]]:
     return [frames[start:stop] for start, stop in pairwise(edges)]
 
 
+def _wide(folder: Path) -> list[Frame]:
+    return [one for one in open_capture([*wide(folder, 1)]) if isinstance(one, Frame)]
+
+
 def rotated(folder: Path) -> dict[Path, bytes]:
     """Two taps whose files rotate: a pcap set with connections that time out, and a pcapng set beside it."""
-    tap = one_after_the_other(
+    # Rules of session and broker scope find something in these, over several files.
+    tap = moved(_wide(folder.parent / "wide"), BEGIN_NS - 600 * SECOND)
+    tap += one_after_the_other(
         ["v311-will", "v311-retained", "v311-session-present", "v311-redelivery", "keep-alive", "v5-reason-codes",
          "v5-will-delay", "v5-topic-alias-client", "v5-shared-subscription", "v5-session-present"], BEGIN_NS,
     )  # fmt: skip
