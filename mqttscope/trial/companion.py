@@ -36,6 +36,8 @@ VERSIONS = (V3_1_1, V5, V3_1)
 """In this order it is tried what the broker speaks."""
 TOPIC = "mqttscope/witness/"
 MAX_IDENTIFIER = 65_535
+LEAVE_S = 0.5
+"""How long the broker has to close behind our DISCONNECT."""
 
 
 class Pulse(Enum):
@@ -118,8 +120,14 @@ class Companion(Inbox):
             with suppress(OSError):
                 self._send(Disconnect())
             self.link.close()
-            await self.until_ended(0.5)
+            await self.until_ended(LEAVE_S)
+            await self.drop()
+
+    async def drop(self) -> None:
+        """End without a word."""
+        if self.link is not None:
             self.link.abort()
+            await self.link.closed.wait()
 
     def took(self, packet: ControlPacket | Malformed) -> None:
         """Acknowledge what has to be."""
@@ -169,8 +177,7 @@ async def witness(door: Door, seconds: float) -> Companion | None:
                 return made
         except RefusedError as error:
             refused = error
-        if made.link is not None:
-            made.link.abort()
+        await made.drop()
     if refused is not None:
         raise refused
     return None
@@ -184,13 +191,9 @@ async def pulse(door: Door, version: ProtocolVersion, seconds: float) -> Pulse:
     except LinkError as error:
         return Pulse.DEAD if error.kind is Kind.REFUSED else Pulse.SILENT
     except RefusedError:
-        return Pulse.SERVES
-    if served:
-        await probe.leave()
-        return Pulse.SERVES
-    if probe.link is not None:
-        probe.link.abort()
-    return Pulse.SILENT
+        served = True
+    await (probe.leave() if served else probe.drop())
+    return Pulse.SERVES if served else Pulse.SILENT
 
 
 async def forget_session(door: Door, version: ProtocolVersion, client_identifier: str, seconds: float) -> bool:

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from mqttscope.mutate import Case, Flow, NotApplicable, case, select
-from mqttscope.mutate.cases import order
-from mqttscope.mutate.catalogue import matches
+from mqttscope.mutate import Case, Flow, NotApplicable, case, cases, select
 from mqttscope.replay.script import Script
 
 
@@ -64,14 +62,7 @@ class Numbering:
             first = turn * sum(counts)
             for index, count in enumerate(counts):
                 if index in wanted:
-                    flow = self.flows[index]
-                    for place, one in enumerate(order(flow, self.seed, self.sender, turn)):
-                        if matches(one.name, pattern):
-                            yield from self._case(first + place, index, turn * count + place)
+                    flow, start = self.flows[index], turn * count
+                    for one in cases(flow, self.seed, pattern, sender=self.sender, start=start):
+                        yield Numbered(first + one.number - start, index, one)
                 first += count
-
-    def _case(self, number: int, index: int, inner: int) -> Iterator[Numbered]:
-        try:
-            yield Numbered(number, index, case(self.flows[index], self.seed, inner, sender=self.sender))
-        except NotApplicable:
-            return

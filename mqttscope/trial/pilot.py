@@ -10,7 +10,7 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mutate import Action, Case, Step
+from mqttscope.mutate import Action, Case, Demand, Step
 from mqttscope.replay.player import Manner, Player, Sessions
 from mqttscope.replay.player.actions import Send, Skip, Wait
 from mqttscope.replay.script import Ending, Entry, Script
@@ -20,20 +20,13 @@ from mqttscope.trial.conversation import Conversation
 from mqttscope.trial.door import Door
 from mqttscope.trial.fit import recorded_failures
 from mqttscope.trial.inbox import Inbox
+from mqttscope.trial.owed import ANSWERS, owed
 from mqttscope.trial.verdict import Observation
 
-ANSWERS = {
-    PacketType.CONNACK,
-    PacketType.PUBACK,
-    PacketType.PUBREC,
-    PacketType.PUBCOMP,
-    PacketType.SUBACK,
-    PacketType.UNSUBACK,
-    PacketType.PINGRESP,
-}
-"""What a broker owes: everything else may stay away."""
 HOPELESS_S = 0.05
 """How long anything is waited for behind an answer that did not come."""
+FREE_S = 0.2
+"""How long anything is waited for in a case in which nothing is demanded."""
 SETTLE_S = 0.1
 """How long a broker that has answered PINGREQ may take to close all the same."""
 MAX_RECEIVED_BYTES = 64 * 1024 * 1024
@@ -108,6 +101,8 @@ class Pilot:
     """Packet Identifiers of live deliveries, by the recorded ones."""
     _own: dict[Entry, int | None] = field(default_factory=dict)
     """Packet Identifiers that mutated packets of the client really have; ``None`` where they have none any more."""
+    _owed: dict[Entry, frozenset[PacketType]] = field(default_factory=dict)
+    """What the broker has to answer to mutated packets as they really are."""
     _used: set[int] = field(default_factory=set)
     """Places in the inbox of answers that were waited for."""
     _seen: int = 0
@@ -142,6 +137,7 @@ class Pilot:
             self._leave()
         finally:
             link.abort()
+            await link.closed.wait()
         self._sum_up()
         return self.played
 
@@ -218,7 +214,9 @@ class Pilot:
                 return False
             data = self._addressed(step, entry)
             if step.mutated and entry is not None:
-                self._own[entry] = getattr(decode(data, self.script.version), "packet_identifier", None)
+                packet = decode(data, self.script.version)
+                self._own[entry] = getattr(packet, "packet_identifier", None)
+                self._owed[entry] = owed(packet)
             if data:
                 self._send(data, mutated=step.mutated)
                 self.played.steps.append(Step(Action.SEND, data, step.entry, mutated=step.mutated))
@@ -285,9 +283,12 @@ class Pilot:
             if kind is not None:
                 await self.inbox.until(lambda: self._answer(kind, None) is not None, min(HOPELESS_S, self._patience()))
             return
-        identifier = step.packet_identifier
-        if entry is not None and entry.answers in self._own:
-            identifier = self._own[entry.answers]
+        identifier, asked = step.packet_identifier, None if entry is None else entry.answers
+        if asked is not None and asked in self._own:
+            identifier = self._own[asked]
+            if kind not in self._owed[asked]:
+                await self.inbox.until(lambda: self._answer(kind, identifier) is not None, HOPELESS_S)
+                return
         if await self.inbox.until(lambda: self._answer(kind, identifier) is not None, self._patience()):
             place = self._answer(kind, identifier)
             assert place is not None
@@ -297,7 +298,10 @@ class Pilot:
             self.played.seen.missing.append(kind)
 
     def _patience(self) -> float:
-        return HOPELESS_S if self._missed else self.patience_s
+        if self._missed:
+            return HOPELESS_S
+        # Where nothing is demanded, nothing has to be proven by waiting.
+        return min(self.patience_s, FREE_S) if self.case.reaction.demand is Demand.ANY else self.patience_s
 
     def _answer(self, kind: PacketType, identifier: int | None) -> int | None:
         """Place of an answer that nobody has waited for yet."""
@@ -322,7 +326,7 @@ class Pilot:
         """See what the broker does behind the last step."""
         seen, inbox = self.played.seen, self.inbox
         seen.waited_s = self.patience_s
-        if inbox.how or self.case.reaction.demand == "any":
+        if inbox.how or self.case.reaction.demand is Demand.ANY:
             return
         if self._deaf or seen.left or not self._accepted():
             await inbox.until_ended(self.patience_s)
@@ -330,7 +334,7 @@ class Pilot:
         before = self._pings()
         self._send(_PING)
         seen.fenced = await inbox.until(lambda: self._pings() > before, self.patience_s)
-        if seen.fenced and self.case.reaction.demand != "accept":
+        if seen.fenced and self.case.reaction.demand is not Demand.ACCEPT:
             await inbox.until_ended(SETTLE_S if self.patience_s < 2 else self.patience_s / 4)
         if inbox.how:
             seen.fenced = None

@@ -123,7 +123,12 @@ class Trial:
         started = time.monotonic()
         found = await self._attempt(script, case, self.patience_s, raw=raw)
         if found.ruling is not None and found.ruling.deviates and found.ruling.verdict is not Verdict.CRASHED:
-            again = await self._attempt(script, case, self.patience_s * AGAIN, raw=raw)
+            try:
+                again = await self._attempt(script, case, self.patience_s * AGAIN, raw=raw)
+            except NoBrokerError:
+                # It has not come back since: there is no better proof.
+                found.seconds = time.monotonic() - started
+                return found
             if again.ruling is None or again.ruling.verdict != found.ruling.verdict:
                 ruling = again.ruling or found.ruling
                 # Once is not proof; what is worse than the first time was not seen twice either.
@@ -180,12 +185,11 @@ class Trial:
         found = Pulse.DEAD if gone else await self._pulse(patience_s)
         gone = gone or (self.process is not None and not self.process.alive())
         how = "" if watching is None else watching.how
+        await self._drop_witness()
         if gone or found is Pulse.DEAD:
-            self._witness = None
             told = "its process is gone" if gone else "its port is dead, which served before"
             ending = self.process.ending if gone and self.process is not None else ""
             return Ruling(Verdict.CRASHED, f"{told} ({ending})" if ending else told)
-        await self._drop_witness()
         if found is Pulse.SILENT:
             return Ruling(Verdict.HUNG, f"it takes connections and answers no CONNECT within {patience_s * AGAIN:g} s")
         why = f"the witness lost its connection ({how})" if how else "the witness hears nothing any more"
@@ -235,6 +239,7 @@ class Trial:
         """Whether a witness is served; a broker of ours that is gone is started again."""
         if self._witness is not None and not self._witness.how:
             return True
+        await self._drop_witness()
         if self.process is not None and self.process.command and not self.process.alive():
             self.process.start()
             await self._meet(START_S)
@@ -268,8 +273,8 @@ class Trial:
             await asyncio.sleep(0.05)
 
     async def _drop_witness(self) -> None:
-        if self._witness is not None and self._witness.link is not None:
-            self._witness.link.abort()
+        if self._witness is not None:
+            await self._witness.drop()
         self._witness = None
 
     async def _forget(self, conversation: Conversation) -> list[str]:

@@ -15,7 +15,7 @@ from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.mutate import Action, Case, MutatedFlow, Step
 from mqttscope.mutate.layout import Layout
 from mqttscope.replay.script import Script
-from mqttscope.trial.pilot import ANSWERS
+from mqttscope.trial.owed import ANSWERS
 from mqttscope.trial.run import NoBrokerError, Result, Trial
 from mqttscope.trial.verdict import Verdict
 
