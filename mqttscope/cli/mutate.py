@@ -28,6 +28,8 @@ Examples:
   mqttscope mutate site.pcapng --broker mqtt://127.0.0.1:1883 --seed 1 --mutation 'publish,subscribe'
   mqttscope mutate site.pcapng --broker mqtt://127.0.0.1:1899 --spawn 'mosquitto -p 1899' --reduce found
   mqttscope mutate --list --mutation '*:utf8-*'
+
+TLS and credentials: --ca, --cert, --key, --server-name, --insecure, --user, --password-file, as in replay.
 """
 )
 @click.argument("captures", nargs=-1, metavar="[CAPTURE...]", type=click.Path(allow_dash=True))
@@ -62,3 +64,10 @@ def command(**given: Any) -> int:
     from mqttscope.cli.mutating import run
 
     return run(given)
+
+
+_OF_REPLAY = {"ca", "cert", "key", "server_name", "insecure", "user", "password_file", "connect_timeout"}
+for _parameter in command.params:
+    # They are explained by replay, whose they are.
+    if isinstance(_parameter, click.Option) and _parameter.name in _OF_REPLAY:
+        _parameter.hidden = True

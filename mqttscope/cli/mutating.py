@@ -47,11 +47,11 @@ BETWEEN_NS = 1_000_000_000
 
 def run(given: dict[str, Any]) -> int:
     """Run with the options of the command; returns the exit code."""
+    if not given["listing"] and not given["captures"]:
+        raise click.UsageError("Missing argument 'CAPTURE...'.")
     _refuse_contradictions(given)
     if given["listing"]:
         return _list(given)
-    if not given["captures"]:
-        raise click.UsageError("Missing argument 'CAPTURE...'.")
     if given["write"] is not None:
         refuse_inputs(given["write"], given["captures"], option="--write")
         return _write(given, read_flows(given))

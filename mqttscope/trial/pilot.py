@@ -127,8 +127,10 @@ class Pilot:
             at = 0 if self.raw else flow.at
             if at:
                 await self._prefix(at)
-            self._seen = len(self.inbox.packets)
+            first = True
             for step in flow.steps[at:]:
+                if step.mutated and first:
+                    first, self._seen = False, len(self.inbox.packets)
                 if self.inbox.how or not await self._do(step):
                     break
             await self._look()
