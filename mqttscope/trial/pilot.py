@@ -105,6 +105,8 @@ class Pilot:
     """What the broker has to answer to mutated packets as they really are."""
     _used: set[int] = field(default_factory=set)
     """Places in the inbox of answers that were waited for."""
+    _first: int = 0
+    """All places before this one are used; what is sent by the thousand would take the square of it otherwise."""
     _seen: int = 0
     """Packets of the broker before the mutation."""
     _missed: bool = False
@@ -131,6 +133,7 @@ class Pilot:
             for step in flow.steps[at:]:
                 if step.mutated and first:
                     first, self._seen = False, len(self.inbox.packets)
+                    self._first = self._seen
                 if self.inbox.how or not await self._do(step):
                     break
             await self._look()
@@ -307,10 +310,13 @@ class Pilot:
 
     def _answer(self, kind: PacketType, identifier: int | None) -> int | None:
         """Place of an answer that nobody has waited for yet."""
-        for place, packet in enumerate(self.inbox.packets):
+        received = self.inbox.packets
+        while self._first in self._used:
+            self._used.discard(self._first)
+            self._first += 1
+        for place in range(self._first, len(received)):
+            packet = received[place]
             if place in self._used or isinstance(packet, Malformed) or packet.packet_type != kind:
-                continue
-            if place < self._seen and kind is not PacketType.CONNACK:
                 continue
             if identifier is None or getattr(packet, "packet_identifier", None) == identifier:
                 return place
@@ -319,7 +325,7 @@ class Pilot:
     def _delivery(self, entry: Entry) -> int | None:
         recorded = entry.packet
         assert isinstance(recorded, packets.Publish)
-        for place, packet in enumerate(self.inbox.packets):
+        for place, packet in enumerate(self.inbox.packets[self._first :], self._first):
             if place not in self._used and isinstance(packet, packets.Publish) and packet.payload == recorded.payload:
                 return place
         return None
@@ -375,12 +381,11 @@ class Pilot:
     def took(self, packet: ControlPacket | Malformed) -> None:
         """A packet of the broker: before the mutation the player answers it."""
         player = self._player
-        if player is None or player.over:
-            return
-        now = time.time_ns()
-        player.receive(packet, now)
-        for send in player.react(now):
-            self._send(send.data)
+        if player is not None and not player.over:
+            now = time.time_ns()
+            player.receive(packet, now)
+            for send in player.react(now):
+                self._send(send.data)
 
 
 def _identifiers(player: Player) -> dict[Entry, int]:
@@ -393,6 +398,3 @@ def _identifiers(player: Player) -> dict[Entry, int]:
         and isinstance(one.packet, packets.Publish)
         and one.packet.packet_identifier is not None
     }
-
-
-__all__ = ["NotPlayedError", "Pilot", "Played"]

@@ -148,9 +148,7 @@ class Trial:
         result = Result(case, None, script=script)
         try:
             played = result.played = await pilot.run()
-        except LinkError as error:
-            result.not_played = str(error)
-        except NotPlayedError as error:
+        except (LinkError, NotPlayedError) as error:
             result.not_played = str(error)
         ill = await self._ill(patience_s, case)
         if ill is not None:
