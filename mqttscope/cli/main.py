@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stats": ("mqttscope.cli.stats", "Count and measure the traffic of captures."),
     "replay": ("mqttscope.cli.replay", "Play recorded connections against a broker."),
     "serve": ("mqttscope.cli.serve", "Play the broker of recorded connections to devices."),
+    "mutate": ("mqttscope.cli.mutate", "Send mutated flows to a broker, and judge its answers."),
     "proxy": ("mqttscope.cli.proxy", "Forward MQTT connections, record and lint them."),
     "pipeline": ("mqttscope.cli.pipeline", "Build tables of whole collections of captures."),
 }

@@ -16,7 +16,6 @@ from mqttscope.dissect import Dissector
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import SCOPE_EVENTS
-from mqttscope.lake.scopes import AT_THE_END
 from mqttscope.lake.state import dump
 from mqttscope.lake.tables import Collector, Scoped
 from mqttscope.lint.baseline import client_key
@@ -81,27 +80,26 @@ def _add(sums: dict[Any, int], more: dict[Any, int] | Counter[Any]) -> None:
 class Judge(Collector):
     """Findings of the events that it is fed, and rows for rules of wider scope, until they are taken."""
 
-    def __init__(self, options: LakeOptions) -> None:
+    def __init__(self, options: LakeOptions, ends: tuple[int, ...] = ()) -> None:
+        """``ends``: times of the last segments of all captures, in the order of reading."""
         super().__init__(options, linter=Linter(options.narrow_rules()))
         self.found: list[Row] = []
         """Findings, as `found_row` makes them."""
         self.seen: list[Row] = []
-        """Connections: connection, place in the order of reading."""
+        """Connections: connection, place."""
         self.packets: list[Row] = []
-        """Packets: place in the order of reading, number in the connection, frame, time, capture."""
+        """Packets: place, number in the connection, frame, time, capture."""
         self.sums = Sums()
+        self.emitted.ends = ends
         self.ordered = True
 
     def _row(self, event: Event) -> None:
         if isinstance(event, PacketEvent | MalformedEvent):
-            self.packets.append((*self._read_at(), event.number, event.frame, event.timestamp_ns, event.capture))
+            place = self.emitted.place(event.timestamp_ns)
+            self.packets.append((*place, event.number, event.frame, event.timestamp_ns, event.capture))
         elif isinstance(event, ConnectionOpened):
-            self.seen.append((self._tracker(event.connection).connection_id, *self._read_at()))
-
-    def _read_at(self) -> tuple[int, int, int]:
-        """Where this comes in the order of reading, by which `lint` counts."""
-        at = self.emitted
-        return (at.now_ns, at.file, at.frame) if at.now_ns == AT_THE_END else (0, *at.read)
+            place = self.emitted.place(event.timestamp_ns)
+            self.seen.append((self._tracker(event.connection).connection_id, *place))
 
     def _findings(self, event: Event, findings: Iterable[Finding]) -> None:
         assert isinstance(event, Scoped)

@@ -73,8 +73,11 @@ class Emitted:
     """When a hole or the flow was waited for long enough.  Whoever sees all flows at once notices it with the next
     segment of any of them, and so before those that came between then and now."""
 
-    read: tuple[int, int] = (0, 0)
-    """File and frame of the last segment that was read."""
+    ends: tuple[int, ...] = ()
+    """Times of the last segments of all captures in the order of reading, where they are known: then a time-out has its
+    place in the capture that is read when its time has come."""
+    read: int = 0
+    """The capture of the last segment of the flow."""
 
     def set(self, now_ns: int, file: int, frame: int) -> None:
         """Go on to another one."""
@@ -83,13 +86,18 @@ class Emitted:
     def segment(self, now_ns: int, file: int, frame: int) -> None:
         """Go on to the segment that is read now."""
         self.set(now_ns, file, frame)
-        self.read = file, frame
+        self.read = file
 
     def place(self, timestamp_ns: int) -> tuple[int, int, int]:
-        """Where an event of this time has its place among those of other flows."""
-        if timestamp_ns < self.now_ns and self.due_ns < self.now_ns:
-            return self.due_ns, 0, 0
-        return self.now_ns, self.file, self.frame
+        """Where an event of this time has its place among those of other flows: time, capture, frame."""
+        now_ns, file, frame = self.now_ns, self.file, self.frame
+        if timestamp_ns < now_ns and self.due_ns < now_ns:
+            now_ns, file, frame = self.due_ns, 0, 0
+        return now_ns, file if frame else self._capture_at(now_ns), frame
+
+    def _capture_at(self, now_ns: int) -> int:
+        behind = len(self.ends)
+        return next((file for file in range(self.read, behind) if self.ends[file] >= now_ns), behind)
 
 
 def beside(connection: Connection) -> Beside:

@@ -29,7 +29,6 @@ from mqttscope.mutate.steps import MOST_PACKETS, free_identifiers, marked, openi
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 _BOTH = (CLIENT, SERVER)
-_IN_USE = Reaction(Demand.CLOSE, (0x91, 0x82))
 _Ack = Puback | Pubrec | Pubrel | Pubcomp
 _ACKS: dict[str, type[_Ack]] = {"puback": Puback, "pubrec": Pubrec, "pubrel": Pubrel, "pubcomp": Pubcomp}
 
@@ -167,7 +166,9 @@ def _identifiers() -> Iterator[Mutation]:
             in_use,
             statements=("3.1 V31-MSGID-in-flight", f"3.1.1 MQTT-4.3.{qos + 1}-1", f"5.0 MQTT-4.3.{qos + 1}-1"),
             sender_statements=by_sender,
-            reaction=_IN_USE,
+            # A receiver that has acknowledged the first one has to take the second as a new one (QoS 1, 5.0
+            # MQTT-4.3.2-5) or to acknowledge it as well (QoS 2, 5.0 MQTT-4.3.3-10); so does 3.1.1.
+            reaction=ANY,
             later=True,
         )
 
@@ -184,7 +185,8 @@ def _identifiers() -> Iterator[Mutation]:
         subscribe,
         senders=(CLIENT,),
         statements=("3.1 V31-MSGID-in-flight", "3.1.1 MQTT-2.3.1-2", "5.0 MQTT-2.2.1-3", "5.0 V5-ID-reuse-set"),
-        reaction=_IN_USE,
+        # 5.0 has 0x91 for it in SUBACK; nothing obliges a server to remember identifiers across packet types.
+        reaction=ANY,
         later=True,
     )
 

@@ -174,8 +174,7 @@ def _options() -> Iterator[Mutation]:
             field="subscriptions.reserved",
             versions=ALL_VERSIONS if five else (V3_1, V3_1_1),
             statements=("3.1.1 MQTT-3.8.3-4", *(("5.0 MQTT-3.8.3-5",) if five else ())),
-            # 3.1 does not use these bits, which is no reason to refuse them.
-            legal_in=(V3_1,),
+            # 3.1 has them reserved for later and says no more: neither that they must be 0 nor that they are taken.
             reaction=MALFORMED,
         )
     yield _option(

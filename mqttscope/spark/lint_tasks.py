@@ -43,6 +43,7 @@ _NAMES = {
     NOTES: ("data",),
 }
 _FLUSH = 1_024
+NEVER = -1 << 63
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
             pass
         return
     last_ns = max((row["timestamp_ns"] for row in summaries if row["timestamp_ns"] is not None), default=None)
-    judge = Judge(work.options)
+    judge = Judge(work.options, _ends(summaries))
     for _, rows in groupby(read_rows(smaller(rest)), key=attrgetter("flow")):
         for _ in run_flow(rows, work.options, judge, [], watermark_ns=last_ns):
             judge.waiting = 0
@@ -76,6 +77,15 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
     assert judge.linter is not None
     judge.sums.take_linter(judge.linter, quality=True)
     yield _batch(SUMS, [(dump(judge.sums),)])
+
+
+def _ends(summaries: Sequence[dict[str, Any]]) -> tuple[int, ...]:
+    """Times of the last segments of captures, by their place in the order of reading."""
+    ends: dict[int, int] = {}
+    for row in summaries:
+        if row["timestamp_ns"] is not None:
+            ends[row["file"]] = max(row["timestamp_ns"], ends.get(row["file"], row["timestamp_ns"]))
+    return tuple(ends.get(file, NEVER) for file in range(max(ends, default=-1) + 1))
 
 
 def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:

@@ -127,7 +127,7 @@ def _findings(every: DataFrame, flows: DataFrame, keys: list[DataFrame]) -> Iter
     found = every.where(f"kind = '{FOUND}'")
     connections = _counted(flows.where(f"kind = '{SEEN}'")).select("connection_id", "count")
     joined = found.join(connections.join(found.select("connection_id").distinct(), "connection_id"), "connection_id")
-    ordered = joined.orderBy("emitted_ns", "file", "frame", "count", "event_in_connection", "rule", "number")
+    ordered = joined.orderBy("file", "emitted_ns", "frame", "count", "event_in_connection", "rule", "number")
     named = found.select(f.explode("packets").alias("one")).select("one.*").distinct()
     packets = _counted(flows.where(f"kind = '{PACKET}'")).select(
         f.col("at_frame").alias("frame"), "timestamp_ns", "number", "capture", "count"
@@ -147,7 +147,7 @@ def _counted(rows: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    order = Window.orderBy("emitted_ns", "file", "frame", "connection_id", "number")
+    order = Window.orderBy("file", "emitted_ns", "frame", "connection_id", "number")
     return rows.withColumn("count", f.row_number().over(order) - 1)
 
 

@@ -47,6 +47,15 @@ def pairs(context: click.Context, parameter: click.Parameter, value: tuple[str, 
     return found
 
 
+def spark_pairs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """The same for settings of Spark, which takes other names without a word."""
+    found = pairs(context, parameter, value)
+    for name in found:
+        if not name.startswith("spark."):
+            raise click.BadParameter(f"{name!r} is no setting of Spark, as spark.driver.memory", context, parameter)
+    return found
+
+
 def size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     """Bytes: ``67108864`` or ``64m``."""
     if value is None:
@@ -102,7 +111,7 @@ def on_spark(command: F) -> F:
                 help="local[*], spark://HOST:PORT, or sc://HOST of Spark Connect. [default: local[*]]",
             ),
             click.option(
-                "--conf", "configuration", multiple=True, callback=pairs, metavar="KEY=VALUE",
+                "--conf", "configuration", multiple=True, callback=spark_pairs, metavar="KEY=VALUE",
                 help="A setting of Spark.",
             ),
         )

@@ -1,0 +1,73 @@
+"""``mqttscope mutate``: mutated flows for a broker, with the specification as the judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mqttscope.cli.options import Port, colour_option, finite
+from mqttscope.cli.replay import connecting
+
+FORMATS = ("text", "json", "jsonl", "junit", "sarif", "markdown", "html")
+
+
+def _positive(help_: str, **more: Any) -> dict[str, Any]:
+    return {
+        "type": click.FloatRange(0, min_open=True),
+        "callback": finite,
+        "metavar": "SECONDS",
+        "help": help_,
+        **more,
+    }
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mqttscope mutate site.pcapng --broker mqtt://127.0.0.1:1883 --seed 1 --mutation 'publish,subscribe'
+  mqttscope mutate site.pcapng --broker mqtt://127.0.0.1:1899 --spawn 'mosquitto -p 1899' --reduce found
+  mqttscope mutate --list --mutation '*:utf8-*'
+
+TLS and credentials: --ca, --cert, --key, --server-name, --insecure, --user, --password-file, as in replay.
+"""
+)
+@click.argument("captures", nargs=-1, metavar="[CAPTURE...]", type=click.Path(allow_dash=True))
+@click.option("--broker", metavar="URL", envvar="MQTTSCOPE_BROKER", help="mqtt://, mqtts://, ws://, wss://[USER@]HOST.")
+@click.option("--matrix", multiple=True, metavar="URL", help="One more broker, for comparison; may be repeated.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="What all choices follow from.")
+@click.option("--cases", "limit", type=click.IntRange(1), metavar="N", help="So many cases. [default: each mutation]")
+@click.option("--time", "seconds", **_positive("No new case after so long."))
+@click.option("--case", "number", type=click.IntRange(0), metavar="K", help="This case alone.")
+@click.option("--mutation", "pattern", default="*", metavar="PATTERN", help="Names: publish.topic_name, '*:utf8-*'.")
+@click.option("--filter", "-f", "expression", metavar="EXPR", help="Only connections with a packet that matches.")
+@click.option("--list", "listing", is_flag=True, help="Show the mutations, what they break and what is demanded.")
+@click.option("--write", "-w", metavar="FILE", help="Write the mutated flows into a pcapng file; no broker.")
+@click.option("--side", type=click.Choice(("client", "server")), help="Who is mutated, for --list and --write.")
+@click.option("--spawn", metavar="COMMAND", help="Start the broker like this, and again when it has crashed.")
+@click.option("--broker-pid", "pid", type=click.IntRange(1), metavar="PID", help="The broker's process, to look at.")
+@click.option("--reduce", "folder", metavar="FOLDER", help="Reduce each kind of failing case; results go there.")
+@click.option("--wait", "patience", **_positive("How long the broker has to react.", default=1.0, show_default=True))
+@click.option("--longest", **_positive("Leave out cases with longer pauses.", default=10.0, show_default=True))
+@click.option("--rate", type=click.FloatRange(0, min_open=True), callback=finite, metavar="N", help="Cases per second.")
+@click.option("--yes-i-may-test", "allowed", multiple=True, metavar="HOST", help="A broker that is not this host.")
+@connecting
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the report."
+)
+@click.option("--output", "-o", metavar="FILE", help="The report into a file.")
+@click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
+@click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
+@colour_option
+def command(**given: Any) -> int:
+    """Send mutated flows to a broker, and judge its answers by the specification."""
+    from mqttscope.cli.mutating import run
+
+    return run(given)
+
+
+_OF_REPLAY = {"ca", "cert", "key", "server_name", "insecure", "user", "password_file", "connect_timeout"}
+for _parameter in command.params:
+    # They are explained by replay, whose they are.
+    if isinstance(_parameter, click.Option) and _parameter.name in _OF_REPLAY:
+        _parameter.hidden = True

@@ -1,0 +1,58 @@
+"""All mutations: for people as a list, for programs as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mutate import Mutation, Verdict, as_json
+from mqttscope.report.page import Page
+
+
+def write_listing(page: Page, mutations: Iterable[Mutation], sender: str) -> None:
+    """Each mutation with the statements it breaks, or that it is legal, and the reaction that is demanded."""
+    count = 0
+    for one in mutations:
+        count += 1
+        page.line([one.name], "bold")
+        page.paragraph(f"  {one.description}", indent=2)
+        for told, versions in _said(one, sender).items():
+            page.paragraph(f"  {', '.join(versions)}: {told}", indent=4)
+    page.line([f"{count:,} mutations"])
+
+
+def listing_json(one: Mutation, sender: str) -> dict[str, Any]:
+    """A mutation as plain JSON, with what holds for one sender."""
+    document = as_json(one)
+    for version in one.versions:
+        reaction = one.reaction_in(version, sender)
+        document["versions"][version.text] |= {
+            "verdict": str(one.verdict(version, sender)),
+            "statements": list(one.broken(version, sender)),
+            "demand": str(reaction.demand),
+            "reason_codes": list(reaction.reason_codes),
+            "demanded_by": list(one.demanded_by(version, sender)),
+        }
+    return {"schema": 1, **document}
+
+
+def _said(one: Mutation, sender: str) -> dict[str, list[str]]:
+    """What is to be said of a mutation, with the versions that it holds for."""
+    rows: dict[str, list[str]] = {}
+    for version in one.versions:
+        rows.setdefault(_in_version(one, version, sender), []).append(version.text)
+    return rows
+
+
+def _in_version(one: Mutation, version: ProtocolVersion, sender: str) -> str:
+    verdict = one.verdict(version, sender)
+    reaction = one.reaction_in(version, sender)
+    codes = " or ".join(f"0x{code:02x}" for code in reaction.reason_codes)
+    told = f"{reaction.demand}{f' with {codes}' if codes else ''}"
+    if verdict is Verdict.LEGAL:
+        return f"legal; {told}"
+    statements = ", ".join(text.split(" ", 1)[1] for text in one.broken(version, sender))
+    broken = f"breaks {statements}" if statements else "breaks nothing for certain"
+    should = " (should)" if verdict is Verdict.DISCOURAGED else ""
+    return f"{broken}{should}; {told}"

@@ -1,0 +1,222 @@
+"""A client of ours that keeps the protocol: it proves that the broker serves others, and cleans up behind cases."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from enum import Enum
+from itertools import count
+
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+)
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.transport.errors import Kind, LinkError
+from mqttscope.transport.link import Link
+from mqttscope.trial.door import Door
+from mqttscope.trial.inbox import Inbox
+
+V3_1, V3_1_1, V5 = ProtocolVersion
+VERSIONS = (V3_1_1, V5, V3_1)
+"""In this order it is tried what the broker speaks."""
+TOPIC = "mqttscope/witness/"
+MAX_IDENTIFIER = 65_535
+LEAVE_S = 0.5
+"""How long the broker has to close behind our DISCONNECT."""
+
+
+class Pulse(Enum):
+    """What a fresh client finds."""
+
+    SERVES = "it serves"
+    SILENT = "it takes connections and does not answer CONNECT"
+    DEAD = "nothing listens"
+
+
+class RefusedError(Exception):
+    """The broker answered CONNECT with a refusal, which the text names."""
+
+
+class Companion(Inbox):
+    """One connection."""
+
+    def __init__(self, door: Door, version: ProtocolVersion = V3_1_1, client_identifier: str | None = None) -> None:
+        super().__init__(version)
+        self.door = door
+        self.version = version
+        self.token = os.urandom(6).hex()
+        self.client_identifier = client_identifier if client_identifier is not None else f"mqttscope-{self.token}"
+        self.link: Link | None = None
+        self._numbers = count(1)
+        self._acknowledged: set[tuple[type[ControlPacket], int]] = set()
+        self._heard: set[bytes] = set()
+        self._round = 0
+
+    async def connect(self, seconds: float) -> bool:
+        """Connect with a clean session; false when no CONNACK comes, `LinkError` and `RefusedError` as they say."""
+        self.link = await self.door.open(self, self.version, timeout_s=seconds)
+        self._send(
+            Connect(
+                protocol_name="MQIsdp" if self.version == V3_1 else "MQTT",
+                protocol_level=self.version.value,
+                clean_start=True,
+                keep_alive=0,
+                properties=Properties() if self.version == V5 else None,
+                client_identifier=self.client_identifier,
+                user_name=self.door.user_name,
+                password=self.door.password,
+            )
+        )
+        await self.until(lambda: self.packets, seconds)
+        first = self.packets[0] if self.packets else None
+        if isinstance(first, Connack) and first.reason_code:
+            raise RefusedError(f"CONNACK 0x{first.reason_code:02x}")
+        return isinstance(first, Connack)
+
+    async def watch(self, seconds: float) -> bool:
+        """Subscribe to a topic of its own, for `round_trip`."""
+        properties = Properties() if self.version == V5 else None
+        rows = [Subscription(TOPIC + self.token, 0)]
+        self._send(Subscribe(packet_identifier=self._identifier(), properties=properties, subscriptions=rows))
+        return await self.until(lambda: any(isinstance(one, Suback) for one in self.packets), seconds)
+
+    async def round_trip(self, seconds: float) -> float | None:
+        """Publish to oneself: the seconds it took, ``None`` when nothing came back."""
+        self._round += 1
+        payload = f"{self._round}".encode()
+        start = time.monotonic()
+        self._publish(TOPIC + self.token, payload, 0)
+        came = await self.until(lambda: payload in self._heard, seconds)
+        self._heard.clear()
+        self.packets.clear()
+        return time.monotonic() - start if came else None
+
+    async def publish(self, topic: str, payload: bytes, qos: int, seconds: float, *, retain: bool = False) -> bool:
+        """Publish, and wait until the broker has taken it over."""
+        identifier = self._publish(topic, payload, qos, retain=retain)
+        if not qos:
+            return True
+        last = Puback if qos == 1 else Pubcomp
+        return await self.until(lambda: (last, identifier) in self._acknowledged, seconds)
+
+    async def leave(self) -> None:
+        """End in good order."""
+        if self.link is not None:
+            with suppress(OSError):
+                self._send(Disconnect())
+            self.link.close()
+            await self.until_ended(LEAVE_S)
+            await self.drop()
+
+    async def drop(self) -> None:
+        """End without a word."""
+        if self.link is not None:
+            self.link.abort()
+            await self.link.closed.wait()
+
+    def took(self, packet: ControlPacket | Malformed) -> None:
+        """Acknowledge what has to be."""
+        if isinstance(packet, Publish):
+            if packet.topic_name == TOPIC + self.token:
+                self._heard.add(packet.payload)
+        elif isinstance(packet, Puback | Pubcomp):
+            self._acknowledged.add((type(packet), packet.packet_identifier))
+        elif isinstance(packet, Pubrec):
+            if (packet.reason_code or 0) >= 0x80:
+                self._acknowledged.add((Pubcomp, packet.packet_identifier))
+            else:
+                self._send(Pubrel(packet_identifier=packet.packet_identifier))
+
+    def _publish(self, topic: str, payload: bytes, qos: int, *, retain: bool = False) -> int:
+        identifier = self._identifier() if qos else 0
+        self._send(
+            Publish(
+                qos=qos,
+                retain=retain,
+                topic_name=topic,
+                packet_identifier=identifier or None,
+                properties=Properties() if self.version == V5 else None,
+                payload=payload,
+            )
+        )
+        return identifier
+
+    def _identifier(self) -> int:
+        return (next(self._numbers) - 1) % MAX_IDENTIFIER + 1
+
+    def _send(self, packet: ControlPacket) -> None:
+        if self.link is not None:
+            self.link.write(encode(packet, self.version))
+
+
+async def witness(door: Door, seconds: float) -> Companion | None:
+    """A client that watches whether the broker serves; ``None`` where it does not, `LinkError` without a broker.
+
+    `RefusedError` when the broker refuses it in every version.
+    """
+    refused: RefusedError | None = None
+    for version in VERSIONS:
+        made = Companion(door, version)
+        try:
+            if await made.connect(seconds) and await made.watch(seconds):
+                return made
+        except RefusedError as error:
+            refused = error
+        await made.drop()
+    if refused is not None:
+        raise refused
+    return None
+
+
+async def pulse(door: Door, version: ProtocolVersion, seconds: float) -> Pulse:
+    """How a fresh connection fares."""
+    probe = Companion(door, version)
+    try:
+        served = await probe.connect(seconds)
+    except LinkError as error:
+        return Pulse.DEAD if error.kind is Kind.REFUSED else Pulse.SILENT
+    except RefusedError:
+        served = True
+    await (probe.leave() if served else probe.drop())
+    return Pulse.SERVES if served else Pulse.SILENT
+
+
+async def forget_session(door: Door, version: ProtocolVersion, client_identifier: str, seconds: float) -> bool:
+    """End the session of a client, with its subscriptions and its queue: a clean one takes its place and ends."""
+    made = Companion(door, version, client_identifier)
+    try:
+        return await made.connect(seconds)
+    except (LinkError, RefusedError):
+        return False
+    finally:
+        await made.leave()
+
+
+async def forget_retained(door: Door, version: ProtocolVersion, topics: Iterable[str], seconds: float) -> list[str]:
+    """Delete the retained messages of topics (5.0 3.3.1.3); returns the topics for which that was not possible."""
+    left = []
+    for topic in topics:
+        made = Companion(door, version)
+        try:
+            done = await made.connect(seconds) and await made.publish(topic, b"", 1, seconds, retain=True)
+        except (LinkError, RefusedError):
+            done = False
+        await made.leave()
+        if not done:
+            left.append(topic)
+    return left

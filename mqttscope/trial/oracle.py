@@ -1,0 +1,81 @@
+"""The linter's word on a conversation that was held live.
+
+Mutations and rules know the specification independently of each other.  A broker is accused only where both agree: the
+violation was really on the wire where it had to be answered, or a client that keeps all rules was refused.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.dissect.options import MQTT, Options
+from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.rule import Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mutate import Case
+from mqttscope.trial.conversation import SERVER, Conversation, frames
+from mqttscope.trial.verdict import Ruling, Verdict, excused
+
+C2S = Direction.CLIENT_TO_SERVER
+WRONG_REASON_RULES = ("ERR202", "CON220")
+"""Rules about the reason that a server gives for closing: of 5.0 and of 3.1.1."""
+
+
+@cache
+def _rules() -> tuple[type[Rule], ...]:
+    return tuple(rule for rule in all_rules().values() if not rule.is_practice())
+
+
+def findings(conversation: Conversation) -> tuple[list[Finding], list[Finding]]:
+    """What the linter finds of the client, from the mutation's first byte on, and of the server."""
+    linter = Linter([rule() for rule in _rules()])
+    ranges = conversation.mutated_ranges()
+    first = ranges[0][0] if ranges else 0
+    options = Options(ports={SERVER.port: MQTT}, version=conversation.version)
+    client: list[Finding] = []
+    server: list[Finding] = []
+    position = 0
+    segments = (made.segment for made in frames(conversation))
+    for event in dissect_segments(segments, dissector=Dissector(options)):
+        position += _length(event)
+        for found in linter.feed(event):
+            if found.direction != C2S:
+                server.append(found)
+            elif position > first:
+                client.append(found)
+    return client, server
+
+
+def _length(event: Event) -> int:
+    """How far an event goes on in the client's stream, in bytes."""
+    if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent) or event.direction is not C2S:
+        return 0
+    if isinstance(event, PacketEvent):
+        return len(event.packet.raw)
+    return len(event.malformed.raw) if isinstance(event, MalformedEvent) else event.unparsed.length
+
+
+def confirm(ruling: Ruling, case: Case, conversation: Conversation) -> Ruling:
+    """The ruling if the linter agrees that there is something to accuse of; else the same without the accusation."""
+    if ruling.verdict in (Verdict.TOLERATED, Verdict.NO_ANSWER, Verdict.REFUSED_LEGAL, Verdict.WRONG_REASON):
+        client, server = findings(conversation)
+        broken = {text for one in client for text in one.statements}
+        if case.statements:
+            if broken.isdisjoint(case.statements):
+                return excused(ruling, "the violation does not show in what was sent")
+        elif any(one.severity is Severity.ERROR for one in client):
+            return excused(ruling, "the flow broke a statement before")
+        if ruling.verdict is Verdict.WRONG_REASON:
+            return _reason(ruling, server)
+    return ruling
+
+
+def _reason(ruling: Ruling, server: list[Finding]) -> Ruling:
+    found = next((one for one in server if one.rule in WRONG_REASON_RULES), None)
+    if found is None:
+        return excused(ruling, "any of several codes will do")
+    return ruling

@@ -1,0 +1,400 @@
+"""Plays one case: the recorded connection as a client that keeps the protocol, then the mutated flow, and looks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.codec import decode
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mutate import Action, Case, Demand, Step
+from mqttscope.replay.player import Manner, Player, Sessions
+from mqttscope.replay.player.actions import Send, Skip, Wait
+from mqttscope.replay.script import Ending, Entry, Script
+from mqttscope.session.connection import Connection
+from mqttscope.transport.link import Link
+from mqttscope.trial.conversation import Conversation
+from mqttscope.trial.door import Door
+from mqttscope.trial.fit import recorded_failures
+from mqttscope.trial.inbox import Inbox
+from mqttscope.trial.owed import ANSWERS, owed
+from mqttscope.trial.verdict import Observation
+
+HOPELESS_S = 0.05
+"""How long anything is waited for behind an answer that did not come."""
+FREE_S = 0.2
+"""How long anything is waited for in a case in which nothing is demanded."""
+SETTLE_S = 0.1
+"""How long a broker that has answered PINGREQ may take to close all the same."""
+MAX_RECEIVED_BYTES = 64 * 1024 * 1024
+"""A broker that sends more than this in one case is not listened to any longer."""
+_PING = b"\xc0\x00"
+_ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
+
+Supply = Callable[[str, bytes, int], Awaitable[bool]]
+"""Publishes a message that others published in the recording: topic, payload, QoS."""
+
+
+class NotPlayedError(Exception):
+    """The valid part of the flow did not get as far as the mutation; the text says why."""
+
+
+@dataclass(slots=True)
+class Played:
+    """What became of one case."""
+
+    conversation: Conversation
+    seen: Observation
+    during: float | None = None
+    """What ``meanwhile`` returned."""
+    steps: list[Step] = field(default_factory=list)
+    """What was really done, with the bytes that were really sent."""
+
+
+class _Heard(Inbox):
+    """The inbox of a pilot."""
+
+    def __init__(self, pilot: Pilot) -> None:
+        super().__init__(pilot.script.version)
+        self.pilot = pilot
+        self.link: Link | None = None
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the broker."""
+        self.pilot.heard(data)
+        super().received(data)
+        if self.bytes > MAX_RECEIVED_BYTES and self.link is not None:
+            self.link.read(False)
+
+    def ended(self, how: str, detail: str) -> None:
+        """The broker has ended the connection."""
+        self.pilot.conversation.add(False, b"", time.time_ns(), ends="reset" if how == "reset" else "fin")
+        super().ended(how, detail)
+
+    def took(self, packet: ControlPacket | Malformed) -> None:
+        """A packet of the broker."""
+        self.pilot.took(packet)
+
+
+@dataclass(slots=True, eq=False)
+class Pilot:
+    """One case at one connection.  Use once."""
+
+    case: Case
+    script: Script
+    """The connection, fitted to the broker."""
+    door: Door
+    patience_s: float
+    supply: Supply | None = None
+    meanwhile: Callable[[], Awaitable[float | None]] | None = None
+    """Called behind the last step, while the connection is still open."""
+    raw: bool = False
+    """Send the bytes as they are, without the player: for cases that were reduced."""
+    conversation: Conversation = field(init=False)
+    inbox: _Heard = field(init=False)
+    played: Played = field(init=False)
+    _player: Player | None = None
+    _live: dict[Entry, int] = field(default_factory=dict)
+    """Packet Identifiers of live deliveries, by the recorded ones."""
+    _own: dict[Entry, int | None] = field(default_factory=dict)
+    """Packet Identifiers that mutated packets of the client really have; ``None`` where they have none any more."""
+    _owed: dict[Entry, frozenset[PacketType]] = field(default_factory=dict)
+    """What the broker has to answer to mutated packets as they really are."""
+    _used: set[int] = field(default_factory=set)
+    """Places in the inbox of answers that were waited for."""
+    _first: int = 0
+    """All places before this one are used; what is sent by the thousand would take the square of it otherwise."""
+    _seen: int = 0
+    """Packets of the broker before the mutation."""
+    _missed: bool = False
+    """An answer did not come."""
+    _undelivered: bool = False
+    """A delivery did not come: the mutation may have changed what the client is subscribed to."""
+    _deaf: bool = False
+
+    def __post_init__(self) -> None:
+        self.conversation = Conversation(self.script.version)
+        self.inbox = _Heard(self)
+        self.played = Played(self.conversation, Observation(recorded_codes=recorded_failures(self.script)))
+
+    async def run(self) -> Played:
+        """Play it; `LinkError` without a connection, `NotPlayedError` where the mutation was not reached."""
+        self.inbox.link = link = await self.door.open(self.inbox, self.script.version)
+        self.conversation.opened_ns = time.time_ns()
+        try:
+            flow = self.case.flow
+            at = 0 if self.raw else flow.at
+            if at:
+                await self._prefix(at)
+            first = True
+            for step in flow.steps[at:]:
+                if step.mutated and first:
+                    first, self._seen = False, len(self.inbox.packets)
+                    self._first = self._seen
+                if self.inbox.how or not await self._do(step):
+                    break
+            await self._look()
+            if self.meanwhile is not None:
+                self.played.during = await self.meanwhile()
+            self._leave()
+        finally:
+            link.abort()
+            await link.closed.wait()
+        self._sum_up()
+        return self.played
+
+    # Before the mutation
+
+    async def _prefix(self, at: int) -> None:
+        """Play what comes before the mutation, in the recorded order."""
+        kept = self.script.entries[:at]
+        recorded = Script(self.script.connection, kept, Ending("open"), self.script.opened_ns)
+        live = Connection(self.script.connection.number, "", "", "", 0, 0, handshake_seen=True)
+        self._player = player = Player(recorded, Script(live), Sessions(), Manner(delay=0.0))
+        for packet in self.inbox.packets:
+            player.receive(packet, time.time_ns())
+        for entry in kept:
+            if self.inbox.how:
+                break
+            if entry.from_client:
+                await self._until_sent(player, entry)
+            elif isinstance(entry.packet, packets.Publish):
+                await self._delivered(player, entry)
+            elif entry.answers is not None:
+                came = await self.inbox.until(lambda entry=entry: entry in player.done, self.patience_s)  # type: ignore[misc]
+                if not came and isinstance(entry.packet, packets.Connack):
+                    raise NotPlayedError("CONNECT was not answered")
+        if self.inbox.how:
+            raise NotPlayedError(f"the broker ended the connection before the mutation ({self.inbox.how})")
+        self._live.update(_identifiers(player))
+        # From here on nothing is acknowledged but by the steps of the case.
+        self._player = None
+
+    async def _until_sent(self, player: Player, entry: Entry) -> None:
+        """Let the player go on until it has sent an entry, or left it out."""
+        deadline = time.monotonic() + self.patience_s
+        while entry in player.steps and not self.inbox.how:
+            action = player.perform(time.time_ns())
+            if isinstance(action, Send):
+                self._send(action.data)
+            elif isinstance(action, Wait):
+                heard = len(self.inbox.packets)
+                left = deadline - time.monotonic()
+                if not await self.inbox.until(lambda heard=heard: len(self.inbox.packets) > heard, left):  # type: ignore[misc]
+                    raise NotPlayedError(f"{action.until} was waited for in vain")
+            elif not isinstance(action, Skip):
+                return
+
+    async def _delivered(self, player: Player, entry: Entry) -> None:
+        """Have a recorded delivery come: by what the client has sent itself, or by a helper in the others' place."""
+        if entry in player.done:
+            return
+        await self._provide(entry)
+        await self.inbox.until(lambda: entry in player.done, self.patience_s)
+
+    async def _provide(self, entry: Entry) -> None:
+        packet, topic = entry.packet, entry.topic
+        assert isinstance(packet, packets.Publish)
+        own = any(
+            one.from_client and isinstance(one.packet, packets.Publish) and one.topic == topic
+            and one.packet.payload == packet.payload and one.place < entry.place
+            for one in self.script.entries
+        )  # fmt: skip
+        if not own and topic and not topic.startswith("$") and self.supply is not None:
+            await self.supply(topic, packet.payload, packet.qos)
+
+    # The mutation and what follows it
+
+    async def _do(self, step: Step) -> bool:
+        """Do one step; false where what follows has no meaning any more."""
+        link, seen = self.inbox.link, self.played.seen
+        assert link is not None
+        entry = self._entry(step)
+        if step.action is Action.SEND:
+            if not step.mutated and entry is not None and isinstance(entry.packet, packets.Disconnect):
+                # What the broker makes of the mutation shows only as long as nobody leaves.
+                return False
+            data = self._addressed(step, entry)
+            if step.mutated and entry is not None:
+                packet = decode(data, self.script.version)
+                self._own[entry] = getattr(packet, "packet_identifier", None)
+                self._owed[entry] = owed(packet)
+            if data:
+                self._send(data, mutated=step.mutated)
+                self.played.steps.append(Step(Action.SEND, data, step.entry, mutated=step.mutated))
+                seen.left = seen.left or (step.mutated and data[:1] == b"\xe0")
+            return True
+        self.played.steps.append(step)
+        if step.action is Action.AWAIT:
+            await self._await(step, entry)
+        elif step.action is Action.PAUSE:
+            await self.inbox.until_ended(step.nanoseconds / 1e9)
+        elif step.action is Action.STOP_READING:
+            self._deaf = True
+            link.read(False)
+        else:
+            seen.left = True
+            how = "reset" if step.action is Action.RESET else "fin"
+            self.conversation.add(True, b"", time.time_ns(), mutated=True, ends=how)
+            if step.action is Action.HALF_CLOSE:
+                link.half_close()
+                return True
+            if step.action is Action.RESET:
+                link.abort()
+            else:
+                link.close()
+                await self.inbox.until_ended(self.patience_s)
+            return False
+        return True
+
+    def _entry(self, step: Step) -> Entry | None:
+        return None if step.entry is None or self.raw else self.script.entries[step.entry]
+
+    def _addressed(self, step: Step, entry: Entry | None) -> bytes:
+        """The bytes of a step; acknowledgements get the Packet Identifier of the live delivery."""
+        if entry is None or not isinstance(entry.packet, _ACKNOWLEDGEMENTS) or entry.answers is None:
+            return step.data
+        recorded = entry.packet.packet_identifier.to_bytes(2, "big")
+        if entry.answers.from_client:
+            # A PUBREL: it goes with the client's own PUBLISH.
+            identifier = self._own.get(entry.answers, entry.packet.packet_identifier)
+        else:
+            identifier = self._live.get(entry.answers)
+        if identifier is None:
+            # Nothing came that it could acknowledge.
+            return step.data if step.mutated else b""
+        if step.data[2:4] == recorded and step.data[1:2] == entry.raw[1:2]:
+            return step.data[:2] + identifier.to_bytes(2, "big") + step.data[4:]
+        return step.data
+
+    async def _await(self, step: Step, entry: Entry | None) -> None:
+        if entry is not None and isinstance(entry.packet, packets.Publish):
+            await self._provide(entry)
+            seconds = HOPELESS_S if self._undelivered else self._patience()
+            if not await self.inbox.until(lambda: self._delivery(entry) is not None, seconds):
+                self._undelivered = True
+                return
+            place = self._delivery(entry)
+            assert place is not None
+            self._used.add(place)
+            self._live[entry] = getattr(self.inbox.packets[place], "packet_identifier", None) or 0
+            return
+        kind = step.awaits
+        if kind not in ANSWERS:
+            # PUBREL, AUTH and DISCONNECT come when the broker wants; a moment is enough for what is on its way.
+            if kind is not None:
+                await self.inbox.until(lambda: self._answer(kind, None) is not None, min(HOPELESS_S, self._patience()))
+            return
+        identifier, asked = step.packet_identifier, None if entry is None else entry.answers
+        if asked is not None and asked in self._own:
+            identifier = self._own[asked]
+            if kind not in self._owed[asked]:
+                await self.inbox.until(lambda: self._answer(kind, identifier) is not None, HOPELESS_S)
+                return
+        if await self.inbox.until(lambda: self._answer(kind, identifier) is not None, self._patience()):
+            place = self._answer(kind, identifier)
+            assert place is not None
+            self._used.add(place)
+        elif not self.inbox.how:
+            self._missed = True
+            self.played.seen.missing.append(kind)
+
+    def _patience(self) -> float:
+        if self._missed:
+            return HOPELESS_S
+        # Where nothing is demanded, nothing has to be proven by waiting.
+        return min(self.patience_s, FREE_S) if self.case.reaction.demand is Demand.ANY else self.patience_s
+
+    def _answer(self, kind: PacketType, identifier: int | None) -> int | None:
+        """Place of an answer that nobody has waited for yet."""
+        received = self.inbox.packets
+        while self._first in self._used:
+            self._used.discard(self._first)
+            self._first += 1
+        for place in range(self._first, len(received)):
+            packet = received[place]
+            if place in self._used or isinstance(packet, Malformed) or packet.packet_type != kind:
+                continue
+            if identifier is None or getattr(packet, "packet_identifier", None) == identifier:
+                return place
+        return None
+
+    def _delivery(self, entry: Entry) -> int | None:
+        recorded = entry.packet
+        assert isinstance(recorded, packets.Publish)
+        for place, packet in enumerate(self.inbox.packets[self._first :], self._first):
+            if place not in self._used and isinstance(packet, packets.Publish) and packet.payload == recorded.payload:
+                return place
+        return None
+
+    async def _look(self) -> None:
+        """See what the broker does behind the last step."""
+        seen, inbox = self.played.seen, self.inbox
+        seen.waited_s = self.patience_s
+        if inbox.how or self.case.reaction.demand is Demand.ANY:
+            return
+        if self._deaf or seen.left or not self._accepted():
+            await inbox.until_ended(self.patience_s)
+            return
+        before = self._pings()
+        self._send(_PING)
+        seen.fenced = await inbox.until(lambda: self._pings() > before, self.patience_s)
+        if seen.fenced and self.case.reaction.demand is not Demand.ACCEPT:
+            await inbox.until_ended(SETTLE_S if self.patience_s < 2 else self.patience_s / 4)
+        if inbox.how:
+            seen.fenced = None
+
+    def _pings(self) -> int:
+        return sum(isinstance(one, packets.Pingresp) for one in self.inbox.packets)
+
+    def _accepted(self) -> bool:
+        return any(isinstance(one, packets.Connack) and not one.reason_code for one in self.inbox.packets)
+
+    def _leave(self) -> None:
+        """Say DISCONNECT where it is understood, so that no Will is published."""
+        seen, link = self.played.seen, self.inbox.link
+        assert link is not None
+        seen.ended = self.inbox.how
+        if seen.fenced and not self.inbox.how:
+            link.write(b"\xe0\x00")
+            link.close()
+
+    def _sum_up(self) -> None:
+        seen, inbox = self.played.seen, self.inbox
+        seen.answers = inbox.packets[self._seen :]
+        seen.accepted = self._accepted()
+        seen.received_bytes = inbox.bytes
+
+    def _send(self, data: bytes, *, mutated: bool = False) -> None:
+        link = self.inbox.link
+        assert link is not None
+        self.conversation.add(True, data, time.time_ns(), mutated=mutated)
+        link.write(data)
+
+    def heard(self, data: bytes) -> None:
+        """Bytes of the broker."""
+        self.conversation.add(False, data, time.time_ns())
+
+    def took(self, packet: ControlPacket | Malformed) -> None:
+        """A packet of the broker: before the mutation the player answers it."""
+        player = self._player
+        if player is not None and not player.over:
+            now = time.time_ns()
+            player.receive(packet, now)
+            for send in player.react(now):
+                self._send(send.data)
+
+
+def _identifiers(player: Player) -> dict[Entry, int]:
+    """Packet Identifiers of the live deliveries that stand for recorded ones."""
+    return {
+        one.source: one.packet.packet_identifier
+        for one in player.live.entries
+        if not one.from_client
+        and one.source is not None
+        and isinstance(one.packet, packets.Publish)
+        and one.packet.packet_identifier is not None
+    }

@@ -1,0 +1,180 @@
+"""A failing case with everything left out that does not matter: packets, then fields, then bytes.
+
+What is left out is what can be left out: after each step the broker is tried again, and only what keeps the verdict
+stays out.  Verdicts about one connection are held against the specification as before, so that a reduced case breaks
+the same statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.wire import write_variable_byte_integer
+from mqttscope.mutate import Action, Case, MutatedFlow, Step
+from mqttscope.mutate.layout import Layout
+from mqttscope.replay.script import Script
+from mqttscope.trial.owed import ANSWERS
+from mqttscope.trial.run import NoBrokerError, Result, Trial
+from mqttscope.trial.verdict import Verdict
+
+MAX_TRIES = 400
+"""So often the broker is tried at most for one case."""
+
+ANSWER_TYPES = frozenset(int(one) for one in ANSWERS)
+Try = Callable[[list[Step]], Awaitable[bool]]
+"""Whether steps keep the verdict."""
+
+
+@dataclass(slots=True)
+class Smaller:
+    """A case that was reduced."""
+
+    case: Case
+    """The same case with fewer steps; these are the bytes as they were sent."""
+    verdict: Verdict
+    tries: int = 0
+    packets_before: int = 0
+    bytes_before: int = 0
+    result: Result | None = None
+    """Of the reduced case, played a last time."""
+
+    @property
+    def sends(self) -> list[bytes]:
+        """What is still sent, step by step."""
+        return [one.data for one in self.case.flow.steps if one.action is Action.SEND and one.data]
+
+
+def as_played(result: Result) -> Case:
+    """The case with the bytes that were really sent, as it is played without the player."""
+    case, played = result.case, result.played
+    assert played is not None
+    flow = case.flow
+    said = played.conversation
+    steps: list[Step] = []
+    # What the player sent comes first, with the answers that it waited for in between.
+    for one in said.said[: said.begins]:
+        if one.data and one.from_client:
+            steps.append(Step(Action.SEND, one.data))
+        elif one.data:
+            steps.append(Step(Action.AWAIT, awaits=_type(one.data)))
+    steps += (step for step in played.steps if step.action is not Action.SEND or step.data)
+    return replace(case, flow=MutatedFlow(flow.mutation, flow.sender, flow.version, steps, flow.changes))
+
+
+def _type(data: bytes) -> PacketType | None:
+    """The type of the packet that an answer begins with."""
+    kind = data[0] >> 4
+    return PacketType(kind) if kind in ANSWER_TYPES else None
+
+
+async def smaller(trial: Trial, script: Script, result: Result, *, max_tries: int = MAX_TRIES) -> Smaller | None:
+    """Reduce a failing case; ``None`` where it does not fail the same way when its bytes are sent as they are."""
+    assert result.ruling is not None
+    wanted = result.ruling.verdict
+    case = as_played(result)
+    found = Smaller(case, wanted)
+
+    async def keeps(steps: list[Step]) -> bool:
+        if found.tries >= max_tries or not any(one.data for one in steps):
+            return False
+        found.tries += 1
+        flow = replace(case.flow, steps=steps)
+        try:
+            tried = await trial.once(script, replace(case, flow=flow), raw=True)
+        except NoBrokerError:
+            return False
+        return tried.ruling is not None and tried.ruling.verdict is wanted
+
+    steps = list(case.flow.steps)
+    found.packets_before = sum(one.action is Action.SEND for one in steps)
+    found.bytes_before = sum(len(one.data) for one in steps)
+    if not await keeps(steps):
+        return None
+    steps = await _fewer(steps, keeps)
+    steps = await _simpler(steps, keeps, case)
+    steps = await _shorter(steps, keeps)
+    found.case = replace(case, flow=replace(case.flow, steps=steps))
+    found.result = await trial.one(script, found.case, raw=True)
+    same = found.result.ruling is not None and found.result.ruling.verdict is wanted
+    return found if same else None
+
+
+async def _fewer(steps: list[Step], keeps: Try) -> list[Step]:
+    """Leave out as many steps as possible: halves first, then ever smaller parts (Zeller's ddmin)."""
+    size = max(1, len(steps) // 2)
+    while True:
+        at, changed = 0, False
+        while at < len(steps):
+            rest = steps[:at] + steps[at + size :]
+            if rest and await keeps(rest):
+                steps, changed = rest, True
+            else:
+                at += size
+        if size == 1 and not changed:
+            return steps
+        size = max(1, size // 2)
+
+
+async def _simpler(steps: list[Step], keeps: Try, case: Case) -> list[Step]:
+    """Leave out fields of the packets that are left, with all lengths put right."""
+    for place in range(len(steps)):
+        going = True
+        while going:
+            going = False
+            for data in _without_a_field(steps[place].data, case):
+                made = _with(steps, place, data)
+                if await keeps(made):
+                    steps, going = made, True
+                    break
+    return steps
+
+
+def _without_a_field(data: bytes, case: Case) -> Iterator[bytes]:
+    """The packet without each of its properties and rows; nothing for bytes that are no packet."""
+    try:
+        count = len(Layout(data, case.version).pieces)
+    except ValueError:
+        return
+    for index in range(count):
+        layout = Layout(data, case.version)
+        if not layout.block(index) and "[" not in layout.pieces[index].field:
+            continue
+        del layout.pieces[index]
+        layout.right_property_lengths()
+        yield layout.join(remaining_length=write_variable_byte_integer(len(layout.body())))
+
+
+async def _shorter(steps: list[Step], keeps: Try) -> list[Step]:
+    """Leave out bytes, whatever they mean: the Remaining Length goes along where it was right before."""
+    for place in range(len(steps)):
+        size = max(1, len(steps[place].data) // 2)
+        while steps[place].data:
+            at, changed = 1, False
+            while at < len(steps[place].data):
+                for data in _without_bytes(steps[place].data, at, size):
+                    made = _with(steps, place, data)
+                    if await keeps(made):
+                        steps, changed = made, True
+                        break
+                else:
+                    at += size
+            if size == 1 and not changed:
+                break
+            size = max(1, size // 2)
+    return steps
+
+
+def _without_bytes(data: bytes, at: int, size: int) -> Iterator[bytes]:
+    cut = data[:at] + data[at + size :]
+    told = data[1] if len(data) > 1 else 0
+    if told == len(data) - 2 and told < 0x80 and at > 1:
+        yield bytes((data[0], len(cut) - 2)) + cut[2:]
+    yield cut
+
+
+def _with(steps: Sequence[Step], place: int, data: bytes) -> list[Step]:
+    made = list(steps)
+    made[place] = replace(made[place], data=data)
+    return made

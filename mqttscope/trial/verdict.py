@@ -1,0 +1,199 @@
+"""What a broker did, held against what the specification demands of it.
+
+The text of a statement decides, never what other brokers do.  Where the broker may have had a reason of its own, or
+where it cannot have seen the violation, the verdict is ``conforming``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Pubcomp, Pubrec, Suback, Unsuback
+from mqttscope.mutate import Case, Demand
+
+V3_1_1, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
+_SILENTLY = ("3.1.1 MQTT-3.1.4-1",)
+"""A malformed CONNECT gets no CONNACK in 3.1.1."""
+BLAMES = frozenset({0x81, 0x82, 0x90, 0x93, 0x94, 0x95, 0x9A, 0x9B, 0x9E, 0xA1, 0xA2})
+"""Reason codes of 5.0 that blame the client for a packet; all others may have reasons of their own (5.0 4.13.2)."""
+OWN_REASONS_5 = frozenset(
+    {0x83, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8A, 0x8B, 0x8C, 0x8E, 0x91, 0x95, 0x96, 0x97, 0x98, 0x99, 0x9A, 0x9B}
+    | {0x9C, 0x9D, 0x9E, 0x9F, 0xA0, 0xA1, 0xA2}
+)
+"""Reason codes of 5.0 with which a broker may refuse what is legal: who may do what, limits, its own state."""
+OWN_REASONS_BEFORE_5 = frozenset({2, 3, 4, 5})
+"""Return codes of CONNACK in 3.1 and 3.1.1 that are about who connects and not about the packet."""
+_FAILED = 0x80
+
+
+class Verdict(StrEnum):
+    """What is said about a broker in one case."""
+
+    CONFORMING = "conforming"
+    TOLERATED = "tolerated"
+    """The statement demands a close, and none came."""
+    WRONG_REASON = "wrong-reason"
+    """It closed, and gave another reason than the specification names."""
+    REFUSED_LEGAL = "refused-legal"
+    """It refused what has to be accepted."""
+    NO_ANSWER = "no-answer"
+    """It neither answers what it has to answer nor closes."""
+    CRASHED = "crashed"
+    HUNG = "hung"
+    """It takes connections and serves nobody."""
+    LEAKED = "leaked"
+    """Its memory grows each time."""
+    COLLATERAL = "collateral"
+    """Another client suffered."""
+
+
+BROKER_WIDE = frozenset({Verdict.CRASHED, Verdict.HUNG, Verdict.LEAKED, Verdict.COLLATERAL})
+"""Verdicts about the broker as a whole, for which no statement is needed."""
+
+
+@dataclass(slots=True, frozen=True)
+class Ruling:
+    """A verdict and its reason."""
+
+    verdict: Verdict
+    why: str
+    """One sentence fragment."""
+    statements: tuple[str, ...] = ()
+    """Statements that the broker breaks; empty where it conforms."""
+
+    @property
+    def deviates(self) -> bool:
+        """Whether it is anything but ``conforming``."""
+        return self.verdict is not Verdict.CONFORMING
+
+
+@dataclass(slots=True)
+class Observation:
+    """What happened on the connection of a case, from the mutation's first byte on."""
+
+    answers: list[ControlPacket | Malformed] = field(default_factory=list)
+    """Packets of the broker since then."""
+    accepted: bool = False
+    """A CONNACK accepted the connection, before or since."""
+    ended: str = ""
+    """``fin``, ``reset`` or ``failed`` when the broker ended the connection."""
+    left: bool = False
+    """The client had said that it leaves: DISCONNECT, FIN or reset."""
+    fenced: bool | None = None
+    """Whether a PINGREQ behind everything was answered; ``None`` where none could be sent."""
+    missing: list[PacketType] = field(default_factory=list)
+    """Answers that were waited for in vain."""
+    recorded_codes: frozenset[int] = frozenset()
+    """Reason codes of failures in the recording: what was refused there may be refused here."""
+    waited_s: float = 0.0
+    """How long the broker had for its last reaction."""
+    received_bytes: int = 0
+
+    @property
+    def codes(self) -> list[tuple[PacketType, int]]:
+        """Reason codes of failures that the broker gave."""
+        return list(_codes(self.answers))
+
+
+def _codes(answers: Iterable[ControlPacket | Malformed]) -> Iterable[tuple[PacketType, int]]:
+    for one in answers:
+        if isinstance(one, Connack):
+            if one.reason_code:
+                yield one.packet_type, one.reason_code
+        elif isinstance(one, Disconnect | Puback | Pubrec | Pubcomp):
+            if (one.reason_code or 0) >= _FAILED:
+                yield one.packet_type, one.reason_code or 0
+        elif isinstance(one, Suback | Unsuback):
+            for code in one.reason_codes or ():
+                if code >= _FAILED:
+                    yield one.packet_type, code
+
+
+def judge(case: Case, seen: Observation) -> Ruling:
+    """What the specification says about a reaction; about this connection alone."""
+    demand = case.reaction.demand
+    if demand is Demand.ANY:
+        return _conforming("nothing is demanded but to go on serving")
+    return _accepting(case, seen) if demand is Demand.ACCEPT else _closing(case, seen)
+
+
+def _conforming(why: str) -> Ruling:
+    return Ruling(Verdict.CONFORMING, why)
+
+
+def excused(ruling: Ruling, why: str) -> Ruling:
+    """The same observation without an accusation."""
+    return replace(ruling, verdict=Verdict.CONFORMING, why=f"{why} ({ruling.why})", statements=())
+
+
+def _closing(case: Case, seen: Observation) -> Ruling:
+    demanded = case.mutation.demanded_by(case.version, case.flow.sender)
+    closing = [(kind, code) for kind, code in seen.codes if kind in (PacketType.CONNACK, PacketType.DISCONNECT)]
+    if seen.ended:
+        return _reason(case, closing, seen)
+    if case.reaction.demand is Demand.REFUSE and seen.codes:
+        return _conforming(f"refused with {_told(case, seen.codes)}")
+    if seen.left:
+        return _conforming("the client had left, so that there was nothing to close")
+    if seen.fenced:
+        return Ruling(Verdict.TOLERATED, "the connection goes on, PINGREQ is answered", demanded)
+    if closing:
+        told = _told(case, closing)
+        return Ruling(Verdict.TOLERATED, f"{told} came, and the connection stays open", demanded)
+    if seen.accepted and any(isinstance(one, Connack) for one in seen.answers):
+        return Ruling(Verdict.TOLERATED, "the connection was accepted and stays open", demanded)
+    return Ruling(Verdict.NO_ANSWER, f"neither a close nor an answer within {seen.waited_s:g} s", demanded)
+
+
+def _reason(case: Case, closing: Sequence[tuple[PacketType, int]], seen: Observation) -> Ruling:
+    """The connection was closed: whether the reason is the right one."""
+    if not closing:
+        return _conforming(f"closed ({seen.ended})")
+    kind, code = closing[-1]
+    told = _told(case, closing[-1:])
+    if case.version == V5:
+        fitting = case.reaction.reason_codes
+        if fitting and code in BLAMES and code not in fitting:
+            due = " or ".join(f"0x{one:02x}" for one in fitting)
+            return Ruling(
+                Verdict.WRONG_REASON,
+                f"closed with {told}, due is {due}",
+                case.mutation.demanded_by(case.version, case.flow.sender),
+            )
+    elif kind is PacketType.CONNACK and case.version == V3_1_1:
+        return Ruling(Verdict.WRONG_REASON, f"closed with {told} instead of without an answer", _SILENTLY)
+    return _conforming(f"closed with {told}")
+
+
+def _accepting(case: Case, seen: Observation) -> Ruling:
+    own = OWN_REASONS_5 if case.version == V5 else OWN_REASONS_BEFORE_5 | {_FAILED}
+    codes = [(kind, code) for kind, code in seen.codes if code not in seen.recorded_codes]
+    blaming = [(kind, code) for kind, code in codes if code not in own]
+    if blaming:
+        return Ruling(Verdict.REFUSED_LEGAL, f"refused with {_told(case, blaming)}", ())
+    if codes:
+        return _conforming(f"refused with {_told(case, codes)}, for which a broker may have reasons of its own")
+    if seen.ended and not seen.left:
+        return Ruling(Verdict.REFUSED_LEGAL, f"closed ({seen.ended}) without a reason", ())
+    if seen.left:
+        return _conforming("accepted")
+    if seen.missing or seen.fenced is False:
+        names = ", ".join(dict.fromkeys(one.name for one in seen.missing)) or "PINGRESP"
+        return Ruling(Verdict.NO_ANSWER, f"no {names} within {seen.waited_s:g} s", ())
+    return _conforming("accepted")
+
+
+def _told(case: Case, codes: Sequence[tuple[PacketType, int]]) -> str:
+    """``DISCONNECT 0x81 (Malformed Packet)``."""
+    rows = dict.fromkeys(codes)
+    return ", ".join(f"{kind.name} 0x{code:02x} ({reason_name(kind, code, case.version)})" for kind, code in rows)
+
+
+def ruling_json(ruling: Ruling) -> dict[str, Any]:
+    """The ruling as plain JSON."""
+    return {"verdict": str(ruling.verdict), "why": ruling.why, "statements": list(ruling.statements)}

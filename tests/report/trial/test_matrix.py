@@ -1,0 +1,26 @@
+"""Brokers side by side."""
+
+from __future__ import annotations
+
+from mqttscope.report.trial.matrix import html, markdown
+from mqttscope.trial.verdict import Verdict
+from tests.report.trial.tries import run
+
+ONE = run("mqtt://one", ("publish:qos-3", Verdict.TOLERATED), ("random:bits", Verdict.CONFORMING))
+TWO = run("mqtt://two|x", ("publish:qos-3", Verdict.CONFORMING), ("random:bits", Verdict.CONFORMING))
+
+
+def test_markdown() -> None:
+    lines = markdown([ONE, TWO]).splitlines()
+
+    assert lines[0] == "| verdict | mqtt://one | mqtt://two\\|x |"
+    assert "| tolerated | 1 | 0 |" in lines
+    assert "| `publish:qos-3` | 5.0 | tolerated | · |" in lines
+    assert not any("random:bits" in line for line in lines)
+
+
+def test_html() -> None:
+    page = html([run("mqtt://<b>", ("publish:qos-3", Verdict.CRASHED)), TWO])
+
+    assert "<th>mqtt://&lt;b&gt;</th>" in page
+    assert "<tr><td>publish:qos-3</td><td>5.0</td><td>crashed</td><td>·</td></tr>" in page

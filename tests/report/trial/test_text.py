@@ -1,0 +1,41 @@
+"""A run in words."""
+
+from __future__ import annotations
+
+from mqttscope.report.base import View
+from mqttscope.report.page import Page
+from mqttscope.report.trial.text import write
+from mqttscope.trial.verdict import Verdict
+from tests.report.trial.tries import run, with_reduction
+
+
+def text(tried: object) -> str:
+    page = Page(View(width=100, unicode=False))
+    write(page, tried)  # type: ignore[arg-type]
+    return page.encoded().decode()
+
+
+def test_deviations_tables_and_the_sum() -> None:
+    said = text(with_reduction(run()))
+
+    for line in (
+        "tolerated: publish:qos-3; case 0; 5.0",
+        "the flow breaks 5.0 MQTT-3.3.1-4",
+        "the broker breaks 5.0 MQTT-4.13.1-1",
+        "reduced from 9 packets of 200 bytes to",
+        "By statement",
+        "By mutation",
+        "2 others without a deviation",
+        "3 cases against mqtt://h:1883; 1 tolerated; 2 conforming",
+        "1 case not played",
+        "2 cases left out",
+    ):
+        assert line in said
+    assert "\x1b" not in said
+
+
+def test_where_all_is_well_the_sum_is_enough() -> None:
+    said = text(run("mqtt://h", ("random:bits", Verdict.CONFORMING)))
+
+    assert said.startswith("1 case against mqtt://h; 1 conforming")
+    assert "By statement" not in said

@@ -1,0 +1,35 @@
+"""Runs to report, made by hand."""
+
+from __future__ import annotations
+
+from mqttscope.report.trial.outcome import Reduced, Tried
+from mqttscope.trial.run import Result
+from mqttscope.trial.smaller import Smaller
+from mqttscope.trial.verdict import Ruling, Verdict
+from tests.trial.flows import HASH, make_case, script
+
+LINE = "{ printf '\\020'; } | nc -w 2 h 1883 | xxd"
+
+
+def run(broker: str = "mqtt://h:1883", *verdicts: tuple[str, Verdict]) -> Tried:
+    """A run with these verdicts; three cases of which the first deviates unless said otherwise."""
+    rows = verdicts or (
+        ("publish:qos-3", Verdict.TOLERATED),
+        ("publish.topic_name:spaces", Verdict.CONFORMING),
+        ("random:bits", Verdict.CONFORMING),
+    )
+    made = Tried(broker, "site.pcapng", HASH, 1, seconds=2.5)
+    for number, (name, verdict) in enumerate(rows):
+        statements = () if verdict is Verdict.CONFORMING else ("5.0 MQTT-4.13.1-1",)
+        ruling = Ruling(verdict, "PINGREQ is <answered>", statements)
+        made.add(Result(make_case(name, script()), ruling, number=number, seconds=0.25))
+    made.add(Result(make_case("random:bits", script()), None, "the broker said \x1b[31mno", number=9))
+    made.too_long = 2
+    return made
+
+
+def with_reduction(tried: Tried) -> Tried:
+    """The same with the first case reduced."""
+    small = Smaller(make_case("publish:qos-3", script()), Verdict.TOLERATED, 12, 9, 200)
+    tried.reduced[0] = Reduced(small, LINE)
+    return tried

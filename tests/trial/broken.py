@@ -1,0 +1,220 @@
+"""A small broker with faults that can be switched on: what a trial has to find.
+
+Without a fault it closes for whatever is malformed, and for a Topic Name with a wildcard.  A fault shows when a client
+does just that (or, for `Fault.REFUSE`, publishes to a topic with a space), so that others are served until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from enum import StrEnum
+
+from mqttscope.mqtt import (
+    Connack,
+    Connect,
+    ControlPacket,
+    Disconnect,
+    Malformed,
+    Pingreq,
+    Pingresp,
+    Properties,
+    ProtocolVersion,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+    encode,
+)
+from mqttscope.mqtt.stream import PacketStream
+from mqttscope.mqtt.topics import is_valid_topic_name, matches
+
+V5 = ProtocolVersion.V5
+LEAK_BYTES = 2 << 20
+
+
+class Fault(StrEnum):
+    """What goes wrong."""
+
+    NONE = "none"
+    TOLERATE = "tolerate"
+    WRONG_REASON = "wrong-reason"
+    NO_ANSWER = "no-answer"
+    REFUSE = "refuse"
+    CRASH = "crash"
+    HANG = "hang"
+    LEAK = "leak"
+    COLLATERAL = "collateral"
+
+
+class Broker:
+    """Its state."""
+
+    def __init__(self, fault: Fault, *, exits: bool = False) -> None:
+        self.fault = fault
+        self.exits = exits
+        """A crash ends the process, not only the listener."""
+        self.clients: set[Client] = set()
+        self.hanging = False
+        self.leaked: list[bytearray] = []
+        self.server: asyncio.Server | None = None
+        self.port = 0
+        self.stopped = False
+
+    async def start(self, port: int = 0) -> None:
+        """Listen on loopback."""
+        await self.serve(socket.create_server(("127.0.0.1", port)))
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve on a socket that listens."""
+        self.port = int(listener.getsockname()[1])
+        self.server = await asyncio.get_running_loop().create_server(lambda: Client(self), sock=listener)
+
+    def stop(self) -> None:
+        """End at once, as a crash does."""
+        if self.exits:
+            os._exit(11)
+        self.stopped = True
+        if self.server is not None:
+            self.server.close()
+        for client in list(self.clients):
+            client.transport.abort()
+
+    async def end(self) -> None:
+        """Stop, and wait until every connection is gone."""
+        self.stop()
+        while self.clients:
+            await asyncio.sleep(0.001)
+
+    def provoked(self, client: Client) -> None:
+        """A client did what has to be answered with a close."""
+        match self.fault:
+            case Fault.TOLERATE:
+                return
+            case Fault.NO_ANSWER:
+                client.mute = True
+                return
+            case Fault.CRASH:
+                self.stop()
+                return
+            case Fault.HANG:
+                self.hanging = True
+                return
+            case Fault.LEAK:
+                self.leaked.append(bytearray(b"x" * LEAK_BYTES))
+            case Fault.COLLATERAL:
+                for other in self.clients - {client}:
+                    other.transport.abort()
+            case _:
+                pass
+        client.dismiss(0x9B if self.fault is Fault.WRONG_REASON else 0x81)
+
+
+class Client(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.stream = PacketStream()
+        self.version = ProtocolVersion.V3_1_1
+        self.connected = False
+        self.mute = False
+        self.filters: dict[str, int] = {}
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.broker.clients.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.broker.clients.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        for item in self.stream.feed(data):
+            if self.mute or self.broker.hanging or self.transport.is_closing():
+                return
+            if isinstance(item, ControlPacket):
+                self.take(item)
+            elif isinstance(item, Malformed):
+                self.broker.provoked(self)
+
+    def send(self, packet: ControlPacket) -> None:
+        self.transport.write(encode(packet, self.version))
+
+    def dismiss(self, code: int) -> None:
+        """Close, in 5.0 with a reason."""
+        if self.version == V5:
+            self.send(Disconnect(reason_code=code) if self.connected else Connack(reason_code=code))
+        self.transport.close()
+
+    def take(self, packet: ControlPacket) -> None:
+        block = Properties() if self.version == V5 else None
+        if isinstance(packet, Connect) and not self.connected:
+            self.connected = True
+            self.version = self.stream.version = packet.version
+            told = Properties(receive_maximum=20, topic_alias_maximum=5) if self.version == V5 else None
+            self.send(Connack(session_present=False, properties=told))
+        elif not self.connected or isinstance(packet, Connect):
+            self.broker.provoked(self)
+        elif isinstance(packet, Publish):
+            self.publish(packet)
+        elif isinstance(packet, Pubrel):
+            self.send(Pubcomp(packet_identifier=packet.packet_identifier))
+        elif isinstance(packet, Subscribe):
+            codes = [one.maximum_qos for one in packet.subscriptions]
+            self.filters.update((one.topic_filter, one.maximum_qos) for one in packet.subscriptions)
+            self.send(Suback(packet_identifier=packet.packet_identifier, properties=block, reason_codes=codes))
+        elif isinstance(packet, Unsubscribe):
+            done = [0] * len(packet.topic_filters) if self.version == V5 else None
+            self.send(Unsuback(packet_identifier=packet.packet_identifier, properties=block, reason_codes=done))
+        elif isinstance(packet, Pingreq):
+            self.send(Pingresp())
+        elif isinstance(packet, Disconnect):
+            self.transport.close()
+
+    def publish(self, packet: Publish) -> None:
+        if not is_valid_topic_name(packet.topic_name):
+            self.broker.provoked(self)
+            return
+        if " " in packet.topic_name and self.broker.fault is Fault.REFUSE:
+            self.dismiss(0x82)
+            return
+        for client in list(self.broker.clients):
+            if client.connected and any(matches(one, packet.topic_name) for one in client.filters):
+                block = Properties() if client.version == V5 else None
+                client.send(Publish(topic_name=packet.topic_name, payload=packet.payload, properties=block))
+        if packet.qos:
+            kind = Puback if packet.qos == 1 else Pubrec
+            assert packet.packet_identifier is not None
+            self.send(kind(packet_identifier=packet.packet_identifier))
+
+
+@asynccontextmanager
+async def broken(fault: Fault) -> AsyncIterator[Broker]:
+    """A broker in this event loop."""
+    made = Broker(fault)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.end()
+
+
+async def _main(port: int, fault: Fault) -> None:
+    made = Broker(fault, exits=True)
+    await made.start(port)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(int(sys.argv[1]), Fault(sys.argv[2])))
