@@ -27,12 +27,11 @@ SLOW = (
     "cli/test_serve.py",
     "cli/test_sniff.py",
     "cli/test_sources.py",
-    # These start Spark.
+    # These start Spark; those that use the fixture are slow as well.
     "spark/test_cluster.py",
     "spark/test_connect.py",
-    "spark/test_reading.py",
     "spark/test_session.py",
-    "spark/test_ship.py",
+    "spark/test_watch_kills.py",
     "test_ci_examples.py",
     "test_docs.py",
     "test_generated.py",
@@ -44,6 +43,8 @@ SLOW = (
 """What is not part of the quick check."""
 
 
+ON_SPARK = ("cli/pipeline/", "spark/")
+"""What runs in one process where tests run in several: each would start a Spark of its own."""
 EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
 """Whether to try everything, for hours of processor time, where a part shows nearly as much."""
 
@@ -51,9 +52,13 @@ EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests, and leave out the exhaustive ones unless they are asked for."""
     for item in items:
+        place = item.path.relative_to(ROOT / "tests").as_posix()
+        if place.startswith(ON_SPARK):
+            # One session for all of them.
+            item.add_marker(pytest.mark.xdist_group("spark"))
         if not EXHAUSTIVE and item.get_closest_marker("exhaustive"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; MQTTSCOPE_EXHAUSTIVE=1 runs it"))
-        if item.path.relative_to(ROOT / "tests").as_posix().startswith(SLOW):
+        if place.startswith(SLOW) or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
 
 

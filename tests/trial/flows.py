@@ -12,7 +12,7 @@ from mqttscope.trial.door import Door
 from mqttscope.trial.fit import fitted, flow_of
 from mqttscope.trial.process import Process
 from mqttscope.trial.run import Result, Trial
-from tests.replay.recorded import recorded
+from tests.replay.recordings import conversation
 from tests.trial.broken import Fault, broken
 
 # Rules are imported when they are first needed, which pytest's rewriting of modules does not stand deep inside a loop.
@@ -31,7 +31,7 @@ def script(version: ProtocolVersion = V5, *, more: int = 0) -> Script:
         protocol_name=name, protocol_level=int(version), client_identifier="device1", keep_alive=60, properties=block
     )
     limits = Properties(receive_maximum=20, topic_alias_maximum=5) if five else None
-    return recorded(
+    return conversation(
         (">", connect),
         ("<", Connack(session_present=False, properties=limits)),
         (">", Subscribe(packet_identifier=1, properties=block, subscriptions=[Subscription("in/#", 0)])),

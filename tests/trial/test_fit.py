@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Connack, Connect, Properties, Publish, decode, encode
 from mqttscope.trial.fit import fitted, flow_of, recorded_failures
-from tests.replay.recorded import connect, publish, recorded
+from tests.replay.recordings import connect, conversation, publish
 from tests.trial.flows import V5, script
 
 
@@ -44,6 +44,6 @@ def test_credentials_are_replaced_without_a_connack_too() -> None:
 
 
 def test_what_was_refused_in_the_recording_is_known() -> None:
-    told = recorded((">", connect()), ("<", Connack(reason_code=0x87, properties=Properties())), (">", publish()))
+    told = conversation((">", connect()), ("<", Connack(reason_code=0x87, properties=Properties())), (">", publish()))
 
     assert recorded_failures(told) == {0x87}

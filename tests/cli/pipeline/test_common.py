@@ -59,9 +59,11 @@ def test_options_of_a_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_session_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     monkeypatch.setenv("JAVA_HOME", os.devnull)
 
     with pytest.raises(Failed, match="Spark needs Java, and JAVA_HOME"), session("local[1]", {}):
