@@ -157,7 +157,7 @@ def tables(lake: Path) -> dict[str, list[str]]:
     return {name: sorted(map(repr, read_table(lake, name).to_pylist())) for name in TABLES}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_a_watch_that_is_killed_ten_times(java: dict[str, str], tmp_path: Path) -> None:
     folder, lake, log = tmp_path / "captures", tmp_path / "lake", tmp_path / "log"
