@@ -25,8 +25,8 @@ def _positive(help_: str, **more: Any) -> dict[str, Any]:
 @click.command(
     epilog="""\b
 Examples:
-  mqttscope mutate site.pcapng --broker mqtt://127.0.0.1:1883 --seed 1 --mutation 'publish,subscribe'
-  mqttscope mutate site.pcapng --broker mqtt://127.0.0.1:1899 --spawn 'mosquitto -p 1899' --reduce found
+  mqttscope mutate site.pcapng --broker mqtt://127.0.0.1 --mutation 'publish,subscribe'
+  mqttscope mutate site.pcapng --broker mqtt://127.0.0.1:1899 --spawn 'mosquitto -p 1899'
   mqttscope mutate --list --mutation '*:utf8-*'
 
 TLS and credentials: --ca, --cert, --key, --server-name, --insecure, --user, --password-file, as in replay.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from pathlib import Path
@@ -58,10 +57,17 @@ def test_a_wrong_reason_exists_in_5_0_alone() -> None:
 
 
 def test_memory_that_grows_each_time_has_leaked() -> None:
-    # The broker is in this process, so that it is this process that grows.
-    leaking = asyncio.run(tried(QOS_3, Fault.LEAK, process=Process(os.getpid())))
-    sound = asyncio.run(tried(QOS_3, Fault.NONE, process=Process(os.getpid())))
+    async def run(fault: Fault) -> Result:
+        port = free_port()
+        trial = trial_of(port, Process(command=f"{sys.executable} {BROKEN} {port} {fault}"), patience_s=0.4)
+        await trial.begin()
+        own = script()
+        try:
+            return await trial.one(own, make_case(QOS_3, own))
+        finally:
+            await trial.end()
 
+    leaking, sound = asyncio.run(run(Fault.LEAK)), asyncio.run(run(Fault.NONE))
     assert leaking.ruling is not None
     assert leaking.ruling.verdict is Verdict.LEAKED
     assert sound.ruling is not None

@@ -23,8 +23,8 @@ QUESTIONS = ("select", "with", "from", "table", "values", "describe", "desc", "s
 @click.command(
     "sql",
     epilog="""\b
-Tables: packets, messages, connections, sessions, findings, topics, clients, gaps, ingest_errors (docs/lake.md has
-their columns; describe TABLE lists them).
+Tables: packets, messages, connections, sessions, findings, topics, clients, gaps, ingest_errors.
+docs/lake.md has their columns; describe TABLE lists them.
 
 \b
 Examples:

@@ -12,7 +12,6 @@ from mqttscope.cli.pipeline.common import LAKE_SETTINGS, lake_settings, on_spark
 @click.command(
     epilog="""\b
 Examples:
-  dumpcap -i eth0 -f 'tcp port 1883' -b filesize:100000 -w captures/tap.pcapng &
   mqttscope pipeline watch captures --lake lake
   mqttscope pipeline watch '/captures/site-*' --lake lake --once --max-bytes 256m
 
