@@ -35,6 +35,7 @@ TESTED_ELSEWHERE = {
     "cli/inspect.py": "cli/test_inspect.py, cli/test_sources.py, cli/test_jsonl.py",
     "dev/generate.py": "test_generated.py",
     "cli/pipeline/ingesting.py": "cli/pipeline/test_ingest.py: one run",
+    "lake/classes.py": "lake/test_state.py: only plain classes of this program are made",
     "spark/fold_scopes.py": "spark/test_fold.py, spark/test_ingest.py: the second stage of a fold",
     "spark/fold_tasks.py": "spark/test_fold.py: what the tasks do",
     "spark/jobs.py": "spark/test_fold.py, spark/test_ingest.py: what jobs have in common",

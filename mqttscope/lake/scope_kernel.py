@@ -86,8 +86,8 @@ def scope_kernel(
     for key, found in groupby(_read(batches), key=itemgetter(0)):
         run = _Key(key, rules)
         for row in found:
-            run.feed(row, output)
-            yield from output.batches()
+            if run.feed(row, output):
+                yield from output.batches()
         if more:
             run.write_state(output)
             yield from output.batches()
@@ -136,19 +136,22 @@ class _Key:
         self._last_ns = 0
         self._changed = False
 
-    def feed(self, row: Row, output: _Output) -> None:
-        """Take the next row of the key."""
+    def feed(self, row: Row, output: _Output) -> bool:
+        """Take the next row of the key; returns whether anything was found."""
         _, order, emitted_ns, _, _, connection_id, _, data = row
         if order == STATE_ORDER:
             self._state, self._last_ns = data, emitted_ns
-            return
+            return False
         run = self._run = self._run or ScopeRun(self._rules, self._before())
         if order == EVENT_ORDER:
             self._last_ns, self._changed = max(self._last_ns, emitted_ns), True
         elif self._changed:
             # Endings are only supposed.
             self._keep(run)
-        output.add(run.feed(connection_id, data), ending=order == ENDING_ORDER)
+        found = run.feed(connection_id, data)
+        if found:
+            output.add(found, ending=order == ENDING_ORDER)
+        return bool(found)
 
     def write_state(self, output: _Output) -> None:
         """Give what a later ingest has to know of the key, where that is anything."""

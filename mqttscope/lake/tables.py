@@ -76,7 +76,7 @@ class Collector:
         if self._gaps and not (isinstance(event, Scoped) and event.connection is self._gaps[-1].connection):
             self.time_passed()
         if self.options.scope_events and isinstance(event, Scoped):
-            told = beside(event.connection)
+            told = beside(event.connection, self._tracker(event.connection).beside)
         findings = self.linter.feed(event) if self.linter is not None else ()
         self._row(event)
         if findings:
@@ -179,7 +179,9 @@ class Collector:
     def _look(self, connection: Connection, at: Place) -> None:
         tracker, history = self.trackers.get(connection.number), connection.history
         if tracker is not None and history is not None and history.behind_a_hole is not tracker.hole:
-            self._scope_event(Progress(connection, at.frame, at.timestamp_ns, at.capture), beside(connection))
+            self._scope_event(
+                Progress(connection, at.frame, at.timestamp_ns, at.capture), beside(connection, tracker.beside)
+            )
 
     def _scope_event(self, event: Scoped | Progress, told: Beside) -> None:
         """Write an event down for rules of wider scopes, or have it wait until its session is known."""

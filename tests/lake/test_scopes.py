@@ -24,7 +24,7 @@ from mqttscope.lint.rule import Findings, Needs, Rule, Scope
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.session.connection import Connection
-from tests.lake.reading import CAPTURES, Row, by_kernel, collect, options, read_segments, segment_rows
+from tests.lake.reading import CAPTURES, Row, by_kernel, collect, options, read_event, read_segments, segment_rows
 
 VERSIONS = Rule.versions
 
@@ -158,7 +158,9 @@ def test_rows_are_the_same_in_process() -> None:
     whole = collect(dissect(open_capture([path]), given.reading()), given)["scope_events"]
 
     def plain(rows: list[Row]) -> list[Any]:
-        return sorted((row["connection_id"], row["event_in_connection"], repr(load(row["event"])[1])) for row in rows)
+        return sorted(
+            (row["connection_id"], row["event_in_connection"], repr(read_event(row["event"])[0])) for row in rows
+        )
 
     assert plain(apart) == plain(whole)
 
