@@ -41,9 +41,11 @@ from mqttscope.report.findings.conceal import conceal
 SCOPE_COLUMNS = (
     "key", "kind_order", "emitted_ns", "file", "frame", "connection_id", "event_in_connection", "event",
 )  # fmt: skip
-"""Columns that are read of a row."""
+"""Columns of a row."""
 SCOPE_ORDER = SCOPE_COLUMNS[:-1]
 """What rows are sorted by."""
+_READ = ("key", "kind_order", "emitted_ns", "connection_id", "event")
+"""Those that count once the rows are in order."""
 STATE_ORDER, EVENT_ORDER, ENDING_ORDER = 0, 1, 2
 """Values of ``kind_order``."""
 KEYS = {Scope.SESSION: "session", Scope.BROKER: "server"}
@@ -96,7 +98,7 @@ def scope_kernel(
 
 def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     for one in batches:
-        yield from zip(*(one.column(name).to_pylist() for name in SCOPE_COLUMNS), strict=True)
+        yield from zip(*(one.column(name).to_pylist() for name in _READ), strict=True)
 
 
 class _Output:
@@ -138,7 +140,7 @@ class _Key:
 
     def feed(self, row: Row, output: _Output) -> bool:
         """Take the next row of the key; returns whether anything was found."""
-        _, order, emitted_ns, _, _, connection_id, _, data = row
+        _, order, emitted_ns, connection_id, data = row
         if order == STATE_ORDER:
             self._state, self._last_ns = data, emitted_ns
             return False

@@ -38,11 +38,11 @@ from mqttscope.lint.finding import Finding
 from mqttscope.lint.memories import Kept, is_of_one
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import Properties
-from mqttscope.mqtt.view import AUTHENTICATION_DATA, redacted
+from mqttscope.mqtt.view import AUTHENTICATION_DATA, redacted, secret_ranges
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.base import may_hold_password
 from mqttscope.session.connection import Connection
@@ -213,17 +213,17 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted, *, droppe
 
 def _is_as_its_bytes_say(packet: ControlPacket, connection: Connection) -> bool:
     """Whether its bytes give a packet again, which is nearly always so."""
+    if type(packet) is Publish and packet.raw and not packet.missing:
+        # Its layout depends on nothing but whether there are properties.
+        return (packet.properties is not None) is (connection.version is ProtocolVersion.V5)
     return not packet.missing and decode(packet.raw, connection.version) == packet
 
 
 def _public(packet: ControlPacket, connection: Connection) -> ControlPacket:
     """A packet without its secrets."""
-    if type(packet) is Publish:
+    if not secret_ranges(packet.raw, connection.version):
         return packet
-    raw = redacted(packet.raw, connection.version)
-    if raw == packet.raw:
-        return packet
-    changed: dict[str, Any] = {"raw": raw}
+    changed: dict[str, Any] = {"raw": redacted(packet.raw, connection.version)}
     if isinstance(packet, Connect) and packet.password is not None:
         changed["password"] = b"*" * len(packet.password)
     block: Properties | None = getattr(packet, "properties", None)
@@ -285,12 +285,12 @@ class ScopeRun:
         if event is None:
             return []
         running = self._state.running[connection_id]
-        offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
         found = []
         for finding in self.linter.feed(event):
+            offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
             found.append(Found(connection_id, finding, running.findings, offset))
             running.findings += 1
-        if isinstance(event, PacketEvent):
+        if type(event) is PacketEvent:
             event.connection.apply(event.packet, event.direction, event.number, event.frame, event.timestamp_ns)
         elif isinstance(event, MalformedEvent) and event.malformed.packet is not None and event.malformed.complete:
             packet = event.malformed.packet

@@ -3,8 +3,7 @@
 Not pickle: reading state runs no code and makes nothing but None, numbers, text, bytes, tuples, lists, dicts, sets,
 members of enumerations and instances of the dataclasses that `lake.classes` lets through, so that a checkpoint that
 others can write is no way in.  Classes are written by name with the names of their fields.  A field that has come
-since gets its default; where a field or a class is gone that is a `StateError`: what is remembered would not mean the
-same.
+since gets its default; one that is gone is a `StateError`, as is a class: what is remembered would mean something else.
 
     b"MQTS", version (1 byte), CRC-32 of the rest (4 bytes, big endian), b"z" and a zlib stream of one value, or b"p"
     and the value as it is
@@ -47,7 +46,6 @@ MAGIC = b"MQTS"
 VERSION = 2
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
-
 _SHORT = 32
 """Texts up to this length are shared: code compares words such as phases by identity first."""
 _NONE, _TRUE, _FALSE, _SMALL = b"NTF\x80"
@@ -163,11 +161,13 @@ class _Writer:
 
     def _items(self, tag: bytes, items: Any) -> None:
         self.parts.append(_pack_length(tag, len(items)))
-        self.write(items)
+        if items:
+            self.write(items)
 
     def _dict(self, value: dict[Any, Any]) -> None:
         self.parts.append(_pack_length(b"{", len(value)))
-        self.write(chain.from_iterable(value.items()))
+        if value:
+            self.write(chain.from_iterable(value.items()))
 
     def _class(self, cls: type) -> _Kind:
         """How a class is written; its ``number`` stands for it, and that of its first use says what it is."""
