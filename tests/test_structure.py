@@ -37,6 +37,7 @@ TESTED_ELSEWHERE = {
     "dev/generate.py": "test_generated.py",
     "cli/pipeline/ingesting.py": "cli/pipeline/test_ingest.py: one run",
     "spark/lint_tasks.py": "spark/test_linting.py: what the tasks find",
+    "lake/classes.py": "lake/test_state.py: only plain classes of this program are made",
     "spark/fold_scopes.py": "spark/test_fold.py, spark/test_ingest.py: the second stage of a fold",
     "spark/fold_tasks.py": "spark/test_fold.py: what the tasks do",
     "spark/jobs.py": "spark/test_fold.py, spark/test_ingest.py: what jobs have in common",

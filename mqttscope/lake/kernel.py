@@ -103,12 +103,13 @@ def kernel(
     collector, unfinished = Collector(options), Unfinished(options)
     states: list[tuple[Any, ...]] = []
     for _, rows in groupby(read_rows(batches), key=_flow_of):
-        before = len(states)
-        for _ in run_flow(rows, options, collector, states, more=more, watermark_ns=watermark_ns):
+        memories: list[Memory] = []
+        for _ in run_flow(rows, options, collector, memories, more=more, watermark_ns=watermark_ns):
             for name, found in collector.batches():
                 yield event_batch(name, found)
-        for state in states[before:]:
-            unfinished.feed(state[-1])
+        states += map(state_row, memories)
+        for memory in memories:
+            unfinished.feed(memory)
         for name, found in unfinished.batches():
             yield event_batch(name, found)
         if len(states) >= options.batch_rows:
@@ -134,12 +135,12 @@ def run_flow(
     rows: Iterable[Row],
     options: LakeOptions,
     collector: Collector,
-    states: list[tuple[Any, ...]],
+    memories: list[Memory],
     *,
     more: bool = False,
     watermark_ns: int | None = None,
 ) -> Iterator[None]:
-    """Feed the rows of one flow to the collector; what is remembered of it goes to ``states`` when more will come.
+    """Feed the rows of one flow to the collector; what is remembered of it goes to ``memories`` when more will come.
 
     Stops now and then, and at the end, so that rows can be taken out of the collector: a flow may be very long.
     """
@@ -151,7 +152,7 @@ def run_flow(
     if watermark_ns is not None:
         _wait(watermark_ns, dissector, collector)
     if more:
-        states += map(state_row, remembered(dissector, collector, watermark_ns))
+        memories += remembered(dissector, collector, watermark_ns)
     else:
         for flow in dissector.flows.flows.values():
             collector.emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
@@ -218,18 +219,18 @@ def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | N
 
 
 class Unfinished:
-    """Rows of flows that go on, as if they ended here: of copies, made of what is remembered of them."""
+    """Rows of flows that go on, as if they ended here.  What is remembered of them has to be written down before."""
 
     def __init__(self, options: LakeOptions) -> None:
         self.collector = Collector(options)
         self.collector.over = False
 
-    def feed(self, state: bytes) -> None:
-        """Take one flow, as `state_row` has it."""
+    def feed(self, memory: Memory) -> None:
+        """Take one flow; its memory is used up."""
         collector = self.collector
         ending = Dissector(collector.options.reading())
         ending.connections = len(collector.trackers)
-        resume(load(state), ending, collector)
+        resume(memory, ending, collector)
         for flow in ending.flows.flows.values():
             collector.emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
         for event in ending.close():

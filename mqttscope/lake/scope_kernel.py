@@ -41,9 +41,11 @@ from mqttscope.report.findings.conceal import conceal
 SCOPE_COLUMNS = (
     "key", "kind_order", "emitted_ns", "file", "frame", "connection_id", "event_in_connection", "event",
 )  # fmt: skip
-"""Columns that are read of a row."""
+"""Columns of a row."""
 SCOPE_ORDER = SCOPE_COLUMNS[:-1]
 """What rows are sorted by."""
+_READ = ("key", "kind_order", "emitted_ns", "connection_id", "event")
+"""Those that count once the rows are in order."""
 STATE_ORDER, EVENT_ORDER, ENDING_ORDER = 0, 1, 2
 """Values of ``kind_order``."""
 KEYS = {Scope.SESSION: "session", Scope.BROKER: "server"}
@@ -86,8 +88,8 @@ def scope_kernel(
     for key, found in groupby(_read(batches), key=itemgetter(0)):
         run = _Key(key, rules)
         for row in found:
-            run.feed(row, output)
-            yield from output.batches()
+            if run.feed(row, output):
+                yield from output.batches()
         if more:
             run.write_state(output)
             yield from output.batches()
@@ -96,7 +98,7 @@ def scope_kernel(
 
 def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     for one in batches:
-        yield from zip(*(one.column(name).to_pylist() for name in SCOPE_COLUMNS), strict=True)
+        yield from zip(*(one.column(name).to_pylist() for name in _READ), strict=True)
 
 
 class _Output:
@@ -136,19 +138,22 @@ class _Key:
         self._last_ns = 0
         self._changed = False
 
-    def feed(self, row: Row, output: _Output) -> None:
-        """Take the next row of the key."""
-        _, order, emitted_ns, _, _, connection_id, _, data = row
+    def feed(self, row: Row, output: _Output) -> bool:
+        """Take the next row of the key; returns whether anything was found."""
+        _, order, emitted_ns, connection_id, data = row
         if order == STATE_ORDER:
             self._state, self._last_ns = data, emitted_ns
-            return
+            return False
         run = self._run = self._run or ScopeRun(self._rules, self._before())
         if order == EVENT_ORDER:
             self._last_ns, self._changed = max(self._last_ns, emitted_ns), True
         elif self._changed:
             # Endings are only supposed.
             self._keep(run)
-        output.add(run.feed(connection_id, data), ending=order == ENDING_ORDER)
+        found = run.feed(connection_id, data)
+        if found:
+            output.add(found, ending=order == ENDING_ORDER)
+        return bool(found)
 
     def write_state(self, output: _Output) -> None:
         """Give what a later ingest has to know of the key, where that is anything."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from mqttscope.events import (
@@ -27,7 +28,9 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
+from mqttscope.lake import packet_rows
 from mqttscope.lake.held import ScopeRow
+from mqttscope.lake.packet_rows import PacketRow
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tracker import Beside, Tracker
 from mqttscope.lint.engine import Linter
@@ -35,11 +38,11 @@ from mqttscope.lint.finding import Finding
 from mqttscope.lint.memories import Kept, is_of_one
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import Properties
-from mqttscope.mqtt.view import AUTHENTICATION_DATA, redacted
+from mqttscope.mqtt.view import AUTHENTICATION_DATA, redacted, secret_ranges
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.base import may_hold_password
 from mqttscope.session.connection import Connection
@@ -56,7 +59,7 @@ _CONNECTION = (
 _PARTY = (
     "position", "acknowledged", "segment_ns", "begun", "segment_length", "length_before", "single_bytes", "shown",
 )  # fmt: skip
-
+_fields_of, _seen_of = attrgetter(*_CONNECTION), attrgetter(*_PARTY)
 
 AT_THE_END = 1 << 62
 """When flows that are still open are told to be over: behind all segments, in the order in which they began."""
@@ -100,43 +103,46 @@ class Emitted:
         return next((file for file in range(self.read, behind) if self.ends[file] >= now_ns), behind)
 
 
-def beside(connection: Connection) -> Beside:
+def beside(connection: Connection, before: Beside = ()) -> Beside:
     """What the dissector, not a packet, has changed of a connection; taken before the linter sees the event.
 
     Its fields of `_CONNECTION`, how far its sides are read and whether they lost bytes, details of the transport, and
-    how far TCP had come on both sides.
+    how far TCP had come on both sides.  ``before`` is what this was at the event before: what is equal is not copied.
     """
-    history = connection.history
-    tcp: Any = None
-    if history is not None:
-        tcp = (history.disordered, *(tuple(getattr(one, name) for name in _PARTY) for one in _parties(history)))
+    history, client, server = connection.history, connection.client_side, connection.server_side
+    details: Any = connection.details
+    if details:
+        details = before[2] if before and before[2] == details else copy.deepcopy(details)
     return (
-        tuple(getattr(connection, name) for name in _CONNECTION),
-        tuple((side.gapped, side.stream_offset) for side in (connection.client_side, connection.server_side)),
-        copy.deepcopy(connection.details) if connection.details else {},
-        tcp,
+        _fields_of(connection),
+        ((client.gapped, client.stream_offset), (server.gapped, server.stream_offset)),
+        details or {},
+        None if history is None else (history.disordered, _seen_of(history.client), _seen_of(history.server)),
     )
-
-
-def _parties(history: History) -> tuple[Party, Party]:
-    return history.client, history.server
 
 
 def _tell(connection: Connection, told: Beside) -> None:
     """Make a connection as `beside` saw it; ``None`` stands for what is as it was at the event before."""
     fields, sides, details, tcp = told
-    for name, value in zip(_CONNECTION, fields or (), strict=False):
-        setattr(connection, name, value)
-    for side, (gapped, offset) in zip((connection.client_side, connection.server_side), sides, strict=True):
-        side.gapped, side.stream_offset = gapped, offset
+    if fields is not None:
+        for name, value in zip(_CONNECTION, fields, strict=True):
+            setattr(connection, name, value)
+    client, server = connection.client_side, connection.server_side
+    (client.gapped, client.stream_offset), (server.gapped, server.stream_offset) = sides
     if details is not None:
         connection.details = details
     if tcp is not None:
         history = connection.history = connection.history or History()
-        history.disordered = tcp[0]
-        for party, values in zip(_parties(history), tcp[1:], strict=True):
-            for name, value in zip(_PARTY, values or (), strict=False):
-                setattr(party, name, value)
+        history.disordered, seen_client, seen_server = tcp
+        if seen_client is not None:
+            _tell_party(history.client, seen_client)
+        if seen_server is not None:
+            _tell_party(history.server, seen_server)
+
+
+def _tell_party(party: Party, seen: tuple[Any, ...]) -> None:
+    for name, value in zip(_PARTY, seen, strict=True):
+        setattr(party, name, value)
 
 
 def _news(told: Beside, before: Beside) -> Beside:
@@ -145,7 +151,8 @@ def _news(told: Beside, before: Beside) -> Beside:
         return told
     (fields, sides, details, tcp), (old_fields, _, old_details, old_tcp) = told, before
     if tcp is not None and old_tcp is not None:
-        tcp = (tcp[0], *(None if one == old else one for one, old in zip(tcp[1:], old_tcp[1:], strict=True)))
+        (disordered, client, server), (_, old_client, old_server) = tcp, old_tcp
+        tcp = disordered, None if client == old_client else client, None if server == old_server else server
     return (
         None if fields == old_fields else fields,
         sides,
@@ -183,21 +190,18 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted, *, droppe
     place = (event.frame, event.timestamp_ns, event.capture)
     written, tracker.beside = _news(told, tracker.beside), told
     what: Any
+    data: bytes | None = None
     if isinstance(event, PacketEvent):
-        what = (
-            event.direction is C2S,
-            event.number,
-            _short(event.packet, connection),
-            event.topic,
-            event.stream_offset,
-        )
+        packet = _public(event.packet, connection)
+        if _is_as_its_bytes_say(packet, connection):
+            data = packet_rows.write(event, packet.raw, written, dropped=dropped)
+        what = (event.direction is C2S, event.number, packet, event.topic, event.stream_offset)
     elif isinstance(event, MalformedEvent):
         found = event.malformed
         raw = redacted(found.raw, connection.version)
         if may_hold_password(event):
             raw = b"*" * len(raw)
-        packet = None if found.packet is None else _public(found.packet, connection)
-        damaged = replace(found, raw=raw, packet=packet)
+        damaged = replace(found, raw=raw, packet=None if found.packet is None else _public(found.packet, connection))
         what = (event.direction is C2S, event.number, damaged, event.topic, event.stream_offset)
     elif isinstance(event, GapEvent):
         what = (event.direction is C2S, event.length, event.reason, event.stream_offset)
@@ -210,22 +214,24 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted, *, droppe
         what = replace(connection, history=None, details=copy.deepcopy(connection.details))
     else:
         what = None
-    data = dump((type(event).__name__, place, dropped, written, what), compress=False)
+    if data is None:
+        data = dump((type(event).__name__, place, dropped, written, what), compress=False)
     return ScopeRow(connection.server, at.place(event.timestamp_ns), tracker.events, data)
 
 
-def _short(packet: ControlPacket, connection: Connection) -> ControlPacket | bytes:
-    """A packet without its secrets: its bytes where these give it again, which is nearly always so."""
-    public = _public(packet, connection)
-    return public.raw if not public.missing and decode(public.raw, connection.version) == public else public
+def _is_as_its_bytes_say(packet: ControlPacket, connection: Connection) -> bool:
+    """Whether its bytes give a packet again, which is nearly always so."""
+    if type(packet) is Publish and packet.raw and not packet.missing:
+        # Its layout depends on nothing but whether there are properties.
+        return (packet.properties is not None) is (connection.version is ProtocolVersion.V5)
+    return not packet.missing and decode(packet.raw, connection.version) == packet
 
 
 def _public(packet: ControlPacket, connection: Connection) -> ControlPacket:
     """A packet without its secrets."""
-    raw = redacted(packet.raw, connection.version)
-    if raw == packet.raw:
+    if not secret_ranges(packet.raw, connection.version):
         return packet
-    changed: dict[str, Any] = {"raw": raw}
+    changed: dict[str, Any] = {"raw": redacted(packet.raw, connection.version)}
     if isinstance(packet, Connect) and packet.password is not None:
         changed["password"] = b"*" * len(packet.password)
     block: Properties | None = getattr(packet, "properties", None)
@@ -287,12 +293,12 @@ class ScopeRun:
         if event is None:
             return []
         running = self._state.running[connection_id]
-        offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
         found = []
         for finding in self.linter.feed(event):
+            offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
             found.append(Found(connection_id, finding, running.findings, offset))
             running.findings += 1
-        if isinstance(event, PacketEvent):
+        if type(event) is PacketEvent:
             event.connection.apply(event.packet, event.direction, event.number, event.frame, event.timestamp_ns)
         elif isinstance(event, MalformedEvent) and event.malformed.packet is not None and event.malformed.complete:
             packet = event.malformed.packet
@@ -317,10 +323,10 @@ class ScopeRun:
         return Remembered(state.numbers, state.running, kept)
 
     def _event(self, name: str, data: bytes) -> Event | None:
+        if data.startswith(packet_rows.MAGIC):
+            return self._packet_event(name, packet_rows.read(data))
         kind, place, dropped, told, what = load(data)
-        if dropped and place[2] not in self._dropping:
-            self._dropping.add(place[2])
-            self.linter.feed(CaptureDrops(place[2], 0, None, 1))
+        self._note_drops(place, dropped)
         running = self._state.running
         if kind == "ConnectionOpened":
             # Numbers of different flows may be the same.
@@ -338,11 +344,26 @@ class ScopeRun:
             return ConnectionClosed(connection, *place)
         direction = C2S if what[0] else S2C
         if kind == "PacketEvent":
-            if isinstance(what[2], bytes):
-                what = (*what[:2], decode(what[2], connection.version), *what[3:])
             return PacketEvent(connection, direction, what[1], *place, *what[2:])
         if kind == "MalformedEvent":
             return MalformedEvent(connection, direction, what[1], *place, *what[2:])
         if kind == "GapEvent":
             return GapEvent(connection, direction, *place, *what[1:])
         return UnparsedEvent(connection, direction, *place, *what[1:])
+
+    def _packet_event(self, name: str, row: PacketRow) -> PacketEvent | None:
+        self._note_drops(row.place, row.dropped)
+        running = self._state.running.get(name)
+        if running is None:
+            return None  # its beginning is not among the rows
+        connection = running.connection
+        _tell(connection, row.told)
+        packet: Any = decode(row.raw, connection.version)
+        topic = packet.topic_name if row.own_topic else row.topic
+        direction = C2S if row.to_server else S2C
+        return PacketEvent(connection, direction, row.number, *row.place, packet, topic, row.stream_offset)
+
+    def _note_drops(self, place: tuple[int, int, str], dropped: bool) -> None:
+        if dropped and place[2] not in self._dropping:
+            self._dropping.add(place[2])
+            self.linter.feed(CaptureDrops(place[2], 0, None, 1))

@@ -73,16 +73,17 @@ class Collector:
         """Take one event."""
         self.waiting += 1
         told: Beside = ()
+        scoped = event if self.options.scope_events and isinstance(event, Scoped) else None
         if self._gaps and not (isinstance(event, Scoped) and event.connection is self._gaps[-1].connection):
             self.time_passed()
-        if self.options.scope_events and isinstance(event, Scoped):
-            told = beside(event.connection)
+        if scoped is not None:
+            told = beside(scoped.connection, self._tracker(scoped.connection).beside)
         findings = self.linter.feed(event) if self.linter is not None else ()
         self._row(event)
         if findings:
             self._findings(event, findings)
-        if self.options.scope_events and isinstance(event, Scoped):
-            self._scope_event(event, told)
+        if scoped is not None:
+            self._scope_event(scoped, told)
             if isinstance(event, GapEvent):
                 self._gaps.append(event)
         if isinstance(event, ConnectionClosed):
@@ -179,7 +180,9 @@ class Collector:
     def _look(self, connection: Connection, at: Place) -> None:
         tracker, history = self.trackers.get(connection.number), connection.history
         if tracker is not None and history is not None and history.behind_a_hole is not tracker.hole:
-            self._scope_event(Progress(connection, at.frame, at.timestamp_ns, at.capture), beside(connection))
+            self._scope_event(
+                Progress(connection, at.frame, at.timestamp_ns, at.capture), beside(connection, tracker.beside)
+            )
 
     def _scope_event(self, event: Scoped | Progress, told: Beside) -> None:
         """Write an event down for rules of wider scopes, or have it wait until its session is known."""

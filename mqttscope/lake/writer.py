@@ -39,6 +39,7 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, OPEN, SCOPE_EVENTS, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION
 from mqttscope.lake.scopes import Fed
+from mqttscope.lake.state import VERSION as STATE_VERSION
 from mqttscope.lake.state import load
 from mqttscope.lake.tables import LOOK, Collector, batch
 from mqttscope.lake.wide import WideRules
@@ -124,7 +125,7 @@ def _dataset(root: Path, manifest: Manifest, name: str) -> ds.Dataset:
 def settings_digest(options: LakeOptions) -> str:
     """What rows depend on; the tables of a lake are made with the same."""
     rules = [(rule.code, sorted(rule.set.items())) for rule in options.rules]
-    told = repr((SCHEMA_VERSION, options.reading(), options.payload_limit, rules, options.secret_length))
+    told = repr((SCHEMA_VERSION, STATE_VERSION, options.reading(), options.payload_limit, rules, options.secret_length))
     if options.has_wide_rules():
         told += "wide"  # lakes from before there was their state lack findings
     return hashlib.sha256(told.encode()).hexdigest()
@@ -197,10 +198,10 @@ def _read(
         unfinished = Unfinished(options)
         unfinished.collector.note_drops(collector.dropping)
         for start in range(0, len(memories), _STATE_ROWS):
-            rows = [state_row(one) for one in memories[start : start + _STATE_ROWS]]
-            files.write(STATE.name, batch(STATE.name, rows))
-            for row in rows:
-                unfinished.feed(row[-1])
+            some = memories[start : start + _STATE_ROWS]
+            files.write(STATE.name, batch(STATE.name, [state_row(one) for one in some]))
+            for one in some:
+                unfinished.feed(one)
                 write(unfinished.batches())
         write(unfinished.batches(everything=True))
         for found in _batches_of(root, before.scope_state_files):

@@ -14,9 +14,11 @@ import pyarrow as pa
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.lake import packet_rows
 from mqttscope.lake.kernel import SEGMENT_COLUMNS, flow_key, kernel
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, OPEN
+from mqttscope.lake.state import load
 from mqttscope.lake.tables import Collector
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.rule import Rule
@@ -69,6 +71,15 @@ def in_process(paths: Iterable[Path], given: LakeOptions) -> Tables:
 def usual(path: Path) -> Tables:
     """One capture with all rules; only to look at."""
     return in_process([path], options())
+
+
+def read_event(data: bytes) -> tuple[Any, ...]:
+    """The place of a row of ``scope_events``, and all that it says."""
+    if data.startswith(packet_rows.MAGIC):
+        row = packet_rows.read(data)
+        return row.place, row
+    found = load(data)
+    return found[1], found
 
 
 def segment_rows(found: Iterable[Segment], file: int = 0) -> list[tuple[Any, ...]]:

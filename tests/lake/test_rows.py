@@ -14,14 +14,24 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import Options, dissect, dissect_segments
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.state import load
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.secrets import LENGTH
 from mqttscope.report.base import View
 from mqttscope.report.findings.jsonl import JsonLines as FindingLines
 from tests.dissect.scenes import mixed_tape
 from tests.lake import as_json
-from tests.lake.reading import CAPTURES, Lines, Row, Tables, all_of_them, collect, in_process, options, usual
+from tests.lake.reading import (
+    CAPTURES,
+    Lines,
+    Row,
+    Tables,
+    all_of_them,
+    collect,
+    in_process,
+    options,
+    read_event,
+    usual,
+)
 
 SHOWN = ("packet", "malformed")
 
@@ -140,7 +150,7 @@ def test_passwords_are_nowhere() -> None:
         if not passwords:
             continue
         tables = in_process([path], options(scope_events=True))
-        tables["scope_events"] = [row | {"event": load(row["event"])} for row in tables["scope_events"]]
+        tables["scope_events"] = [row | {"event": read_event(row["event"])} for row in tables["scope_events"]]
         kept = repr(tables).encode()
         for password in passwords:
             secrets += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
+from mqttscope.events import PacketEvent
+from mqttscope.lake import scopes
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.scopes import ORDER, Remembered, ScopeRun
 from mqttscope.lake.state import allow, dump, load
@@ -21,10 +23,11 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Needs, Rule, Scope
+from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.session.connection import Connection
-from tests.lake.reading import CAPTURES, Row, by_kernel, collect, options, read_segments, segment_rows
+from tests.lake.reading import CAPTURES, Row, by_kernel, collect, options, read_event, read_segments, segment_rows
 
 VERSIONS = Rule.versions
 
@@ -158,7 +161,9 @@ def test_rows_are_the_same_in_process() -> None:
     whole = collect(dissect(open_capture([path]), given.reading()), given)["scope_events"]
 
     def plain(rows: list[Row]) -> list[Any]:
-        return sorted((row["connection_id"], row["event_in_connection"], repr(load(row["event"])[1])) for row in rows)
+        return sorted(
+            (row["connection_id"], row["event_in_connection"], repr(read_event(row["event"])[0])) for row in rows
+        )
 
     assert plain(apart) == plain(whole)
 
@@ -199,3 +204,16 @@ def test_what_remembers_nothing_is_none() -> None:
     for row in rows[1:]:
         run.feed(row["connection_id"], row["event"])
     assert run.remembered() is None
+
+
+def test_what_tells_a_publish_from_its_bytes_is_what_decoding_them_tells() -> None:
+    compared = 0
+    for path in CAPTURES:
+        for event in dissect(open_capture([path])):
+            if isinstance(event, PacketEvent) and isinstance(event.packet, Publish):
+                compared += 1
+                packet, connection = event.packet, event.connection
+                for version in VERSIONS:
+                    told = scopes._is_as_its_bytes_say(packet, replace(connection, version=version))
+                    assert told is (not packet.missing and decode(packet.raw, version) == packet)
+    assert compared > 300

@@ -88,7 +88,8 @@ def test_bytes_that_are_sealed_well_make_a_value_or_are_refused(data: bytes) -> 
 
 def written(name: str) -> bytes:
     raw = name.encode()
-    return b"O\0\0s" + len(raw).to_bytes(4, "big") + raw + b"(\0\0\0\0"
+    named = b"s" + len(raw).to_bytes(4, "big") + raw + b"(\0\0\0\0"
+    return b"O\0\0" + len(named).to_bytes(4, "big") + named
 
 
 @pytest.mark.parametrize(
