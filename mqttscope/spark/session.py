@@ -22,7 +22,7 @@ from mqttscope.spark.java import SparkUnavailable, find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CONFIGURATION", "SparkUnavailable", "cancelling", "find_java", "spark_session"]
+__all__ = ["CONFIGURATION", "SparkUnavailable", "cancelling", "find_java", "running_session", "spark_session"]
 
 DRIVER_MEMORY = "2g"
 CONFIGURATION = {
@@ -74,6 +74,13 @@ def spark_session(
     # Executors are to run this Python, not the one that is called python3 there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return _start(asked, log)
+
+
+def running_session() -> SparkSession | None:
+    """The session that runs already in this process, which is not ours to end."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 @contextmanager

@@ -164,16 +164,14 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
     What Java prints goes to a file, which is kept and named where something goes wrong.
     """
     try:
-        from pyspark.sql import SparkSession
-
         from mqttscope.spark.errors import SPARK_ERRORS, cause, hush
-        from mqttscope.spark.session import SparkUnavailable, cancelling, spark_session
+        from mqttscope.spark.session import SparkUnavailable, cancelling, running_session, spark_session
     except ImportError as error:
         raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
 
     hush()
     wanted = configuration if master is None else {**configuration, "spark.master": master}
-    running = SparkSession.getActiveSession()
+    running = running_session()
     handle, log = tempfile.mkstemp(prefix="mqttscope-spark-", suffix=".log")
     os.close(handle)
     # What py4j has to say of an interrupted call, with all of its stack, it tells the root logger.
