@@ -49,6 +49,7 @@ EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
 """Whether to try everything, for hours of processor time, where a part shows nearly as much."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests, and leave out the exhaustive ones unless they are asked for."""
     for item in items:

@@ -20,7 +20,7 @@ _OTHER_VERSION = b"\x20\x02\x00\x01"
 
 
 def why_it_failed(player: Player, ending: Ending, patience_s: float) -> str:
-    """Why a connection that was made led nowhere, or broke; empty for one that did not."""
+    """Why a connection that was made led nowhere; empty for one that did not."""
     by_server = ending.by == "server"
     if player.connack is None and player.recorded_connack is not None and (by_server or player.gave_up_connack):
         unreadable = player.unreadable
@@ -31,8 +31,7 @@ def why_it_failed(player: Player, ending: Ending, patience_s: float) -> str:
         if by_server:
             return f"the broker ended a connection before it answered CONNECT: {ending.detail}"
         return f"the broker did not answer CONNECT within {patience_s:g} s"
-    broken = by_server and ending.how == "reset" and player.script.ending.how != "reset" and not player.dismissed
-    return f"a connection broke before its end: {ending.detail}" if broken and player.steps else ""
+    return ""
 
 
 def why_it_fell_short(player: Player, ending: Ending) -> str:
@@ -40,6 +39,8 @@ def why_it_fell_short(player: Player, ending: Ending) -> str:
     if player.refused:
         return f"the broker refused a connection: {player.refused}"
     if ending.by == "server" and player.steps:
+        if ending.how == "reset" and player.script.ending.how != "reset" and not player.dismissed:
+            return f"a connection broke before its end: {ending.detail}"
         return "the broker ended a connection before its end"
     if player.gave_up:
         return f"a connection waited in vain for {player.gave_up}"

@@ -177,18 +177,27 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
     # What py4j has to say of an interrupted call, with all of its stack, it tells the root logger.
     logging.disable(logging.CRITICAL)
     spark = None
-    kept = False
+    kept = stopped = False
+
+    def interrupted(number: int, frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+        raise KeyboardInterrupt
+
     try:
         spark = spark_session(configuration=wanted, log=log)
         if threading.current_thread() is threading.main_thread():
             # Spark's own handler calls Java in the middle of another call; who is interrupted cancels the jobs.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, interrupted)
         with cancelling(spark):
             yield spark
     except SparkUnavailable as error:
         kept = log in str(error)
         raise Failed(str(error)) from None
     except SPARK_ERRORS as error:
+        if stopped:
+            # Ctrl-C came in the middle of a call to Java, which makes an error of it.
+            raise KeyboardInterrupt from None
         if os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
         kept = os.path.getsize(log) > 0
