@@ -31,15 +31,15 @@ tools:
 ## All tests, with tshark and mosquitto.
 test: dev tools
 	$(MAKE) --no-print-directory lint types layers generated
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 ## The same, with what the tests have not run.
 coverage: dev tools
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term:skip-covered
 
 ## All tests, and all that they leave out: hours.
 exhaustive: dev tools
-	MQTTSCOPE_EXHAUSTIVE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	MQTTSCOPE_EXHAUSTIVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 ## The quick part: style, types, layers, generated files, unit tests.
 check: dev lint types layers generated unit

@@ -43,20 +43,14 @@ SLOW = (
 """What is not part of the quick check."""
 
 
-ON_SPARK = ("cli/pipeline/", "spark/")
-"""What runs in one process where tests run in several: each would start a Spark of its own."""
 EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
 """Whether to try everything, for hours of processor time, where a part shows nearly as much."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests, and leave out the exhaustive ones unless they are asked for."""
     for item in items:
         place = item.path.relative_to(ROOT / "tests").as_posix()
-        if place.startswith(ON_SPARK):
-            # One session for all of them.
-            item.add_marker(pytest.mark.xdist_group("spark"))
         if not EXHAUSTIVE and item.get_closest_marker("exhaustive"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; MQTTSCOPE_EXHAUSTIVE=1 runs it"))
         if place.startswith(SLOW) or "spark" in getattr(item, "fixturenames", ()):
