@@ -6,8 +6,8 @@ frame    one captured link-layer record
 notice   what a capture says beside its frames: an error, drops, secrets for decryption
 =======  ==============================================================================
 
-``files`` finds and opens captures, ``compressed`` uncompresses them, ``pcap`` and ``pcapng`` read the two formats,
-``write`` writes pcapng.
+``sources`` finds captures, ``files`` opens them, ``compressed`` uncompresses them, ``pcap`` and ``pcapng`` read the two
+formats, ``write`` writes pcapng.
 """
 
 from __future__ import annotations

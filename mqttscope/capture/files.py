@@ -1,11 +1,10 @@
-"""Opening captures: files, standard input, globs and directories, several of them in time order.
+"""Opening captures: what `sources` finds, and standard input, several of them in time order.
 
 What is wrong with a source is a :class:`CaptureError` among the frames; nothing here raises on what it finds on disk.
 """
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
 import sys
@@ -18,13 +17,13 @@ from typing import BinaryIO
 from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource, is_compressed
 from mqttscope.capture.pcap import FRAME_LIMIT, PCAP_MAGICS, read_pcap
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
+from mqttscope.capture.sources import expand, identity, why_not_opened
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 STDIN = "-"
 """The source that stands for standard input."""
 
 _Item = Frame | CaptureNotice
-_SNIFF_SIZE = 1 << 12
 _PEEK_SIZE = 1 << 16
 _FOREIGN = (
     (b"snoop\0\0\0", "a snoop file"),
@@ -53,10 +52,10 @@ def open_capture(
 ) -> Iterator[_Item]:
     """Frames and notices of all ``sources``, capture after capture.
 
-    A source is a file, ``-`` for standard input (``stdin``, by default the process's own), a directory (all captures
-    directly in it, told by their content) or, when no such path exists, a glob pattern (``**`` descends).  Several
-    captures are read in the order of their first frames; those without any frame come first.  Frames of different
-    captures are never mixed: ``Frame.capture`` is the path as given or expanded, and each capture numbers from 1.
+    A source is a file, ``-`` for standard input (``stdin``, by default the process's own), or what `sources.expand`
+    finds captures in: a directory, or a glob pattern.  Several captures are read in the order of their first frames;
+    those without any frame come first.  Frames of different captures are never mixed: ``Frame.capture`` is the path as
+    given or expanded, and each capture numbers from 1.
 
     A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
     ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
@@ -98,12 +97,6 @@ def first_time(file: BinaryIO) -> float:
     """Time of the first frame of a capture, by which captures are ordered; those without any come first."""
     items = read_capture(file, "", chunk_size=_PEEK_SIZE)
     return next((item.timestamp_ns for item in items if isinstance(item, Frame)), float("-inf"))
-
-
-def looks_like_capture(file: BinaryIO) -> bool:
-    """Whether a file begins like a capture, compressed or not."""
-    head = ByteSource(file, chunk_size=_SNIFF_SIZE).fill(b"", 4)
-    return head[:4] in PCAP_MAGICS or head[:4] == PCAPNG_MAGIC
 
 
 def read_capture(
@@ -169,7 +162,7 @@ class _Capture:
         try:
             file = open(self.name, "rb", buffering=0)  # noqa: SIM115 (closed below; only opening is tried here)
         except (OSError, ValueError) as error:
-            yield CaptureError(self.name, why_not_opened(error))
+            yield CaptureError(self.name, why_not_opened(error, self.name))
             return
         with file:
             yield from read_capture(file, self.name, chunk_size=chunk_size, frame_limit=self.frame_limit)
@@ -179,7 +172,7 @@ def _expand(
     sources: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None, chunk_size: int, frame_limit: int
 ) -> Iterator[_Capture]:
     """The captures that ``sources`` stand for.  What a glob or a directory finds again is not read again."""
-    named = {os.fspath(source) for source in sources}
+    taken = {identity(os.fspath(source)) for source in sources if source != STDIN}
     stdin_taken = False
     for source in sources:
         path = os.fspath(source)
@@ -192,21 +185,16 @@ def _expand(
             stdin_taken = True
             yield _Capture(STDIN, frame_limit, items)
             continue
-        found: list[str] | CaptureError
-        if os.path.isdir(path):
-            found = _captures_in(path)
-        elif not os.path.lexists(path) and glob.has_magic(path):
-            found = _matches(path)
-        else:
+        found = expand(path)
+        if found is None:
             yield _Capture(path, frame_limit)
             continue
-        if isinstance(found, CaptureError):
-            yield _Capture(path, frame_limit, iter((found,)))
-            continue
-        fresh = [name for name in found if name not in named]
-        named.update(fresh)
-        for name in fresh:
-            yield _Capture(name, frame_limit)
+        for one in found:
+            name = one.capture if isinstance(one, CaptureError) else one
+            known = identity(name)
+            if name == path or known not in taken:
+                yield _Capture(name, frame_limit, iter((one,)) if isinstance(one, CaptureError) else None)
+            taken.add(known)
 
 
 def _read_stdin(stdin: BinaryIO | None, chunk_size: int, frame_limit: int) -> Iterator[_Item]:
@@ -218,44 +206,8 @@ def _read_stdin(stdin: BinaryIO | None, chunk_size: int, frame_limit: int) -> It
     yield from read_capture(stdin, STDIN, chunk_size=chunk_size, frame_limit=frame_limit)
 
 
-def _captures_in(directory: str) -> list[str] | CaptureError:
-    """Paths of the captures directly in a directory, by name."""
-    try:
-        paths = [os.path.join(directory, name) for name in sorted(os.listdir(directory))]
-    except OSError as error:
-        return CaptureError(directory, why_not_opened(error))
-    return [path for path in paths if _looks_like_capture(path)] or CaptureError(
-        directory, "is a directory without captures"
-    )
-
-
-def _matches(pattern: str) -> list[str] | CaptureError:
-    """Paths of the files that a glob pattern finds, by name."""
-    paths = sorted(path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))
-    return paths or CaptureError(pattern, "matches no file")
-
-
-def _looks_like_capture(path: str) -> bool:
-    """Whether a regular file begins like a capture; one that cannot be read counts, so that reading it says why."""
-    if not _is_regular(path):
-        return False
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return looks_like_capture(file)
-    except OSError:
-        return True
-
-
 def _is_regular(path: str) -> bool:
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):
         return False
-
-
-def why_not_opened(error: OSError | ValueError) -> str:
-    """What to say of a capture that cannot be opened."""
-    if isinstance(error, FileNotFoundError):
-        return "does not exist"
-    reason = error.strerror if isinstance(error, OSError) else None
-    return f"cannot be opened: {reason or error}"

@@ -21,7 +21,8 @@ def open_alone(path: str | os.PathLike[str], *, fresh: bool = False) -> int:
     descriptor = os.open(path, flags | (os.O_EXCL if fresh else 0), PRIVATE)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            _lock(descriptor)
+            if not lock(descriptor):
+                raise OSError(errno.EWOULDBLOCK, "another program is writing it")
             os.ftruncate(descriptor, 0)
     except OSError as error:
         os.close(descriptor)
@@ -30,13 +31,16 @@ def open_alone(path: str | os.PathLike[str], *, fresh: bool = False) -> int:
     return descriptor
 
 
-def _lock(descriptor: int) -> None:
-    with suppress(ImportError):  # Windows has no such locks
+def lock(descriptor: int) -> bool:
+    """Keep others from locking this file as long as it is open here; whether nobody else has.
+
+    It is true as well where there are no such locks: on Windows, and on some network file systems.
+    """
+    with suppress(ImportError):
         import fcntl
 
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            # Some network file systems know no locks.
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise OSError(error.errno, "another program is writing it") from None
+            return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True

@@ -19,6 +19,7 @@ APPLICATION = b"mqttscope"
 EARLIER_OFFSET = -(1 << 34)
 """Seconds: clock offset of the interfaces for times before 1970, which pcapng cannot say without one."""
 
+_OPTION_COMMENT = 1
 _OPTION_APPLICATION = 4
 _OPTION_TIME_RESOLUTION = 9
 _OPTION_TIME_OFFSET = 14
@@ -31,11 +32,14 @@ class PcapngWriter:
 
     ``path_or_file``: a path, which is created or overwritten and closed by :meth:`close`; or an open binary file, which
     is flushed and stays open.
+    ``comment``: what the file says of itself; no more than 65,535 bytes.
     ``nanoseconds``: whether times are kept to the nanosecond, or cut to microseconds for readers that know no better.
     Opening and writing raise :class:`OSError` as files do.
     """
 
-    def __init__(self, path_or_file: str | os.PathLike[str] | BinaryIO, *, nanoseconds: bool = True) -> None:
+    def __init__(
+        self, path_or_file: str | os.PathLike[str] | BinaryIO, *, nanoseconds: bool = True, comment: str = ""
+    ) -> None:
         self._owned = isinstance(path_or_file, str | os.PathLike)
         self._file: BinaryIO
         if isinstance(path_or_file, str | os.PathLike):
@@ -47,14 +51,16 @@ class PcapngWriter:
         self._closed = False
         self._pack = struct.Struct("<IIIIIII").pack
         # No section length: it is not known before the end, and a pipe cannot go back.
-        section = (
-            struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + _option(_OPTION_APPLICATION, APPLICATION) + _option(0, b"")
-        )
+        section = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
+        if comment:
+            section += _option(_OPTION_COMMENT, comment.encode())
+        section += _option(_OPTION_APPLICATION, APPLICATION) + _option(0, b"")
         self._file.write(_block(0x0A0D0D0A, section))
 
-    def write(self, frame: Frame) -> None:
+    def write(self, frame: Frame, comment: str = "") -> None:
         """Append a frame: its bytes, length on the wire, time and link type; its number and capture are not kept.
 
+        ``comment`` is told with the frame by those who read the file; it has no more than 65,535 bytes.
         :class:`ValueError` for a frame that pcapng cannot hold: a link type over 65535, a length over 32 bits, a time
         that is no signed 64-bit number of nanoseconds.
         """
@@ -67,12 +73,13 @@ class PcapngWriter:
             ticks //= 1000
         captured = len(frame.data)
         padding = _PADDING[captured & 3]
-        length = _ENHANCED_OVERHEAD + captured + len(padding)
+        options = _option(_OPTION_COMMENT, comment.encode()) + _option(0, b"") if comment else b""
+        length = _ENHANCED_OVERHEAD + captured + len(padding) + len(options)
         try:
             header = self._pack(6, length, interface, ticks >> 32, ticks & 0xFFFFFFFF, captured, frame.original_length)
         except struct.error as error:
             raise ValueError(f"frame {frame.number} of {frame.capture} does not fit into pcapng: {error}") from error
-        self._file.write(b"".join((header, frame.data, padding, header[4:8])))
+        self._file.write(b"".join((header, frame.data, padding, options, header[4:8])))
 
     def close(self) -> None:
         """Finish the file; more than once does no harm."""

@@ -22,6 +22,8 @@ class Dissector(Transports):
 
     def feed(self, segment: Segment) -> Iterator[Event]:
         """Events of one more segment."""
+        # What timed out before did so without it: its flow must not have come further yet.
+        yield from self.advance(segment.timestamp_ns)
         for event in self.flows.feed(segment):
             yield from self.handle(event)
 

@@ -38,15 +38,14 @@ def dissect_segments(
     here, everything else by the dissector's methods.
     """
     running = dissector or Dissector(options)
-    take_in_order, feed, handle = running.flows.take_in_order, running.flows.feed, running.handle
+    take_in_order, feed, handle = running.flows.take_in_order, running.feed, running.handle
     for segment in source:
         if type(segment) is not Segment:
             yield from running.take(segment)
             continue
         entry = take_in_order(segment)
         if entry is None:
-            for happened in feed(segment):
-                yield from handle(happened)
+            yield from feed(segment)
             continue
         payload = segment.payload
         if not payload:

@@ -82,7 +82,7 @@ class Linter:
         """How often each rule failed."""
         self.withheld: Counter[str] = Counter()
         """Findings that the capture is not good enough for, by rule."""
-        self._dropping: set[str] = set()
+        self.dropping: set[str] = set()
         """Captures that said to have dropped frames."""
         self.memories = Memories()
         self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
@@ -116,7 +116,7 @@ class Linter:
     def _other(self, event: Event) -> list[Finding]:
         self.quality.feed(event)
         if isinstance(event, CaptureDrops) and event.dropped:
-            self._dropping.add(event.capture)
+            self.dropping.add(event.capture)
         findings: list[Finding] = []
         if isinstance(event, ConnectionOpened):
             event.connection.history = History()
@@ -319,7 +319,7 @@ class Linter:
         confidence = report.confidence or rule.confidence
         if confidence is Confidence.CERTAIN and not self._sure(rule, at):
             confidence = Confidence.LIKELY
-        if confidence is Confidence.LIKELY and rule.scope in WIDE and event.capture in self._dropping:
+        if confidence is Confidence.LIKELY and rule.scope in WIDE and event.capture in self.dropping:
             confidence = Confidence.HEURISTIC  # what was dropped may be another client's
         located = not (report.overdue or isinstance(event, ConnectionOpened | ConnectionClosed))
         blamed = report.sender or (at.direction if located else None)
@@ -361,7 +361,7 @@ class Linter:
         connection = at.connection
         if not connection.roles_known or (rule.version_matters and not connection.version_known):
             return False
-        if rule.needs & Needs.WHOLE and at.event.capture in self._dropping:
+        if rule.needs & Needs.WHOLE and at.event.capture in self.dropping:
             return False
         # Behind lost bytes packets are found again by their looks.
         return not at.sender.gapped

@@ -91,6 +91,11 @@ def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
         if name:
             return (connection.server, name)
     # Who has not said a Client Identifier, or waits for one, shares a session with nobody that is known.
+    return own_key(connection)
+
+
+def own_key(connection: Connection) -> tuple[Hashable, ...]:
+    """The key of a connection that shares it with no other."""
     return (connection.capture, connection.number, connection.flow_key, connection.opened_ns)
 
 

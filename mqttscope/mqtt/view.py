@@ -63,6 +63,18 @@ def text(value: str) -> str | View:
     return {"length": len(raw), "hex": raw.hex()}
 
 
+def utf8(told: str) -> str:
+    r"""Text that can be encoded: bytes of the capture that are not UTF-8 as ``\xff``."""
+    if told.isascii():
+        return told
+    raw = told.encode("utf-8", "surrogateescape" if _escaped_bytes_only(told) else "surrogatepass")
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _escaped_bytes_only(told: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" and not "\udc80" <= char <= "\udcff" for char in told)
+
+
 def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT, *, show_secrets: bool = False) -> View:
     """A property block as an object by name.
 

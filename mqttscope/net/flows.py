@@ -8,12 +8,13 @@ not on the traffic around it, as long as no limit of the table is hit: the flows
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from mqttscope.net.events import FlowOpened, Report, StreamData
 from mqttscope.net.handshake import is_new_connection, plausible_reset, take_syn
 from mqttscope.net.housekeeping import LINGER_NS, FlowRegister, last_place
-from mqttscope.net.reassembly import HISTORY_PAYLOADS, START_WINDOW, UNSEEN, HalfStream
+from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, ports, reverse_key
 from mqttscope.net.sequence import advance
 
@@ -132,19 +133,20 @@ class FlowTable(FlowRegister):
     def advance(self, now: int) -> Sequence[FlowEvent]:
         """Let capture time pass without a segment: give up holes that are due, end flows that went idle."""
         events: list[FlowEvent] = []
-        if self.flows and now >= self._next_sweep_ns:
+        if now >= self._next_sweep_ns:
             self._sweep(now, events)
         return events
 
     def close(self) -> Sequence[FlowEvent]:
-        """The capture has ended: deliver or give up what waits, close all flows and forget them."""
+        """The capture has ended: deliver or give up what waits, close all flows and forget them, the oldest first."""
         events: list[FlowEvent] = []
-        for flow in list(self.flows.values()):
+        for flow in sorted(self.flows.values(), key=attrgetter("opened_ns", "first_frame")):
             if not flow.closed:
                 self._end(flow, "capture_end", last_place(flow), events)
             self._forget(flow)
         self._longest_idle.clear()
-        self._next_sweep_ns = self._next_idle_sweep_ns = self._earliest_sweep_ns = 0
+        self._dues.clear()
+        self._next_sweep_ns = self._next_forgetting_ns = NEVER
         return events
 
     def direction(self, key: bytes) -> tuple[Flow, HalfStream, bool] | None:
@@ -160,7 +162,7 @@ class FlowTable(FlowRegister):
         self._register(flow)
         self.buffered_bytes += flow.initiator.buffer.size + flow.responder.buffer.size
         if flow.closed:
-            self._closed[flow.key] = None
+            self._forget_later(flow)
         else:
             self._refresh(flow)
 
@@ -211,16 +213,9 @@ class FlowTable(FlowRegister):
         """Whether the segment no longer belongs to the flow known under its key, which then is forgotten."""
         flow, half, peer, _ = entry
         now = segment.timestamp_ns
-        if now >= flow.check_ns:
-            if flow.closed:
-                if now - flow.closed_ns > LINGER_NS:
-                    self._forget(flow)
-                    return True
-            elif now - flow.last_timestamp_ns > self.idle_timeout_ns:
-                self._end_idle(flow, events)
-                return True
-            else:
-                self._expire(flow, now, events)
+        if flow.closed and now - flow.closed_ns > LINGER_NS:
+            self._forget(flow)
+            return True
         if segment.flags & (SYN | RST) == SYN and is_new_connection(flow, half, peer, segment):
             if not flow.closed:
                 self._end(flow, "port_reused", (segment.frame, now, segment.capture), events)
@@ -242,9 +237,6 @@ class FlowTable(FlowRegister):
         flow = Flow(key if from_initiator else reverse_key(key), known, now, frame, capture, now, frame, capture)
         self._register(flow)
         self.opened_flows += 1
-        if self._next_sweep_ns - now > self.idle_timeout_ns:
-            # An older capture follows: the sweeps start again with its time.
-            self._next_sweep_ns = self._next_idle_sweep_ns = self._earliest_sweep_ns = now
         events.append(FlowOpened(flow, *place))
         return self._index[key]
 

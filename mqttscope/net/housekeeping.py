@@ -5,11 +5,15 @@ bytes will not come: the peer acknowledged them (it has them, so no retransmissi
 ``PROVEN_WAIT_NS`` passed, far more than any reordering between the queues of a capturing host but short enough for a
 live view, or much data waits behind the hole; or the peer was never captured at all, so that no such proof can come.
 Without an acknowledgment in a two-sided capture the sender will send again, and the hole stays open.
+
+A time-out counts at its own time: the first segment behind it, of whichever flow, brings out all that were due before,
+one after the other.  So what happens to a flow, and when, does not depend on the traffic around it.
 """
 
 from __future__ import annotations
 
-from heapq import nsmallest
+from heapq import heapify, heappop, heappush, nsmallest
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from mqttscope.net.events import FlowClosed, Report
@@ -37,8 +41,10 @@ PROVEN_WAIT_NS = _SECOND // 4
 ONE_SIDED_WAIT_NS = 5 * _SECOND
 ONE_SIDED_BUFFERED_BYTES = 256 * 1024
 HELD_WAIT_NS = _SECOND // 5
-SWEEP_NS = _SECOND // 4
-"""The table looks after the flows that wait at most this often."""
+FORGET_NS = LINGER_NS // 8
+"""The table forgets flows that closed at most this often."""
+_SPARE_DUES = 1_024
+"""Notes of time-outs that count no more are cleared away when there are so many more than others."""
 
 _Place = tuple[int, int, str]
 
@@ -77,9 +83,17 @@ class FlowRegister:
         self.total_limit_hits = 0
         self._index: dict[bytes, Entry] = {}
         self._closed: dict[bytes, None] = {}
-        self._waiting: dict[bytes, None] = {}
+        self._dues: list[tuple[int, bytes]] = []
+        """When flows time out, as a heap; what `_queued` does not confirm counts no more."""
+        self._queued: dict[bytes, int] = {}
+        """The earliest time in it of each open flow."""
         self._longest_idle: list[tuple[int, bytes]] = []
-        self._next_sweep_ns = self._next_idle_sweep_ns = self._earliest_sweep_ns = 0
+        self._next_forgetting_ns = self._next_sweep_ns = NEVER
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """Capture time before which no flow times out; ``None``: none ever does."""
+        return self._dues[0][0] if self._dues else None
 
     def _register(self, flow: Flow) -> None:
         self.flows[flow.key] = flow
@@ -91,7 +105,7 @@ class FlowRegister:
         self._index.pop(flow.key, None)
         self._index.pop(reverse_key(flow.key), None)
         self._closed.pop(flow.key, None)
-        self._waiting.pop(flow.key, None)
+        self._queued.pop(flow.key, None)
         self.buffered_bytes -= flow.initiator.buffer.size + flow.responder.buffer.size
 
     def _settle(self, half: HalfStream, peer: HalfStream, now: int, report: Report) -> None:
@@ -141,10 +155,14 @@ class FlowRegister:
         flow.clear = False
         flow.initiator.history.clear()
         flow.responder.history.clear()
-        self._closed[flow.key] = None
-        self._waiting.pop(flow.key, None)
-        self._next_sweep_ns = min(self._next_sweep_ns, flow.check_ns)
+        self._queued.pop(flow.key, None)
+        self._forget_later(flow)
         events.append(FlowClosed(flow, how, *place))
+
+    def _forget_later(self, flow: Flow) -> None:
+        self._closed[flow.key] = None
+        self._next_forgetting_ns = min(self._next_forgetting_ns, flow.check_ns)
+        self._next_sweep_ns = min(self._next_sweep_ns, flow.check_ns)
 
     def _end(self, flow: Flow, how: str, place: _Place, events: list[FlowEvent]) -> None:
         """Close a flow whose directions did not both end; what it waits for is given up."""
@@ -165,11 +183,14 @@ class FlowRegister:
         deadline = min(flow.initiator.deadline_ns, flow.responder.deadline_ns)
         flow.check_ns = min(deadline, flow.last_timestamp_ns + self.idle_timeout_ns + 1)
         flow.clear = flow.initiator.clear and flow.responder.clear
-        if deadline < NEVER:
-            self._waiting[flow.key] = None
-            self._next_sweep_ns = min(self._next_sweep_ns, max(deadline, self._earliest_sweep_ns))
-        else:
-            self._waiting.pop(flow.key, None)
+        queued_ns = self._queued.get(flow.key)
+        if queued_ns is None or flow.check_ns < queued_ns:
+            self._queued[flow.key] = flow.check_ns
+            heappush(self._dues, (flow.check_ns, flow.key))
+            if len(self._dues) > 2 * len(self._queued) + _SPARE_DUES:
+                self._dues = [(due_ns, key) for key, due_ns in self._queued.items()]
+                heapify(self._dues)
+            self._next_sweep_ns = min(self._next_sweep_ns, flow.check_ns)
 
     def _expire(self, flow: Flow, now: int, events: list[FlowEvent]) -> None:
         """Give up the holes of a flow that were waited for long enough."""
@@ -189,27 +210,33 @@ class FlowRegister:
         self._conclude(flow, place, events)
 
     def _sweep(self, now: int, events: list[FlowEvent]) -> None:
-        """Look after the flows that get no segments: those that wait, those that ended, those that went idle."""
-        for key in list(self._waiting):
-            flow = self.flows[key]
-            if now >= flow.check_ns:
-                self._expire(flow, now, events)
-        while self._closed:
-            flow = self.flows[next(iter(self._closed))]
-            if now - flow.closed_ns <= LINGER_NS:
-                break
-            self._forget(flow)
-        if now >= self._next_idle_sweep_ns:
-            self._next_idle_sweep_ns = now + self.idle_timeout_ns // 8
-            for flow in list(self.flows.values()):
-                if not flow.closed and now - flow.last_timestamp_ns > self.idle_timeout_ns:
-                    self._end_idle(flow, events)
-        self._next_sweep_ns = self._next_idle_sweep_ns
-        self._earliest_sweep_ns = now + SWEEP_NS
-        if self._waiting:
-            self._next_sweep_ns = min(self._next_sweep_ns, self._earliest_sweep_ns)
-        if self._closed:
-            self._next_sweep_ns = min(self._next_sweep_ns, now + LINGER_NS // 8)
+        """Look after the flows that get no segments: those that wait, those that went idle, those that ended."""
+        while (due_ns := self.next_due_ns) is not None and due_ns <= now:
+            self._time_out(due_ns, events)
+        if now >= self._next_forgetting_ns:
+            while self._closed:
+                flow = self.flows[next(iter(self._closed))]
+                if now - flow.closed_ns <= LINGER_NS:
+                    break
+                self._forget(flow)
+            self._next_forgetting_ns = now + FORGET_NS if self._closed else NEVER
+        self._next_sweep_ns = self._next_forgetting_ns
+        if self._dues:
+            self._next_sweep_ns = min(self._next_sweep_ns, self._dues[0][0])
+
+    def _time_out(self, due_ns: int, events: list[FlowEvent]) -> None:
+        """Look after the flows that time out at this very time, or seemed to when that was noted."""
+        found: dict[bytes, Flow] = {}
+        while self._dues and self._dues[0][0] == due_ns:
+            key = heappop(self._dues)[1]
+            if self._queued.get(key) == due_ns:
+                found[key] = self.flows[key]
+        for flow in sorted(found.values(), key=attrgetter("last_frame")):
+            del self._queued[flow.key]
+            if due_ns - flow.last_timestamp_ns > self.idle_timeout_ns:
+                self._end_idle(flow, events)
+            else:
+                self._expire(flow, due_ns, events)
 
     def _make_room(self, events: list[FlowEvent]) -> None:
         """Forget the flow that closed first, or evict the one that is idle longest."""

@@ -28,7 +28,7 @@ OPEN = "open"
 ENDED = "fin"
 RESET = "reset"
 
-NEVER = 1 << 62
+NEVER = 1 << 119
 """A deadline that does not come: behind any capture time in nanoseconds."""
 
 HISTORY_PAYLOADS = 16

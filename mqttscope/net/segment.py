@@ -91,6 +91,11 @@ def reverse_key(key: bytes) -> bytes:
     return key[16:32] + key[0:16] + key[34:36] + key[32:34] + key[36:]
 
 
+def flow_key(key: bytes) -> bytes:
+    """The key that both directions of a flow share: that of the direction which sorts first."""
+    return min(key, reverse_key(key))
+
+
 def endpoints(key: bytes) -> tuple[str, str]:
     """Source and destination of a direction key as text: ``10.0.0.4:51234``, ``[fd00::1]:1883``."""
     if is_ipv4_key(key):

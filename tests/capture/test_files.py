@@ -35,12 +35,6 @@ def names(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
     return [item.capture for item in found[::2]]
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_rotated_files_are_read_in_the_order_of_their_first_frames(here: Path) -> None:
     for name, seconds in (("a.pcap", 30), ("b.pcap", 10), ("c.pcap", 20)):
         (here / name).write_bytes(capture_at(seconds))
@@ -83,8 +77,8 @@ def test_a_path_that_exists_is_no_glob(here: Path) -> None:
 def test_directories_give_their_captures_by_content(here: Path) -> None:
     (here / "set" / "sub.pcap").mkdir(parents=True)
     (here / "set" / "sub.pcap" / "deeper.pcap").write_bytes(capture_at(1))
-    (here / "set" / "README.pcap").write_text("text, whatever its name")
-    (here / "set" / "empty.pcap").write_bytes(b"")
+    (here / "set" / "README").write_text("text")
+    (here / "set" / "empty").write_bytes(b"")
     (here / "set" / "notes.gz").write_bytes(gzip.compress(b"compressed text"))
     (here / "set" / "broken.gz").write_bytes(b"\x1f\x8b")
     (here / "set" / "dangling").symlink_to("nowhere")
@@ -95,6 +89,19 @@ def test_directories_give_their_captures_by_content(here: Path) -> None:
 
     assert names(["set"]) == ["set/capture.ng", "set/capture", "set/capture.txt"]
     assert names([here / "set"])[0] == str(here / "set" / "capture.ng")
+
+
+def test_a_directory_under_two_names_is_read_once(here: Path) -> None:
+    (here / "set").mkdir()
+    (here / "set" / "a.pcap").write_bytes(capture_at(30))
+    (here / "set" / "b.pcap").write_bytes(capture_at(20))
+    (here / "set" / "0-latest.pcap").symlink_to("b.pcap")
+    (here / "also").symlink_to("set")
+
+    assert names(["set", "./set", here / "set", "also", "set/*"]) == ["set/b.pcap", "set/a.pcap"]
+    assert names(["set", "also/a.pcap"]) == ["set/b.pcap", "also/a.pcap"]
+    assert names(["set/0*"]) == ["set/0-latest.pcap"]
+    assert names(["set", "set/0-latest.pcap"]) == ["set/0-latest.pcap", "set/a.pcap"]
 
 
 def test_errors_come_first_and_do_not_keep_the_rest_from_being_read(here: Path) -> None:
@@ -180,7 +187,11 @@ def locked(here: Path) -> Iterator[Path]:
     (here / "set" / "secret.pcap").write_bytes(capture_at(1))
     (here / "set" / "secret.pcap").chmod(0)
     (here / "closed").mkdir(mode=0)
+    (here / "seen").mkdir()
+    (here / "seen" / "notes.txt").write_text("no capture", "utf-8")
+    (here / "seen").chmod(0o644)  # its names can be read, and nothing else
     yield here
+    (here / "seen").chmod(0o700)
     (here / "closed").chmod(0o700)
 
 
@@ -191,6 +202,15 @@ def test_denied_permission_is_said() -> None:
     assert list(open_capture(["set/secret.pcap"])) == [CaptureError("set/secret.pcap", denied)]
     assert list(open_capture(["set"])) == [CaptureError("set/secret.pcap", denied)]
     assert list(open_capture(["closed"])) == [CaptureError("closed", denied)]
+    assert list(open_capture(["closed/*"])) == [CaptureError("closed", denied)]
+    assert list(open_capture(["s*/notes.txt", "[c]losed/*"])) == [
+        CaptureError("seen", denied),
+        CaptureError("closed", denied),
+    ]
+    assert list(open_capture(["**/*.pcap"])) == [
+        CaptureError(name, denied) for name in ("closed", "seen", "set/secret.pcap")
+    ]
+    assert list(open_capture(["seen"])) == [CaptureError("seen", denied)]
 
 
 def test_a_capture_cut_short_keeps_its_frames_and_the_next_is_read(here: Path) -> None:

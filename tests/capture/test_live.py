@@ -250,7 +250,8 @@ def test_a_frame_of_loopback_comes_once_into_the_ring(address: str, monkeypatch:
     for number in range(20):
         assert [one.data.endswith(b"there%d" % number) for one in frames].count(True) == 1
         assert [one.data.endswith(b"back%d" % number) for one in frames].count(True) == 1
-    assert sum(counted) == len(frames) == capture.received
+    # The kernel counts frames of others, too, from before libpcap set the filter.
+    assert sum(counted[asked:]) == len(frames) == capture.received
 
 
 @pytest.mark.tshark

@@ -71,6 +71,17 @@ def test_any_frames_are_read_back_as_they_were_written(frames: list[Frame]) -> N
     assert read(written(frames)) == frames
 
 
+def test_comments_stand_beside_the_frames() -> None:
+    file = io.BytesIO()
+    with PcapngWriter(file) as writer:
+        for frame in FRAMES:
+            writer.write(frame, comment=f"number {frame.number}" if frame.number % 2 else "")
+    data = file.getvalue()
+
+    assert read(data) == FRAMES
+    assert data.count(b"number ") == 4
+
+
 def test_a_path_is_created_overwritten_and_closed(tmp_path: Path) -> None:
     path = tmp_path / "out.pcapng"
     path.write_bytes(bytes(100_000))
@@ -131,6 +142,19 @@ def test_dpkt_reads_the_same() -> None:
 
     assert [bytes(data) for _, data in found] == [frame.data for frame in frames]
     assert [time for time, _ in found] == pytest.approx([frame.timestamp_ns / 10**9 for frame in frames], abs=1e-6)
+
+
+@pytest.mark.tshark
+def test_tshark_and_capinfos_show_the_comments(tmp_path: Path) -> None:
+    path = tmp_path / "out.pcapng"
+    with PcapngWriter(path, comment="of the file") as writer:
+        writer.write(FRAMES[0], "one: äöü")
+        writer.write(FRAMES[7])
+    words = ["tshark", "-r", str(path), "-T", "fields", "-e", "frame.comment"]
+    about = subprocess.run(["capinfos", "-k", str(path)], capture_output=True, check=True).stdout
+
+    assert subprocess.run(words, capture_output=True, check=True).stdout.decode().splitlines() == ["one: äöü", ""]
+    assert b"of the file" in about
 
 
 @pytest.mark.tshark

@@ -13,6 +13,7 @@ from mqttscope.filter import FilterError
 from mqttscope.filter.errors import MAX_SHOWN_COLUMNS
 from mqttscope.filter.lexer import MAX_EXPRESSION_CHARACTERS
 from mqttscope.filter.parser import MAX_NESTING
+from tests.conftest import EXHAUSTIVE
 
 
 def error_of(expression: str) -> FilterError:
@@ -253,7 +254,7 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500 if EXHAUSTIVE else 500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map(" ".join) | st.text(max_size=20))
 def test_any_text_is_compiled_or_refused_at_a_place_inside_it(expression: str) -> None:
     refused: FilterError | None = None

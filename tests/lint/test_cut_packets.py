@@ -23,7 +23,7 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.segment import Segment
 
 RULES = all_rules()
-QUICK, EXHAUSTIVE = 61, 13
+QUICK, EXHAUSTIVE = 149, 13
 """One cut of so many is tried; prime, so that it falls on other places in each example."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.dissect import dissect_segments
+from mqttscope.dissect import Options, dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Step, client, conversation, on, opened, server
@@ -135,3 +135,14 @@ def test_the_same_message_without_retain_is_another_mistake() -> None:
     sent = server(Publish(topic_name="a", payload=b"21"))
 
     assert found(*opened(), *sets(), *reader(*asks("a"), gets(), *asks("a", number=2), sent, LATE)) == []
+
+
+def test_a_message_of_another_connection_is_another_one_whatever_its_number() -> None:
+    """Packets are counted by connection in a lake: here both messages have the number 2."""
+    steps = *opened(), *sets(), *reader(*asks("a"), gets(), *asks("a", number=2))
+    again = on(2, *opened(client_identifier="c3"), *sets())
+    for meanwhile, expected in (((), 1), (again, 0)):
+        linter = Linter([all_rules()["RET406"]()], strict=True)
+        captured = segments(conversation("x", *steps, *meanwhile, *on(1, LATE)))
+        events = dissect_segments(captured, Options(count_by_connection=True))
+        assert len([one for event in events for one in linter.feed(event)]) == expected

@@ -20,7 +20,7 @@ from mqttscope.mqtt.topics import (
     topic_name_problem,
     utf8_length,
 )
-from tests.conftest import shared_path
+from tests.conftest import EXHAUSTIVE, shared_path
 
 NAMES: list[tuple[str, str, str | None]] = [
     ("an ordinary name", "a/b", None),
@@ -261,7 +261,7 @@ filters = (
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500 if EXHAUSTIVE else 500, deadline=None)
 @given(topic_filter=filters, topic=topics)
 def test_matching_agrees_with_the_wording_of_the_specification(topic_filter: str, topic: str) -> None:
     expected = reference(topic_filter, topic)

@@ -25,6 +25,7 @@ from mqttscope.mqtt.view import (
     redacted,
     secret,
     text,
+    utf8,
     view,
 )
 from tests.mqtt.case import V3_1_1, V5, parse
@@ -248,3 +249,16 @@ class TestMalformed:
         assert isinstance(found, Malformed)
         assert found.packet is not None
         assert view(found.packet, V3_1_1, only=found.fields_read)["payload"] == {"length": 1, "text": "p"}
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("plain", "plain"),
+        ("a\udcffé", "a\\xffé"),
+        ("\ud800", "\\xed\\xa0\\x80"),
+        ("\ud800\udcff", "\\xed\\xa0\\x80\\xed\\xb3\\xbf"),
+    ],
+)
+def test_text_that_can_be_encoded(told: str, shown: str) -> None:
+    assert utf8(told) == shown

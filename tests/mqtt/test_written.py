@@ -11,6 +11,7 @@ from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.declare import PACKETS, plan
 from mqttscope.mqtt.wire import Fault
 from mqttscope.mqtt.written import decoder
+from tests.conftest import EXHAUSTIVE
 from tests.mqtt.cases import CASES
 from tests.mqtt.strategies import almost
 
@@ -48,7 +49,7 @@ def test_written_out_decoders_give_what_the_declaration_gives(kind: int, version
 
 @pytest.mark.slow
 @given(st.sampled_from(VERSIONS).flatmap(lambda version: st.tuples(st.just(version), almost(version))))
-@settings(max_examples=2_000, deadline=None, derandomize=True)
+@settings(max_examples=2_000 if EXHAUSTIVE else 500, deadline=None, derandomize=True)
 def test_also_for_damaged_packets(given_bytes: tuple[ProtocolVersion, bytes]) -> None:
     version, raw = given_bytes
     if raw:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamData, StreamGap
@@ -246,6 +248,35 @@ def test_what_happens_to_a_flow_does_not_depend_on_the_traffic_around_it(lines: 
         return [(render(event), event.frame, event.timestamp_ns) for event in events]
 
     assert lines_of(mixed) == lines_of(apart)
+
+
+def test_time_outs_count_at_their_own_time_whoever_brings_them_out() -> None:
+    table = FlowTable(idle_timeout_ns=10 * 10**9)
+    hole = [other_flow(1, 0), other_flow(1, 9.9, b"late", 105)]
+    feed(table, [hole[0], other_flow(2, 4), other_flow(3, 6), hole[1], other_flow(2, 13, b"x", 101)])
+
+    found = feed(table, [other_flow(4, 100)])
+
+    told = [(type(event).__name__, event.flow.first_frame) for event in found if not isinstance(event, StreamData)]
+    assert told == [
+        ("StreamGap", 1), ("FlowClosed", 3), ("FlowClosed", 1), ("FlowClosed", 2), ("FlowOpened", 4),
+    ]  # fmt: skip
+    assert table.next_due_ns == 110 * 10**9 + 1
+
+
+def test_of_time_outs_at_once_that_of_the_earlier_frame_counts_first() -> None:
+    table = FlowTable()
+    feed(table, [replace(other_flow(number, 0), frame=9 - number) for number in range(5)])
+
+    assert [event.frame for event in table.advance(10**15) if isinstance(event, FlowClosed)] == [5, 6, 7, 8, 9]
+    assert table.next_due_ns is None
+
+
+def test_flows_that_come_and_go_leave_no_time_outs_behind() -> None:
+    table = FlowTable(max_flows=50)
+    feed(table, [other_flow(number, number / 1000) for number in range(5000)])
+
+    assert len(table._dues) < 2 * 50 + 1_100
 
 
 def test_closed_flows_are_forgotten_after_a_while() -> None:

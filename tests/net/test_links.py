@@ -10,7 +10,7 @@ from mqttscope.net import headers, links
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import ACK, PSH, Fragment, NotSegment, Segment, direction_key
-from tests.conftest import shared_path
+from tests.conftest import EXHAUSTIVE, shared_path
 from tests.net.octets import (
     A4,
     A6,
@@ -254,7 +254,7 @@ def test_random_bytes_never_raise(link_type: int, data: bytes, original_length: 
     segment(frame(data, link_type, original_length))
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500 if EXHAUSTIVE else 500, deadline=None)
 @given(
     st.sampled_from(ALL),
     st.lists(st.tuples(st.integers(0, 150), st.integers(0, 255)), max_size=4),

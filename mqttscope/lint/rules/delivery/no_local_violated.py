@@ -90,11 +90,12 @@ class NoLocalViolated(Rule):
             if sent.timestamp_ns < oldest or sent.packet < first:
                 return None
             if sent.checksum == checksum and sent.length == length and sent.topic == topic:
+                ago = (at.timestamp_ns - sent.timestamp_ns) / SECOND_NS
                 varied = length >= MIN_LENGTH and len(set(packet.payload)) >= MIN_LENGTH // 2
                 return self.report(
                     "",
                     f"{at.client_name!r} gets its own PUBLISH {topic!r} back on {filters_of(found.subscriptions)} with "
-                    f"No Local; it was packet {sent.packet}",
+                    f"No Local, {ago:.3f} s after it",
                     confidence=None if varied and not packet.retain else Confidence.HEURISTIC,
                 )
         return None

@@ -160,8 +160,7 @@ class StaleSubscriptionUsed(Rule):
         still = "is still in effect" if field else "is still there: each message comes twice"
         return self.report(
             field,
-            f"subscription {one.topic_filter!r} of {at.client_name!r} was replaced by packet {one.packet}, but {what} "
-            f"{still}",
+            f"subscription {one.topic_filter!r} of {at.client_name!r} was replaced, but {what} {still}",
             confidence=Confidence.HEURISTIC if early else None,
             related=(Related("the SUBSCRIBE that replaced it", one.packet, one.frame, one.timestamp_ns),),
         )

@@ -60,5 +60,5 @@ class PacketTypeReserved(Rule):
         name = " (AUTH of MQTT 5.0)" if first >> 4 == PacketType.AUTH else ""
         told = f"packet type {first >> 4}{name} is reserved in MQTT {at.version.text} (first byte 0x{first:02x})"
         if at.party.miscounted is not None:
-            told += f"; the length of packet {at.party.miscounted} before it was wrong, so this may be no packet"
+            told += "; the length of a packet before it was wrong, so this may be no packet"
         return self.report(fault.field, told)

@@ -50,7 +50,8 @@ class SessionPresentWrong(Rule):
     told 0 it throws its own half away.  A session ends with its connection (Session Expiry Interval 0, CleanSession 1
     in 3.1.1) or when its interval has run out.  That a kept session is gone is worth a note only, since the server may
     have been restarted or an operator may have ended it; it is an error where the server has just taken the session
-    from another connection of the client.  Sessions older than the capture are not judged.
+    from another connection of the client.  Sessions older than the capture are not judged.  Where the two connections
+    are in different captures it is a heuristic warning at most: these may be of different servers with one address.
 
     Instead, keep the state of a session exactly as long as its interval says, and report it as it is.
     """

@@ -44,6 +44,8 @@ class SessionTakeoverNotClosed(Rule):
     There is one session for each Client Identifier.  Two connections that share it get each other's messages and
     acknowledge with the same packet identifiers.  What counts is that the server still speaks, and to a client that
     has spoken since; that a connection merely stays open is not reported, since the client may be gone.
+    Where the two connections are in different captures it is a heuristic warning: these may be of different servers
+    with one address.
 
     Instead, close the older connection before the new one is accepted, in MQTT 5.0 with DISCONNECT 0x8E (Session taken
     over).
