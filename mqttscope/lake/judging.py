@@ -95,16 +95,16 @@ class Judge(Collector):
 
     def _row(self, event: Event) -> None:
         if isinstance(event, PacketEvent | MalformedEvent):
-            place = self.emitted.place(event.timestamp_ns)
+            place = self.emitted.place()
             self.packets.append((*place, event.number, event.frame, event.timestamp_ns, event.capture))
         elif isinstance(event, ConnectionOpened):
-            place = self.emitted.place(event.timestamp_ns)
+            place = self.emitted.place()
             self.seen.append((self._tracker(event.connection).connection_id, *place))
 
     def _findings(self, event: Event, findings: Iterable[Finding]) -> None:
         assert isinstance(event, Scoped)
         tracker = self._tracker(event.connection)
-        place = self.emitted.place(event.timestamp_ns)
+        place = self.emitted.place()
         for finding in findings:
             # Without rules of wider scope events are not counted, and nothing has to come between these.
             count = tracker.events if self.options.scope_events else tracker.findings

@@ -10,7 +10,7 @@ When more segments will come, rows of the kind ``open/<table>`` say what is know
 open: as if they ended here.  The next run makes them anew.
 
 Nothing of one flow depends on another one, so the result does not depend on how flows were shared out, nor on the files
-that the segments come from, as long as their times put them into the right order.  Memory holds one flow at a time:
+that the segments come from, as long as their order is the same.  Memory holds one flow at a time:
 what reassembly and the protocol state hold within their limits, and one batch of each table.  A flow whose ports are
 used again is told from the one before by the rules of `net.flows`.
 
@@ -21,7 +21,7 @@ of the captures and ``found_frame``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect.dialogue import Dialogue
+from mqttscope.lake.drops import Drop
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import OPEN, SCOPE_EVENTS, STATE
 from mqttscope.lake.scopes import AT_THE_END
@@ -40,16 +41,24 @@ from mqttscope.net.flows import Flow
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.housekeeping import LINGER_NS
-from mqttscope.net.segment import Fragment, Segment, reverse_key
+from mqttscope.net.segment import Fragment, Segment, flow_key
 
 SEGMENT_COLUMNS = (
     "kind", "flow", "timestamp_ns", "file", "frame", "direction", "sequence", "acknowledgment", "flags", "window",
-    "payload", "missing", "capture",
+    "payload", "missing", "capture", "clock_ns",
 )  # fmt: skip
 """Columns that are read of a row; ``kind`` is ``segment``, ``state`` (its bytes in ``payload``) or something else."""
-ORDER = ("flow", "kind_order", "timestamp_ns", "file", "frame")
-"""What rows are sorted by; ``kind_order`` is 0 for state and 1 for segments, and may be left out without state."""
+ORDER = ("flow", "kind_order", "file", "frame")
+"""What rows are sorted by: one capture behind the other, as one process reads them.
+
+``kind_order`` is 0 for state and 1 for segments, and may be left out without state."""
+ORDER_BY_TIME = ("flow", "kind_order", "clock_ns", "file", "frame")
+"""The same where captures are written at the same time and put into each other.
+
+``clock_ns`` is how far time has come in the capture: that of the latest segment up to this one.  So frames of one
+capture whose times go back keep their order."""
 SEGMENT, STATE_KIND = "segment", "state"
+_BEFORE_ALL_NS = -1 << 63
 
 
 class Row(NamedTuple):
@@ -68,6 +77,7 @@ class Row(NamedTuple):
     payload: bytes
     missing: int
     capture: str
+    clock_ns: int
 
 
 @dataclass(slots=True)
@@ -82,25 +92,29 @@ def _flow_of(row: Row) -> bytes | None:
     return row.flow
 
 
-def flow_key(direction: bytes) -> bytes:
-    """The key of a flow: the same for both directions."""
-    return min(direction, reverse_key(direction))
-
-
 def kernel(
     batches: Iterable[pa.RecordBatch],
     options: LakeOptions | None = None,
     *,
     more: bool = False,
     watermark_ns: int | None = None,
+    dropping: Collection[str] = (),
+    drops: Mapping[str, Drop] | None = None,
+    ends: tuple[int, ...] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Event rows of segment rows.
 
     ``more``: further segments will come, so that flows stay open and leave a row of ``state``.  ``watermark_ns`` is the
     time of the last segment of all flows: those that have been idle for too long by then are over, whatever comes.
+    ``dropping``: captures that are known to lack frames.  ``drops``: where others say so, by their names.  ``ends``:
+    times of the last segments of all captures in their order, where these are read one behind the other: a capture that
+    overlaps with the one before lets time go back.
     """
-    options = options or LakeOptions()
+    options, drops = options or LakeOptions(), drops or {}
     collector, unfinished = Collector(options), Unfinished(options)
+    collector.emitted.ends = ends
+    collector.note_drops(dropping, drops)
+    unfinished.collector.note_drops({*dropping, *drops})
     states: list[tuple[Any, ...]] = []
     for _, rows in groupby(read_rows(batches), key=_flow_of):
         memories: list[Memory] = []
@@ -144,18 +158,19 @@ def run_flow(
 
     Stops now and then, and at the end, so that rows can be taken out of the collector: a flow may be very long.
     """
-    dissector = Dissector(options.reading())
+    dissector, emitted = Dissector(options.reading()), collector.emitted
+    emitted.segment(_BEFORE_ALL_NS, 0, 0)
     for event in dissect_segments(_segments(rows, dissector, collector), dissector=dissector, more=True):
         collector.feed(event)
         if collector.waiting >= LOOK:
             yield
     if watermark_ns is not None:
-        _wait(watermark_ns, dissector, collector)
+        _wait(max(emitted.ends[emitted.read :], default=watermark_ns), dissector, collector)
     if more:
         memories += remembered(dissector, collector, watermark_ns)
     else:
         for flow in dissector.flows.flows.values():
-            collector.emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
+            emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
         for event in dissector.close():
             collector.feed(event)
     collector.ended(dissector)
@@ -169,12 +184,8 @@ def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector) -
         if row.kind == STATE_KIND:
             resume(load(row.payload), dissector, collector)
             continue
-        if ordered:
-            now = row.timestamp_ns
-            collector.emitted.segment(now, row.file, row.frame)
-            for flow in dissector.flows.flows.values():
-                if not flow.closed:
-                    collector.emitted.due_ns = min(now, flow.check_ns)
+        _wait_for(row, dissector, collector)
+        collector.emitted.segment(row.clock_ns, row.file, row.frame)
         segment = Segment(
             row.direction, row.sequence, row.acknowledgment, row.flags, row.window, row.payload or b"",
             row.missing or 0, row.frame, row.timestamp_ns, row.capture,
@@ -185,13 +196,25 @@ def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector) -
                 collector.segment_taken(connection_of(flow), segment)
 
 
+def _wait_for(row: Row, dissector: Dissector, collector: Collector) -> None:
+    """Let the time up to a segment pass; captures that are read before its own may go further."""
+    emitted = collector.emitted
+    if dissector.flows.next_due_ns is not None and emitted.read < row.file:
+        _wait(max(emitted.ends[emitted.read : row.file], default=row.clock_ns), dissector, collector)
+    # Where the clock stands still times went back, and what the flow waits for since then counts from there on.
+    _wait(row.clock_ns if row.clock_ns > emitted.now_ns else row.timestamp_ns, dissector, collector)
+
+
 def _wait(timestamp_ns: int, dissector: Dissector, collector: Collector) -> None:
-    """Let time pass."""
-    for flow in dissector.flows.flows.values():
-        collector.emitted.set(flow.check_ns, 0, 0)
-    for event in dissector.advance(timestamp_ns):
-        collector.feed(event)
-    collector.time_passed()
+    """Let time pass: what times out does so at its own time."""
+    flows = dissector.flows
+    while (due_ns := flows.next_due_ns) is not None and due_ns <= timestamp_ns:
+        if due_ns > collector.emitted.now_ns:
+            for flow in flows.flows.values():
+                collector.emitted.time_out(due_ns, flow.last_frame)
+        for event in dissector.advance(due_ns):
+            collector.feed(event)
+        collector.time_passed()
 
 
 def resume(memory: Memory, dissector: Dissector, collector: Collector) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from mqttscope.lint.memories import is_of_one, scope_key
 from mqttscope.lint.rule import Scope
 from mqttscope.mqtt.constants import Direction
-from mqttscope.net.segment import reverse_key
+from mqttscope.net.segment import flow_key
 from mqttscope.session.connection import Connection
 
 
@@ -33,7 +33,7 @@ def connection_id(connection: Connection, group: str = "") -> str:
     key = connection.flow_key
     if key:
         # Which side is the initiator may be a guess.
-        key = min(key, reverse_key(key))
+        key = flow_key(key)
     parts = (
         group.encode("utf-8", "surrogateescape"),
         key,

@@ -2,13 +2,14 @@
 
     lake/
       manifest.json                     generation, captures that are in, files of each table
-      packets/0000000001-0.parquet ...  one file or more of each generation
-      open/0000000001-packets-0.parquet what is read so far of connections that are still open; replaced each time
-      state/0000000001-0.parquet        what flows remember, for the next ingest
-      scope_state/0000000001-0.parquet  what rules of wider scope remember of sessions and servers
+      packets/0000000001-TOKEN-0.parquet ...   one file or more of each generation
+      open/0000000001-packets-TOKEN-0.parquet  what is read so far of connections that are open; replaced each time
+      state/0000000001-TOKEN-0.parquet         what flows remember, for the next ingest
+      scope_state/0000000001-TOKEN-0.parquet   what rules of wider scope remember of sessions and servers
 
-A reader goes by the manifest alone.  Files that it does not name are of an ingest that broke off; the next one takes
-them away.
+A reader goes by the manifest alone.  Files of tables that a commit replaces stay for a while, for readers that have
+the manifest before.  Files that the manifest does not name are of an ingest that broke off; the next one takes them
+away.  Each writer of files has a token of its own.
 """
 
 from __future__ import annotations
@@ -16,17 +17,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from mqttscope.capture.compressed import ByteSource, is_compressed
 
 FORMAT = 1
 NAME = "manifest.json"
+RETIRED_S = 600.0
+"""Seconds that a file stays which readers of an earlier manifest may still want."""
 _PIECE = 1 << 20
+Errors = list[list[Any]]
+"""What is wrong with one capture: message, offset, frames of each error."""
 
 
 class LakeError(ValueError):
-    """The folder is no lake, or one of another version."""
+    """The folder is no lake, one of another version, damaged, or cannot be written."""
 
 
 @dataclass(slots=True)
@@ -53,11 +61,34 @@ class Manifest:
     """What rules of wider scope remember."""
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of each stream that is watched: the last batch that is in, and what the next one goes on with."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of each file; older lakes do not say them."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows of each file; older lakes do not say them."""
+    retired: dict[str, float] = field(default_factory=dict)
+    """Files of tables that earlier manifests named, and when they were replaced: seconds since 1970."""
+    faulty: dict[str, Errors] = field(default_factory=dict)
+    """Captures with errors, by digest; older lakes do not say them."""
 
     def all_files(self) -> set[str]:
         """Everything that belongs to the lake."""
-        tables = (*self.files.values(), *self.open_files.values(), self.state_files, self.scope_state_files)
-        return {name for names in tables for name in names}
+        return {*self.table_files(), *self.state_files, *self.scope_state_files}
+
+    def kept_files(self) -> set[str]:
+        """The same, and what readers of an earlier manifest may still want."""
+        return self.all_files() | set(self.retired)
+
+    def table_files(self) -> set[str]:
+        """What readers of tables want."""
+        return {name for names in (*self.files.values(), *self.open_files.values()) for name in names}
+
+    def retire(self, before: Manifest) -> None:
+        """Note which files of the manifest before are replaced; forget those that nobody waits for any more."""
+        now = time.time()
+        replaced = before.table_files() - self.table_files()
+        # A time that lies ahead is of a clock that was wrong.
+        retired = {name: min(at, now) for name, at in before.retired.items()} | dict.fromkeys(sorted(replaced), now)
+        self.retired = {name: at for name, at in retired.items() if now - at < RETIRED_S}
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -66,6 +97,8 @@ def read_manifest(folder: Path) -> Manifest:
         data: dict[str, Any] = json.loads((folder / NAME).read_text("utf-8"))
     except FileNotFoundError:
         return Manifest()
+    except NotADirectoryError:
+        raise LakeError(f"{folder} is no folder") from None
     except (ValueError, OSError) as error:
         raise LakeError(f"{folder / NAME} cannot be read: {error}") from None
     version = data.pop("format", None) if isinstance(data, dict) else None
@@ -75,6 +108,20 @@ def read_manifest(folder: Path) -> Manifest:
         return Manifest(**data)
     except TypeError:
         raise LakeError(f"{folder / NAME} is not the manifest of a lake") from None
+
+
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Look whether everything that belongs to a lake is there, as long as it was; `LakeError` names what is not."""
+    for name in sorted(manifest.all_files()):
+        path = folder / name
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            why = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
+            raise LakeError(f"{path} {why}: the lake is damaged") from None
+        wanted = manifest.sizes.get(name, size)
+        if size != wanted:
+            raise LakeError(f"{path} has {size:,} bytes and should have {wanted:,}: the lake is damaged")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -100,8 +147,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_strays(folder: Path, manifest: Manifest) -> list[str]:
-    """Take away Parquet files that belong to no finished ingest; returns their names."""
-    known = manifest.all_files()
+    """Take away Parquet files that belong to no finished ingest, and that no reader waits for; returns their names."""
+    known = manifest.kept_files()
     strays = [path for path in sorted(folder.glob("*/*.parquet")) if path.relative_to(folder).as_posix() not in known]
     for path in strays:
         path.unlink()
@@ -109,15 +156,30 @@ def remove_strays(folder: Path, manifest: Manifest) -> list[str]:
 
 
 def content_digest(path: Path, size: int | None = None) -> str:
-    """Names the content of a file, wherever it lies: SHA-256 of all its bytes, or of the first ``size`` of them.
-
-    Head and tail alone would not do: captures of one device begin alike, and one whose middle was damaged on the way
-    ends alike.
-    """
-    digest = hashlib.sha256()
-    left = -1 if size is None else size
+    """Names the content of a file, wherever it lies, as `digest_of`; of a plain one the first ``size`` bytes alone."""
     with path.open("rb") as file:
-        while piece := file.read(_PIECE if left < 0 else min(_PIECE, left)):
+        return digest_of(file, size)
+
+
+def digest_of(file: BinaryIO, size: int | None = None) -> str:
+    """SHA-256 of all bytes of a capture, uncompressed, in hexadecimal digits; of a plain one of the first ``size``.
+
+    So a capture is the same when a tool has rotated and compressed it.  Where it is damaged its bytes count as they
+    are.  Head and tail alone would not do: captures of one device begin alike, and one whose middle was damaged on the
+    way ends alike.
+    """
+    head = file.read(4)
+    file.seek(0)
+    if is_compressed(head):
+        source, digest = ByteSource(file), hashlib.sha256()
+        while piece := source.fill(b"", _PIECE):
             digest.update(piece)
-            left -= len(piece) if left >= 0 else 0
+        if source.fault is None:
+            return digest.hexdigest()
+        file.seek(0)
+        size = None
+    digest, left = hashlib.sha256(), -1 if size is None else size
+    while piece := file.read(_PIECE if left < 0 else min(_PIECE, left)):
+        digest.update(piece)
+        left -= len(piece) if left >= 0 else 0
     return digest.hexdigest()

@@ -45,6 +45,12 @@ class LakeOptions:
         """Whether there are rules that need more than one connection."""
         return any(rule.scope in WIDE for rule in self.rules)
 
-    def rules_of(self, scope: Scope) -> list[Rule]:
-        """Rules that look as far as a session or a broker."""
-        return [rule for rule in self.rules if rule.scope is scope]
+    def rules_by(self, scope: Scope) -> list[Rule]:
+        """Wide rules that run over the rows of one session, or of one server.
+
+        Where any rule needs a server, all run over its rows: they hold those of its sessions, and taking each row up
+        once more for these costs more than the rules do.
+        """
+        wide = [rule for rule in self.rules if rule.scope in WIDE]
+        widest = Scope.BROKER if any(rule.scope is Scope.BROKER for rule in wide) else Scope.SESSION
+        return wide if scope is widest else []

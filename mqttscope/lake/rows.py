@@ -33,10 +33,9 @@ from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.view import redacted
+from mqttscope.mqtt.view import redacted, utf8
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.base import may_hold_password
-from mqttscope.report.findings.plain import utf8
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.session.connection import Connection
 

@@ -182,7 +182,7 @@ FINDINGS = TableSchema(
     "What the rules found",
     ("connection_id", "scope", "finding_in_connection"),
     (
-        _ID, Column("scope", S, "connection, session or broker: how far the rules looked that ran together"),
+        _ID, Column("scope", S, "connection, session or broker: how far the rule looks"),
         Column("finding_in_connection", L, "counts the findings of the connection and this scope from 0"), *_PLACE,
         Column("rule", S), Column("slug", S), Column("severity", S), Column("confidence", S), Column("message", S),
         Column("statements", pa.list_(S)), *_ENDS, *_WHO[:3],

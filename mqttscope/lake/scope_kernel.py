@@ -83,7 +83,7 @@ def scope_kernel(
 
     ``more``: further captures will come, so that what the rules remember is given as rows of ``scope_state``.
     """
-    rules = options.rules_of(scope)
+    rules = options.rules_by(scope)
     output = _Output(scope, options)
     for key, found in groupby(_read(batches), key=itemgetter(0)):
         run = _Key(key, rules)
@@ -114,7 +114,7 @@ class _Output:
         """Take findings, without the secrets that they show."""
         for one in found:
             finding = conceal(one.finding, self._view)
-            row = rows.finding_row(finding, one.connection_id, self.scope, one.number, one.stream_offset)
+            row = rows.finding_row(finding, one.connection_id, str(one.scope), one.number, one.stream_offset)
             self.rows[OPEN + FINDINGS.name if ending else FINDINGS.name].append(row)
 
     def batches(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:

@@ -35,15 +35,14 @@ from mqttscope.lake.state import dump, load
 from mqttscope.lake.tracker import Beside, Tracker
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.memories import Kept, is_of_one
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.memories import Kept, is_of_one, own_key
+from mqttscope.lint.rule import Rule, Scope
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.view import AUTHENTICATION_DATA, redacted, secret_ranges
-from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.base import may_hold_password
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
@@ -64,6 +63,9 @@ _fields_of, _seen_of = attrgetter(*_CONNECTION), attrgetter(*_PARTY)
 AT_THE_END = 1 << 62
 """When flows that are still open are told to be over: behind all segments, in the order in which they began."""
 
+BEFORE_ALL = 1 << 62
+"""Taken from the number of a frame where events come out before all segments of their time."""
+
 
 @dataclass(slots=True)
 class Emitted:
@@ -72,31 +74,28 @@ class Emitted:
     now_ns: int = 0
     file: int = 0
     frame: int = 0
-    due_ns: int = 0
-    """When a hole or the flow was waited for long enough.  Whoever sees all flows at once notices it with the next
-    segment of any of them, and so before those that came between then and now."""
-
     ends: tuple[int, ...] = ()
-    """Times of the last segments of all captures in the order of reading, where they are known: then a time-out has its
-    place in the capture that is read when its time has come."""
+    """Times of the last segments of all captures, which are read one behind the other in this order; empty where they
+    are read together.  A time-out has its place in the capture that is read when its time has come."""
     read: int = 0
     """The capture of the last segment of the flow."""
 
     def set(self, now_ns: int, file: int, frame: int) -> None:
         """Go on to another one."""
-        self.now_ns, self.file, self.frame, self.due_ns = now_ns, file, frame, now_ns
+        self.now_ns, self.file, self.frame = now_ns, file, frame
 
     def segment(self, now_ns: int, file: int, frame: int) -> None:
         """Go on to the segment that is read now."""
         self.set(now_ns, file, frame)
         self.read = file
 
-    def place(self, timestamp_ns: int) -> tuple[int, int, int]:
-        """Where an event of this time has its place among those of other flows: time, capture, frame."""
-        now_ns, file, frame = self.now_ns, self.file, self.frame
-        if timestamp_ns < now_ns and self.due_ns < now_ns:
-            now_ns, file, frame = self.due_ns, 0, 0
-        return now_ns, file if frame else self._capture_at(now_ns), frame
+    def time_out(self, due_ns: int, last_frame: int) -> None:
+        """Go on to a time-out, which counts before the segments of its time; of several the one of the earlier flow."""
+        self.set(due_ns, self._capture_at(due_ns), last_frame - BEFORE_ALL)
+
+    def place(self) -> tuple[int, int, int]:
+        """Where events that come out now have their place among those of other flows: time, capture, frame."""
+        return self.now_ns, self.file, self.frame
 
     def _capture_at(self, now_ns: int) -> int:
         behind = len(self.ends)
@@ -165,7 +164,7 @@ def _news(told: Beside, before: Beside) -> Beside:
 class Fed(Emitted):
     """For who sees all flows at once: events have the order in which they are fed."""
 
-    def place(self, timestamp_ns: int) -> tuple[int, int, int]:
+    def place(self) -> tuple[int, int, int]:
         """The next place."""
         self.frame += 1
         return self.now_ns, self.file, self.frame
@@ -216,7 +215,7 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted, *, droppe
         what = None
     if data is None:
         data = dump((type(event).__name__, place, dropped, written, what), compress=False)
-    return ScopeRow(connection.server, at.place(event.timestamp_ns), tracker.events, data)
+    return ScopeRow(connection.server, at.place(), tracker.events, data)
 
 
 def _is_as_its_bytes_say(packet: ControlPacket, connection: Connection) -> bool:
@@ -247,8 +246,8 @@ class Running:
     """A connection whose end has not come."""
 
     connection: Connection
-    findings: int = 0
-    """Those that it has had."""
+    findings: dict[Scope, int] = field(default_factory=dict)
+    """How many it has had, by the scope of the rule."""
 
 
 @dataclass(slots=True)
@@ -267,13 +266,15 @@ class Found(NamedTuple):
 
     connection_id: str
     finding: Finding
+    scope: Scope
+    """That of the rule."""
     number: int
-    """Counts the findings of the connection."""
+    """Counts the findings of the connection and this scope."""
     stream_offset: int | None
 
 
 class ScopeRun:
-    """The rules of one scope over the events of one key."""
+    """Rules over the events of one key."""
 
     def __init__(self, rules: Iterable[Rule], before: Remembered | None = None, *, strict: bool = False) -> None:
         """``before`` is what an earlier run remembers; it is used up."""
@@ -285,7 +286,7 @@ class ScopeRun:
             connection.history = connection.history or History()
             histories[connection.capture, connection.number] = connection.history
         self.linter.memories.resume(self._state.memories, histories)
-        self._dropping: set[str] = set()
+        self._scopes = {rule.code: rule.scope for rule in self.linter.rules}
 
     def feed(self, connection_id: str, data: bytes) -> list[Found]:
         """Take the next event of the key, as `scope_row` wrote it; returns what is found."""
@@ -296,8 +297,10 @@ class ScopeRun:
         found = []
         for finding in self.linter.feed(event):
             offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
-            found.append(Found(connection_id, finding, running.findings, offset))
-            running.findings += 1
+            scope = self._scopes[finding.rule]
+            number = running.findings.get(scope, 0)
+            found.append(Found(connection_id, finding, scope, number, offset))
+            running.findings[scope] = number + 1
         if type(event) is PacketEvent:
             event.connection.apply(event.packet, event.direction, event.number, event.frame, event.timestamp_ns)
         elif isinstance(event, MalformedEvent) and event.malformed.packet is not None and event.malformed.complete:
@@ -312,8 +315,9 @@ class ScopeRun:
         state = self._state
         fresh = {rule.code: rule.Memory() for rule in self.linter.rules if rule.Memory is not None}
         kept: Kept = {}
+        alone = {own_key(one.connection) for one in state.running.values()}
         for key, memories in self.linter.memories.kept.items():
-            if not state.running and is_of_one(key):
+            if is_of_one(key) and key not in alone:
                 continue  # nobody can have it again
             told = {code: memory for code, memory in memories.items() if memory != fresh[code]}
             if told:
@@ -364,6 +368,5 @@ class ScopeRun:
         return PacketEvent(connection, direction, row.number, *row.place, packet, topic, row.stream_offset)
 
     def _note_drops(self, place: tuple[int, int, str], dropped: bool) -> None:
-        if dropped and place[2] not in self._dropping:
-            self._dropping.add(place[2])
-            self.linter.feed(CaptureDrops(place[2], 0, None, 1))
+        if dropped:
+            self.linter.dropping.add(place[2])

@@ -16,6 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from mqttscope.lake.files import writing
+
 RUN_BYTES = 64 << 20
 """Bytes of rows that are kept in memory."""
 READ_ROWS = 512
@@ -84,8 +86,9 @@ class Sorter:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="mqttscope-")
         path = Path(self._folder.name) / f"{len(self.runs)}.arrow"
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, self.schema) as writer:
-            writer.write_table(self._sorted(), max_chunksize=READ_ROWS)
+        rows = self._sorted()
+        with writing(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, self.schema) as writer:
+            writer.write_table(rows, max_chunksize=READ_ROWS)
         self.runs.append(path)
 
 

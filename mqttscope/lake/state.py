@@ -43,7 +43,7 @@ from mqttscope.lake.classes import (
 __all__ = ["MAGIC", "VERSION", "StateError", "Unwritable", "allow", "dump", "field_names", "load"]
 
 MAGIC = b"MQTS"
-VERSION = 2
+VERSION = 3
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
 _SHORT = 32

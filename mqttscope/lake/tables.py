@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lake import rows
+from mqttscope.lake.drops import Drop
 from mqttscope.lake.held import ScopeRow, settles
 from mqttscope.lake.keys import connection_id, session_key
 from mqttscope.lake.messages import Message
@@ -62,8 +63,9 @@ class Collector:
         """Rows tell where their events have their place among those of other flows."""
         self.waiting = 0
         """Events since rows were last looked for: that is worth while now and then."""
-        self.dropping: set[str] = set()
-        """Captures that said to have dropped frames."""
+        self.dropping: set[str] = set() if self.linter is None else self.linter.dropping
+        """Captures that are known by now to lack frames."""
+        self._drops: Mapping[str, Drop] = {}
         self._gaps: list[GapEvent] = []
         """Those behind which nobody has looked yet."""
         self._introductions: dict[int, rows.Introduction] = {}
@@ -72,6 +74,8 @@ class Collector:
     def feed(self, event: Event) -> None:
         """Take one event."""
         self.waiting += 1
+        if self._drops:
+            self._heed_drops(event.capture)
         told: Beside = ()
         scoped = event if self.options.scope_events and isinstance(event, Scoped) else None
         if self._gaps and not (isinstance(event, Scoped) and event.connection is self._gaps[-1].connection):
@@ -101,15 +105,24 @@ class Collector:
             tracker.gaps += 1
         elif isinstance(event, CaptureError | CaptureDrops):
             self.rows["ingest_errors"].append(rows.error_row(event))
-            if isinstance(event, CaptureDrops) and event.dropped:
-                self.dropping.add(event.capture)
 
-    def note_drops(self, captures: Iterable[str]) -> None:
-        """Captures that are known to lack frames, beside those that say so themselves."""
-        for capture in captures:
+    def note_drops(self, captures: Iterable[str], later: Mapping[str, Drop] | None = None) -> None:
+        """Captures that are known to lack frames, beside those that say so among the events.
+
+        ``later``: those that say so at some place, where no event tells.
+        """
+        self.dropping.update(captures)
+        self._drops = {capture: drop for capture, drop in (later or {}).items() if capture not in self.dropping}
+
+    def _heed_drops(self, capture: str) -> None:
+        """Flows come one behind the other, so that a place may be behind a notice and the next one before it."""
+        drop = self._drops.get(capture)
+        if drop is None:
+            return
+        if drop.is_before(self.emitted.place()):
             self.dropping.add(capture)
-            if self.linter is not None:
-                self.linter.feed(CaptureDrops(capture, 0, None, 1))
+        else:
+            self.dropping.discard(capture)
 
     def batches(self, *, everything: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Take the rows of tables that have enough for a batch, or of all tables."""

@@ -20,7 +20,7 @@ class WideRules:
 
     def __init__(self, options: LakeOptions) -> None:
         self._options = options
-        self._sorters = {scope: Sorter(SCOPE_ROWS.arrow(), SCOPE_ORDER) for scope in KEYS if options.rules_of(scope)}
+        self._sorters = {scope: Sorter(SCOPE_ROWS.arrow(), SCOPE_ORDER) for scope in KEYS if options.rules_by(scope)}
         self._stack = ExitStack()
 
     def __enter__(self) -> WideRules:

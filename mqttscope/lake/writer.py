@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -23,29 +21,25 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
+from mqttscope.lake.faulty import add_errors, known_errors, remember
+from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, reading
 from mqttscope.lake.kernel import Unfinished, connection_of, remembered, resume, state_row
-from mqttscope.lake.manifest import (
-    LakeError,
-    Manifest,
-    content_digest,
-    read_manifest,
-    remove_strays,
-    sync_folder,
-    write_manifest,
-)
+from mqttscope.lake.manifest import LakeError, Manifest, check_files, content_digest, read_manifest, remove_strays
+from mqttscope.lake.merging import merge_small
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, OPEN, SCOPE_EVENTS, SCOPE_STATE, STATE, TABLES
+from mqttscope.lake.schemas import EVENT_TABLES, SCOPE_EVENTS, STATE, TABLES
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION
 from mqttscope.lake.scopes import Fed
 from mqttscope.lake.state import VERSION as STATE_VERSION
 from mqttscope.lake.state import load
 from mqttscope.lake.tables import LOOK, Collector, batch
 from mqttscope.lake.wide import WideRules
+from mqttscope.net.frame import CaptureError
 from mqttscope.net.segment import Segment
 
-ROWS_PER_FILE = 1_000_000
 _SUMS = ("topics", "clients", "sessions")
 _STATE_ROWS = 1_000
 
@@ -58,12 +52,16 @@ class Ingested:
     """Those that were read."""
     known: list[str] = field(default_factory=list)
     """Those that were in already."""
+    known_errors: list[CaptureError] = field(default_factory=list)
+    """What is wrong with these: it was found when they, or others with the same bytes, were read."""
     rows: dict[str, int] = field(default_factory=dict)
-    """Rows that were added to each table."""
+    """Rows that were added to each table; those of connections that are still open do not count yet."""
     open_flows: int = 0
     """Flows that the next ingest goes on with."""
     out_of_order: list[str] = field(default_factory=list)
     """Captures that begin before the last segment of an earlier ingest: connections that both have are not joined."""
+    overlapping: list[str] = field(default_factory=list)
+    """Captures that begin before an earlier one of this ingest ends: they are read one behind the other."""
 
 
 def write_lake(
@@ -71,48 +69,75 @@ def write_lake(
     folder: str | os.PathLike[str],
     options: LakeOptions | None = None,
     *,
+    faults: Mapping[str, str] | None = None,
     progress: Callable[[Segment], None] | None = None,
 ) -> Ingested:
     """Take captures into the lake of a folder, which is made where there is none; `LakeError` where that cannot be.
 
-    ``captures``: files.  ``progress`` is called with each segment.
+    ``captures``: files.  ``faults``: why others cannot be opened, by name.  ``progress`` is called with each segment.
     """
     root = Path(folder)
     options = options or LakeOptions()
     options = replace(options, scope_events=options.has_wide_rules())
-    before = read_manifest(root)
-    check_settings(before, options, root)
-    done = Ingested()
-    fresh = _fresh(captures, before, done)
-    if not fresh:
-        return done
-    root.mkdir(parents=True, exist_ok=True)
-    remove_strays(root, before)
-    after = replace(
+    with lake_lock(root):
+        before = read_manifest(root)
+        check_settings(before, options, root)
+        done = Ingested()
+        fresh, known = _fresh(captures, before)
+        done.captures, done.known = list(fresh.values()), [name for name, _ in known]
+        remove_strays(root, before)
+        after = next_generation(before, options)
+        if fresh:
+            after.captures |= fresh
+            after.open_files, after.state_files, after.scope_state_files = {}, [], []
+            _read(root, done.captures, options, before, after, done, progress)
+            _write_sums(root, after)
+        if note_errors(root, after, done, fresh, known, faults or {}) or fresh:
+            merge_small(root, before, after)
+            commit(root, before, after)
+    return done
+
+
+def note_errors(
+    root: Path,
+    after: Manifest,
+    done: Ingested,
+    fresh: Mapping[str, str],
+    known: Sequence[tuple[str, str]],
+    faults: Mapping[str, str],
+) -> int:
+    """Write rows for what is wrong with captures that were not read, where there are none yet; returns how many.
+
+    ``fresh``: names of those that were read, by digest; ``known``: names and digests of those that are in already, or
+    have the same bytes as another; ``faults``: why others cannot be opened, by name.
+    """
+    remember(root, after, fresh)
+    done.known_errors = known_errors(after, known)
+    unopened = [CaptureError(name, why) for name, why in faults.items() if why not in NOTHING_THERE]
+    added = add_errors(root, after, [*done.known_errors, *unopened])
+    if added:
+        done.rows["ingest_errors"] = done.rows.get("ingest_errors", 0) + added
+    return added
+
+
+def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
+    """The manifest of the next ingest, before anything of it is written."""
+    return replace(
         before,
         generation=before.generation + 1,
         group=options.group,
         settings=settings_digest(options),
-        captures=before.captures | fresh,
+        captures=dict(before.captures),
+        faulty=dict(before.faulty),
         files={name: list(names) for name, names in before.files.items()},
-        open_files={},
-        state_files=[],
-        scope_state_files=[],
     )
-    _read(root, list(fresh.values()), options, before, after, done, progress)
-    _write_sums(root, after)
-    for name in {*after.files, "open", STATE.name, SCOPE_STATE.name}:
-        with suppress(FileNotFoundError):
-            sync_folder(root / name)
-    write_manifest(root, after)
-    remove_strays(root, after)
-    return done
 
 
 def read_table(folder: str | os.PathLike[str], name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table of a lake, what is still open included; `LakeError` where there is no such table."""
+    """A table of a lake, what is still open included; `LakeError` where there is none, or it cannot be read."""
     root = Path(folder)
-    return _dataset(root, read_manifest(root), name).to_table(columns=None if columns is None else list(columns))
+    with reading(root / name):
+        return _dataset(root, read_manifest(root), name).to_table(columns=None if columns is None else list(columns))
 
 
 def _dataset(root: Path, manifest: Manifest, name: str) -> ds.Dataset:
@@ -132,30 +157,36 @@ def settings_digest(options: LakeOptions) -> str:
 
 
 def check_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
-    """`LakeError` where a lake was made with other options than these."""
+    """`LakeError` where a lake was made with other options than these, or files of it are damaged."""
     if not before.generation:
         return
+    check_files(root, before)
     if before.group != options.group:
         raise LakeError(f"{root} holds captures of the group {before.group!r}, not of {options.group!r}")
     if before.settings != settings_digest(options):
         raise LakeError(f"{root} was written with other options, rules or schemas; take another folder")
 
 
-def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest, done: Ingested) -> dict[str, str]:
-    """Captures that are not in yet, by digest."""
+def _fresh(
+    captures: Sequence[str | os.PathLike[str]], before: Manifest
+) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Captures that are not in yet, by digest; names and digests of the others."""
     fresh: dict[str, str] = {}
+    known: list[tuple[str, str]] = []
     for one in captures:
         name = os.fspath(one)
+        if os.path.exists(name) and not os.path.isfile(name):
+            # A pipe would wait for its writer, a device may never end.
+            raise LakeError(f"{name} {NOT_REGULAR}")
         try:
             digest = content_digest(Path(name))
         except OSError as error:
             raise LakeError(f"{name} cannot be opened: {error.strerror or error}") from None
         if digest in before.captures or digest in fresh:
-            done.known.append(name)
+            known.append((name, digest))
         else:
             fresh[digest] = name
-            done.captures.append(name)
-    return fresh
+    return fresh, known
 
 
 def _read(
@@ -169,12 +200,12 @@ def _read(
 ) -> None:
     dissector, collector = Dissector(options.reading()), Collector(options)
     fed = collector.emitted = Fed(file=after.generation)
-    collector.note_drops(_dropping(root, before))
-    for data in _states(root, before):
-        resume(load(data), dissector, collector)
+    collector.note_drops(dropping_captures(root, before))
+    for memory in _states(root, before):
+        resume(memory, dissector, collector)
     seen = _Seen(before.last_ns, progress)
     source = seen.watch(segments(open_capture(captures)))
-    with _Files(root, after.generation) as files, WideRules(options) as wide:
+    with LakeFiles(root, after.generation) as files, WideRules(options) as wide:
 
         def write(made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
             for name, found in made:
@@ -209,24 +240,17 @@ def _read(
         write(wide.batches())
     after.last_ns = seen.last_ns
     done.out_of_order, done.open_flows = sorted(seen.late), len(memories)
-    for name, written in files.names.items():
-        table = name.removeprefix(OPEN)
-        if name == STATE.name:
-            after.state_files = written
-        elif name == SCOPE_STATE.name:
-            after.scope_state_files = written
-        elif table != name:
-            after.open_files[table] = written
-        else:
-            after.files.setdefault(name, []).extend(written)
-            done.rows[name] = files.rows[name]
+    done.overlapping = sorted(seen.overlapping)
+    add_files(after, files.names)
+    done.rows = {name: rows for name, rows in files.rows.items() if name in EVENT_TABLES}
 
 
-def _dropping(root: Path, manifest: Manifest) -> set[str]:
+def dropping_captures(root: Path, manifest: Manifest) -> set[str]:
     """Captures that said to have dropped frames; connections that are open may have their last frames there."""
-    if not manifest.generation:
+    if not manifest.files.get("ingest_errors"):
         return set()
-    notices = _dataset(root, manifest, "ingest_errors").to_table(columns=["capture", "dropped"])
+    with reading(root / "ingest_errors"):
+        notices = _dataset(root, manifest, "ingest_errors").to_table(columns=["capture", "dropped"])
     return {row["capture"] for row in notices.to_pylist() if row["dropped"]}
 
 
@@ -237,6 +261,11 @@ class _Seen:
     last_ns: int | None
     progress: Callable[[Segment], None] | None
     late: set[str] = field(default_factory=set)
+    overlapping: set[str] = field(default_factory=set)
+    capture: str | None = None
+    """The one that is read."""
+    now_ns: int = -1 << 63
+    """Time of the last segment of this ingest."""
     taken: Callable[[Segment], None] | None = None
     """Called behind all events of a segment."""
 
@@ -248,6 +277,12 @@ class _Seen:
                 now = item.timestamp_ns
                 if before is not None and now < before:
                     self.late.add(item.capture)
+                if item.capture != self.capture:
+                    if self.capture is not None and now < self.now_ns:
+                        self.overlapping.add(item.capture)
+                    self.capture = item.capture
+                if now > self.now_ns:
+                    self.now_ns = now
                 if self.last_ns is None or now > self.last_ns:
                     self.last_ns = now
                 if self.progress is not None:
@@ -257,73 +292,31 @@ class _Seen:
                 self.taken(item)
 
 
-def _states(root: Path, manifest: Manifest) -> Iterator[bytes]:
-    for found in _batches_of(root, manifest.state_files):
-        yield from found.column("state").to_pylist()
+def _states(root: Path, manifest: Manifest) -> Iterator[Any]:
+    """What flows remember."""
+    for name in manifest.state_files:
+        with reading(root / name):
+            for found in pq.ParquetFile(root / name).iter_batches(_STATE_ROWS):
+                yield from map(load, found.column("state").to_pylist())
 
 
 def _batches_of(root: Path, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
     for name in names:
-        yield from pq.ParquetFile(root / name).iter_batches(_STATE_ROWS)
+        with reading(root / name):
+            yield from pq.ParquetFile(root / name).iter_batches(_STATE_ROWS)
 
 
 def _write_sums(root: Path, after: Manifest) -> None:
     """Topics, clients and sessions are made anew of all that is there."""
-    messages = _dataset(root, after, "messages").to_batches(columns=list(TOPIC_COLUMNS))
-    connections = _dataset(root, after, "connections").to_table(columns=list(CONNECTION_COLUMNS)).to_pylist()
-    made = {"topics": topics(messages), "clients": clients(connections), "sessions": sessions(connections)}
-    with _Files(root, after.generation) as files:
+    made = {}
+    with reading(root / "messages"):
+        made["topics"] = topics(_dataset(root, after, "messages").to_batches(columns=list(TOPIC_COLUMNS)))
+    with reading(root / "connections"):
+        connections = _dataset(root, after, "connections").to_table(columns=list(CONNECTION_COLUMNS)).to_pylist()
+    made |= {"clients": clients(connections), "sessions": sessions(connections)}
+    with LakeFiles(root, after.generation) as files:
         for name, table in made.items():
             for found in table.to_batches():
                 files.write(name, found)
     for name in _SUMS:
         after.files[name] = files.names.get(name, [])
-
-
-class _Files:
-    """The Parquet files of one ingest."""
-
-    def __init__(self, root: Path, generation: int) -> None:
-        self.names: dict[str, list[str]] = {}
-        self.rows: dict[str, int] = dict.fromkeys(EVENT_TABLES, 0)
-        self._root = root
-        self._generation = generation
-        self._open: dict[str, tuple[pq.ParquetWriter, int, Any]] = {}
-
-    def write(self, name: str, found: pa.RecordBatch) -> None:
-        """Add rows to the file of a table."""
-        writer, rows, file = self._open.get(name) or self._begin(name, found.schema)
-        writer.write_batch(found)
-        rows += found.num_rows
-        self.rows[name] = self.rows.get(name, 0) + found.num_rows
-        self._open[name] = (writer, rows, file)
-        if rows >= ROWS_PER_FILE:
-            self._end(name)
-
-    def __enter__(self) -> _Files:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Finish all files and bring them to the disk."""
-        for name in list(self._open):
-            self._end(name)
-
-    def _begin(self, name: str, schema: pa.Schema) -> tuple[pq.ParquetWriter, int, Any]:
-        names = self.names.setdefault(name, [])
-        folder, _, table = name.rpartition("/")
-        part = f"{table}-{len(names)}" if folder else str(len(names))
-        path = f"{folder or name}/{self._generation:010d}-{part}.parquet"
-        (self._root / path).parent.mkdir(exist_ok=True)
-        names.append(path)
-        file = (self._root / path).open("wb")
-        begun = self._open[name] = (pq.ParquetWriter(file, schema, compression="zstd"), 0, file)
-        return begun
-
-    def _end(self, name: str) -> None:
-        writer, _, file = self._open.pop(name)
-        with file:
-            writer.close()
-            file.flush()
-            os.fsync(file.fileno())

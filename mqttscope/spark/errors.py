@@ -10,6 +10,8 @@ from pyspark.logger import PySparkLogger
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError, Py4JNetworkError)
 """What Spark raises, whatever went wrong."""
+_BYPASS = re.compile(r'set "?(spark\.[\w.]+\w)"? to "?(\w+)"?')
+"""How Spark says which of its settings would help."""
 _RAISED = re.compile(r"^(?P<module>(?:\w+\.)*)(?P<name>[A-Z]\w*): (?P<text>.*)$", re.M)
 
 
@@ -33,6 +35,7 @@ def sentence(told: str) -> str:
     lines = [line.strip() for line in told.strip().splitlines()] or [""]
     first = re.sub(r"^\[[A-Z0-9_.]+\] ", "", lines[0])
     place = re.search(r"line \d+,? pos(?:ition)? \d+", told)
+    first = _BYPASS.sub(r"take --conf \1=\2", first)
     first = re.sub(r"\s*SQLSTATE: \w+.*$", "", first).rstrip(" ;")
     where = f" ({place[0]})" if place and place[0] not in first else ""
     return (first or "Spark failed without a word") + where

@@ -9,24 +9,27 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.scope_kernel import (
     ENDING_ORDER,
     EVENT_ORDER,
     KEYS,
     SCOPE_COLUMNS,
-    SCOPE_ORDER,
     STATE_ORDER,
     scope_kernel,
 )
+from mqttscope.lake.scope_kernel import SCOPE_ORDER as SCOPE_ORDER_BY_TIME
 from mqttscope.lint.rule import Scope
-from mqttscope.spark.fold_tasks import REPORT_DDL, FoldFailed, Report, Work, smaller, unpacked, write
-from mqttscope.spark.jobs import parquet_paths, run_all, union_all
-from mqttscope.spark.lake_files import LakeFiles
+from mqttscope.spark.fold_tasks import REPORT_DDL, FoldFailed, Report, Work, smaller, unpacked
+from mqttscope.spark.jobs import run_all, union_all
+from mqttscope.spark.tables import parquet_paths
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+SCOPE_ORDER = ("key", "kind_order", "file", "emitted_ns", "frame", "connection_id", "event_in_connection")
+"""What events are sorted by where captures are read one behind the other, also those that overlap in time."""
 _EVENTS_DDL = (
     "connection_id string, server string, session string, emitted_ns bigint, file bigint, frame bigint, "
     "event_in_connection bigint, ending boolean, event binary"
@@ -44,8 +47,9 @@ def fold_scopes(
     tasks = []
     for scope in KEYS:
         rows = _rows(spark, root, before, events, scope)
-        if rows is not None and work.options.rules_of(scope):
-            placed = rows.repartition(partitions, "key").sortWithinPartitions(*SCOPE_ORDER)
+        if rows is not None and work.options.rules_by(scope):
+            order = SCOPE_ORDER_BY_TIME if work.by_time else SCOPE_ORDER
+            placed = rows.repartition(partitions, "key").sortWithinPartitions(*order)
             tasks.append(placed.mapInArrow(partial(fold_keys, scope=str(scope), work=work), REPORT_DDL))
     reports = run_all(tasks)
     for name in events:
@@ -80,7 +84,7 @@ def fold_keys(batches: Iterable[pa.RecordBatch], scope: str, work: Work) -> Iter
     with LakeFiles(work.root, work.generation) as files:
         made = scope_kernel(smaller(batches), Scope(scope), work.options, more=work.more)
         for kind, found in unpacked(_named(made, scope)):
-            write(files, kind, found)
+            files.write(kind, found)
     yield Report(files.names, files.rows).dump()
 
 

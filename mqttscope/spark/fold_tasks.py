@@ -5,20 +5,24 @@ A task writes its files itself and reports only their names, so that rows of tab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain
+from itertools import accumulate, chain
+from operator import itemgetter
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mqttscope.lake.drops import Drop
+from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.kernel import SEGMENT, kernel
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import INTERNAL, OPEN, TABLES
-from mqttscope.spark.lake_files import LakeFiles
 from mqttscope.spark.rows import DROPS, ERROR, READ, SUMMARY
+from mqttscope.spark.scan import NEVER
 from mqttscope.spark.steps import BEHIND
 
 REPORT_DDL = "report string"
@@ -49,6 +53,10 @@ class Work:
     """Time of the last segment of earlier ingests."""
     stops_at_fragments: bool = False
     """Do nothing where summaries tell of IP fragments."""
+    dropping: frozenset[str] = frozenset()
+    """Captures of earlier ingests that said to have dropped frames."""
+    by_time: bool = False
+    """Captures are put into each other by time."""
 
 
 @dataclass(slots=True)
@@ -60,8 +68,12 @@ class Report:
     rows: dict[str, int] = field(default_factory=dict)
     notes: list[dict[str, Any]] = field(default_factory=list)
     """What the captures say beside their segments: rows of the data source."""
+    drops: list[dict[str, Any]] = field(default_factory=list)
+    """The same of drops; every task says all of them."""
     read: list[dict[str, Any]] = field(default_factory=list)
     """How far a stream has read its captures; every task says the same."""
+    ends: list[int] = field(default_factory=list)
+    """Times of the last segments of the captures, by their place in the order of reading."""
     last_ns: int | None = None
     late: list[str] = field(default_factory=list)
     """Captures with segments from before the last one of earlier ingests."""
@@ -83,7 +95,8 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     report = Report()
     aside, rest = asides(batches)
     summaries = [row for row in aside if row["kind"] == SUMMARY]
-    report.notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] in (ERROR, DROPS)]
+    report.notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == ERROR]
+    report.drops = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == DROPS]
     report.fragmented = sorted({row["file"] for row in summaries if row["count"]})
     if report.fragmented and work.stops_at_fragments:
         # Workers of Spark are used again only where they were read to the end.
@@ -99,11 +112,15 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     # What is behind the others has flows that go on, whatever these say.
     behind = [row["timestamp_ns"] for row in aside if row["kind"] == READ and row["message"] == BEHIND]
     watermark_ns = None if report.last_ns is None else min([report.last_ns, *filter(None, behind)])
+    report.ends = list(ends_of(summaries))
     look = _Look(work, report)
     with LakeFiles(work.root, work.generation) as files:
-        made = kernel(look.through(rest), work.options, more=work.more, watermark_ns=watermark_ns)
+        made = kernel(
+            clocked(look.through(rest), summaries), work.options, more=work.more, watermark_ns=watermark_ns,
+            dropping=work.dropping, drops=first_drops(aside), ends=() if work.by_time else tuple(report.ends),
+        )  # fmt: skip
         for kind, found in unpacked(look.named(made)):
-            write(files, kind, found)
+            files.write(kind, found)
     report.files, report.rows = files.names, files.rows
     yield report.dump()
 
@@ -120,6 +137,62 @@ def asides(batches: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], Ite
     return found, rest
 
 
+def first_drops(aside: Iterable[Mapping[str, Any]]) -> dict[str, Drop]:
+    """Where each capture says for the first time that frames were dropped, by its name: of rows without a flow."""
+    drops: list[Mapping[str, Any]] = []
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for row in aside:
+        if row["kind"] == DROPS:
+            drops.append(row)
+        elif row["kind"] == SUMMARY and row["frame"] is not None and row["timestamp_ns"] is not None:
+            ranges.setdefault(row["file"], []).append((row["frame"], row["timestamp_ns"]))
+    found: dict[str, Drop] = {}
+    for row in sorted(drops, key=itemgetter("file", "frame")):
+        known = ranges.get(row["file"], [])
+        # Of its own range the row says it: the latest one may lie behind the notice.
+        own = max((begin for begin, _ in known if begin <= row["frame"]), default=0)
+        times = [last_ns for begin, last_ns in known if begin < own] + [row["timestamp_ns"]]
+        last_ns = max((one for one in times if one is not None), default=None)
+        found.setdefault(row["capture"], Drop(row["file"], row["frame"], last_ns))
+    return found
+
+
+def clocked(batches: Iterable[pa.RecordBatch], summaries: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """Rows whose ``clock_ns`` tells how far time had come in the whole capture, not in their range of it alone."""
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for row in summaries:
+        if row["frame"] is not None:
+            ranges.setdefault(row["file"], []).append(
+                (row["frame"], NEVER if row["timestamp_ns"] is None else row["timestamp_ns"])
+            )
+    cut = {}
+    for file, found in ranges.items():
+        begins, ends = zip(*sorted(found), strict=True)
+        if len(begins) > 1:
+            cut[file] = begins, list(accumulate(ends, max, initial=NEVER))
+    for one in batches:
+        if cut:
+            column = one.schema.get_field_index("clock_ns")
+            values = [one.column(name).to_pylist() for name in ("file", "frame", "clock_ns")]
+            clock = pa.array([_clock(cut.get(file), frame, now) for file, frame, now in zip(*values, strict=True)])
+            yield one.set_column(column, "clock_ns", clock)
+        else:
+            yield one
+
+
+def _clock(ranges: tuple[tuple[int, ...], list[int]] | None, frame: int, clock_ns: int) -> int:
+    return clock_ns if ranges is None else max(clock_ns, ranges[1][bisect_left(ranges[0], frame) - 1])
+
+
+def ends_of(summaries: Sequence[dict[str, Any]]) -> tuple[int, ...]:
+    """Times of the last segments of captures, by their place in the order of reading."""
+    ends: dict[int, int] = {}
+    for row in summaries:
+        if row["timestamp_ns"] is not None:
+            ends[row["file"]] = max(row["timestamp_ns"], ends.get(row["file"], row["timestamp_ns"]))
+    return tuple(ends.get(file, NEVER) for file in range(max(ends, default=-1) + 1))
+
+
 def smaller(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at most `ROWS_AT_A_TIME`."""
     for one in batches:
@@ -133,14 +206,6 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Record
         kind: str = one.column("kind")[0].as_py()
         table = kind.removeprefix(OPEN)
         yield kind, pa.RecordBatch.from_arrays(one.column(table).flatten(), schema=_SCHEMAS[table])
-
-
-def write(files: LakeFiles, kind: str, found: pa.RecordBatch) -> None:
-    """Add rows to the files of a task; `FoldFailed` where that is not possible."""
-    try:
-        files.write(kind, found)
-    except OSError as error:
-        raise FoldFailed(f"the lake cannot be written: {error.strerror or error}") from None
 
 
 class _Look:

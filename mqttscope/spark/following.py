@@ -19,23 +19,31 @@ from __future__ import annotations
 import glob
 import os
 import re
-import stat
 import time
-import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import BinaryIO
+from pathlib import Path
 
-from mqttscope.capture.files import first_time, looks_like_capture
+from mqttscope.capture.files import first_time
 from mqttscope.capture.growing import PIECE_BYTES, advance, can_grow, may_be_compressed
 from mqttscope.capture.memory import Memory
+from mqttscope.capture.sources import (
+    denied,
+    fault,
+    identity,
+    is_named_like_capture,
+    links_last,
+    looks_like_capture,
+    why_not_opened,
+)
+from mqttscope.lake.manifest import content_digest
+from mqttscope.spark.contents import CHECK_BYTES, Contents, begins_with, checks
 from mqttscope.spark.offsets import Followed, Offset, Said
 
 QUIET_SECONDS = 60.0
 """A capture that has not changed for so long is complete."""
-CHECK_BYTES = 512
-"""So many bytes at the beginning and before the position tell whether a capture is still the same."""
 
 _COMPRESSED = re.compile(r"\.(gz|zst|zstd|lz4)$", re.I)
 
@@ -61,6 +69,8 @@ class Follower:
     is_known: Callable[[str], bool] | None = None
     """Whether the content of a file, all of it, has been read elsewhere."""
     _frozen: tuple[float, dict[str, _There]] | None = None
+    _faults: dict[str, str] = field(default_factory=dict)
+    """What was found and cannot be read, when it was looked at last."""
     _no_captures: dict[str, tuple[int, float]] = field(default_factory=dict)
     """Other files, as they were when they were looked at."""
     _same: dict[str, tuple[int, float, int, int, int]] = field(default_factory=dict)
@@ -81,6 +91,7 @@ class Follower:
         self._admit(fresh, start, end, now)
         self._read(end, there, limit)
         self._complete(end, there, now)
+        self._say_faults(start, end)
         end.captures = {one.name: one for one in sorted(end.captures.values(), key=lambda one: one.file)}
         if not end.said and end.files == start.files:
             before = {name: one for name, one in start.captures.items() if name not in gone}
@@ -90,22 +101,44 @@ class Follower:
 
     def _listed(self) -> dict[str, _There]:
         there: dict[str, _There] = {}
+        taken: set[object] = set()
+        self._faults = {}
         for source in self.sources:
             in_directory = os.path.isdir(source)
-            for name in _names(source):
+            for name in self._names(source):
+                why = fault(name)
+                if why is not None:
+                    is_there = os.path.lexists(name) and not os.path.isdir(name)
+                    if is_there and (not in_directory or is_named_like_capture(name)):
+                        self._faults[name] = why
+                    continue
+                known = identity(name)
                 try:
                     told = os.stat(name)
                 except OSError:
                     continue
-                if not stat.S_ISREG(told.st_mode) or name in there:
+                if known in taken or (in_directory and not self._is_capture(name, told.st_size, told.st_mtime)):
                     continue
-                if in_directory and not self._is_capture(name, told.st_size, told.st_mtime):
-                    continue
+                taken.add(known)
                 there[name] = _There(name, told.st_size, told.st_mtime)
         return there
 
+    def _names(self, source: str) -> Iterable[str]:
+        if os.path.isdir(source):
+            try:
+                os.stat(os.path.join(source, os.curdir))
+                return links_last(source, os.listdir(source))
+            except OSError as error:
+                self._faults[source] = why_not_opened(error)
+                return []
+        if not os.path.lexists(source) and glob.has_magic(source):
+            self._faults |= {one.capture: one.message for one in denied(source)}
+            return links_last("", [path for path in glob.glob(source, recursive=True) if not os.path.isdir(path)])
+        return [source]
+
     def _is_capture(self, name: str, size: int, changed: float) -> bool:
-        if name in self._same:
+        # Who is called a capture and is empty has not begun yet.
+        if name in self._same or (size and is_named_like_capture(name)):
             return True
         if self._no_captures.get(name) == (size, changed):
             return False
@@ -113,8 +146,11 @@ class Follower:
             with open(name, "rb", buffering=0) as file:
                 if looks_like_capture(file):
                     return True
-        except OSError:
+        except FileNotFoundError:
             return False
+        except OSError as error:
+            self._faults[name] = why_not_opened(error)
+            return True
         self._no_captures[name] = (size, changed)
         return False
 
@@ -123,8 +159,12 @@ class Follower:
         missing: list[Followed] = []
         for one in start.captures.values():
             found = there.get(one.name)
-            if found is not None and self._is_same(one, found):
+            same = found is not None and self._is_same(one, found)
+            if found is not None and same:
                 end.captures[one.name] = _gone_on(one, found)
+            elif same is None or os.path.dirname(one.name) in self._faults:
+                # It may be there again, and is not another one before that is seen.
+                end.captures[one.name] = one.copy()
             else:
                 missing.append(one)
         gone: set[str] = set()
@@ -144,8 +184,11 @@ class Follower:
                 gone.add(one.name)
         return gone
 
-    def _is_same(self, one: Followed, found: _There) -> bool:
-        """Whether what was read of a capture is what the file begins with; of a compressed one that is all of it."""
+    def _is_same(self, one: Followed, found: _There) -> bool | None:
+        """Whether what was read of a capture is what the file begins with; of a compressed one that is all of it.
+
+        ``None`` where the file cannot be read now.
+        """
         if one.is_whole and one.size not in (None, found.size):
             return False
         looked = (found.size, found.changed, one.memory.position, one.head, one.tail)
@@ -159,8 +202,11 @@ class Follower:
                     same = one.size is not None and found.size >= CHECK_BYTES and checks(file, position)[0] == one.head
                 else:
                     same = checks(file, position) == (one.head, one.tail)
-        except OSError:
-            same = False
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._faults[found.name] = why_not_opened(error)
+            return None
         if same:
             self._same[found.name] = looked
         return same
@@ -177,20 +223,47 @@ class Follower:
                     one.can_grow = can_grow(head)
                     if one.can_grow or (is_quiet and may_be_compressed(head)):
                         one.first_ns = first_time(file)
-            except OSError:
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError):
+                    self._faults[one.name] = why_not_opened(error)
                 continue
             if is_quiet or one.first_ns > float("-inf"):
                 ready.append(one)
-        known = {*start.captures, *end.captures}
+        gone = [
+            other for other in start.captures.values()
+            if other.name not in end.captures and other.size is None and other.memory.position
+        ]  # fmt: skip
+        known = Contents()
+        for other in end.captures.values() if ready else ():
+            known.add(other)
         for one in sorted(ready, key=lambda one: (one.first_ns, one.name)):
             followed = Followed(end.files, one.name, first_ns=one.first_ns, is_whole=not one.can_grow)
+            is_copy = self._is_copy(one, known, gone)
+            known.add(followed)
             end.files += 1
             end.captures[one.name] = followed
-            # What a tool compresses when it has rotated was read before.
-            is_copy = not one.can_grow and _COMPRESSED.sub("", one.name) in known - {one.name}
-            if is_copy or (self.is_known is not None and self.is_known(one.name)):
+            if is_copy:
                 end.passed.append(one.name)
                 _advance(followed, one.size, one.size)
+
+    def _is_copy(self, one: _There, known: Contents, gone: Iterable[Followed]) -> bool:
+        """Whether the content of a new file is in the lake, or in another one that is read: also compressed.
+
+        ``gone``: those that are no longer there and were not read to their ends.
+        """
+        if self.is_known is not None and self.is_known(one.name):
+            return True
+        if one.first_ns == float("-inf"):
+            return False  # each that has nothing in it is told of
+        try:
+            alike = known.alike(one.name, one.first_ns)
+            digest = content_digest(Path(one.name)) if alike else ""
+            # Of one that was compressed before it was read to its end, the rest is told to be lost.
+            return any(content_digest(Path(other.name)) == digest for other in alike) or (
+                not one.can_grow and any(begins_with(one.name, other) for other in gone)
+            )
+        except OSError:
+            return False
 
     def _read(self, end: Offset, there: dict[str, _There], limit: int | None) -> None:
         """Go on in every capture, the one that is least far first, until the limit is reached."""
@@ -216,6 +289,14 @@ class Follower:
             elif _advance(one.copy(), found.size, 1):
                 one.waiting = found.size - one.memory.position
 
+    def _say_faults(self, start: Offset, end: Offset) -> None:
+        """Say of each file that cannot be read why, once."""
+        for name, why in sorted(self._faults.items()):
+            if name not in start.unread:
+                end.said.append(Said(end.files, name, why, 0, None))
+                end.files += 1
+        end.unread = sorted(self._faults)
+
     def _complete(self, end: Offset, there: dict[str, _There], now: float) -> None:
         """Find the captures that nobody writes any more."""
         latest: dict[str, float] = {}
@@ -223,7 +304,7 @@ class Follower:
             latest[_set(one.name)] = max(latest.get(_set(one.name), one.first_ns), one.first_ns)
         for one in end.captures.values():
             found = there.get(one.name)
-            if one.size is not None or one.waiting or found is None:
+            if one.size is not None or one.waiting or found is None or one.name in self._faults:
                 continue
             is_even = one.memory.frames > 0 and one.memory.position == found.size
             is_followed = is_even and latest[_set(one.name)] >= max(one.now_ns, one.first_ns + 1)
@@ -236,14 +317,6 @@ class Follower:
                 one.memory = Memory(one.memory.position, one.memory.frames)
 
 
-def checks(file: BinaryIO, position: int) -> tuple[int, int]:
-    """CRC-32 of the first and of the last bytes before a position: whether they are still the same."""
-    file.seek(0)
-    head = file.read(min(position, CHECK_BYTES))
-    file.seek(max(0, position - CHECK_BYTES))
-    return zlib.crc32(head), zlib.crc32(file.read(min(position, CHECK_BYTES)))
-
-
 def remembered(name: str, position: int) -> Memory:
     """What a reader that came to a position remembers: found again from the beginning of the capture."""
     memory = Memory()
@@ -251,17 +324,6 @@ def remembered(name: str, position: int) -> Memory:
         while memory.position < position and advance(file, memory, position, limit=position):
             pass
     return memory
-
-
-def _names(source: str) -> Iterable[str]:
-    if os.path.isdir(source):
-        try:
-            return [os.path.join(source, name) for name in sorted(os.listdir(source))]
-        except OSError:
-            return []
-    if not os.path.lexists(source) and glob.has_magic(source):
-        return sorted(path for path in glob.glob(source, recursive=True) if not os.path.isdir(path))
-    return [source]
 
 
 def _set(name: str) -> str:
@@ -286,7 +348,7 @@ def _lost(one: Followed, found: _There | None) -> Said:
     if found is not None:
         what = "has been replaced before it was complete"
         if CHECK_BYTES <= found.size < position:
-            with open(found.name, "rb", buffering=0) as file:
+            with suppress(OSError), open(found.name, "rb", buffering=0) as file:
                 if checks(file, position)[0] == one.head:
                     what = f"has shrunk from {position} to {found.size} bytes"
     return Said(one.file, one.name, f"{what}: what came behind frame {frames} is not read", frames, position)

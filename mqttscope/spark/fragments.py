@@ -40,6 +40,7 @@ def assembled(
     table = table or FragmentTable()
     made: Batches | None = None
     segments: list[Segment] = []
+    clock: list[int] = []
     last = -1, ""
     skipped: Counter[str] = Counter()
     last_ns: int | None = None
@@ -47,28 +48,29 @@ def assembled(
         made = made or Batches(batch.schema)
         for row in batch.to_pylist():
             if (row["file"], row["capture"]) != last:
-                yield from _flush(made, segments, skipped, *last)
-                segments, skipped, last = [], Counter(), (row["file"], row["capture"])
+                yield from _flush(made, segments, clock, skipped, *last)
+                segments, clock, skipped, last = [], [], Counter(), (row["file"], row["capture"])
             found = table.feed(_fragment(row))
             if isinstance(found, Segment):
                 segments.append(found)
+                clock.append(row["clock_ns"])
                 last_ns = found.timestamp_ns if last_ns is None else max(last_ns, found.timestamp_ns)
                 if len(segments) == BATCH_ROWS:
-                    yield made.segments(segments, last[0])
-                    segments = []
+                    yield made.segments(segments, last[0], clock)
+                    segments, clock = [], []
             elif isinstance(found, NotSegment):
                 skipped[found.reason] += 1
     if made is not None:
-        yield from _flush(made, segments, skipped, *last)
+        yield from _flush(made, segments, clock, skipped, *last)
         if summary:
             yield from made.notes([Note(SUMMARY, "", count=0, timestamp_ns=last_ns)], *last)
 
 
 def _flush(
-    made: Batches, segments: list[Segment], skipped: Counter[str], file: int, capture: str
+    made: Batches, segments: list[Segment], clock: list[int], skipped: Counter[str], file: int, capture: str
 ) -> Iterator[pa.RecordBatch]:
     if segments:
-        yield made.segments(segments, file)
+        yield made.segments(segments, file, clock)
     yield from made.notes((Note(SKIPPED, reason, count=count) for reason, count in skipped.items()), file, capture)
 
 

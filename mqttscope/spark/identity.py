@@ -1,8 +1,8 @@
-"""Which captures a lake has already: by the SHA-256 of their bytes, whatever they are called and wherever they lie."""
+"""Which captures a lake has already: by their content, whatever they are called and wherever they lie."""
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mqttscope.capture.files import why_not_opened
 from mqttscope.capture.ranges import WHOLE
+from mqttscope.capture.sources import why_not_opened
+from mqttscope.lake.manifest import digest_of
 from mqttscope.spark.locations import PARALLEL, Location, open_location
 from mqttscope.spark.plan import Task, pack
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 HERE_BYTES = 1 << 30
 """Captures on this machine are read on the executors when they have more bytes than this together."""
 TASK_BYTES = 256 << 20
-_PIECE = 1 << 20
 _GIVEN_DDL = "task int, place int, target string"
 _FOUND_DDL = "place int, digest string, fault string"
 
@@ -33,8 +33,8 @@ class Known:
 
     fresh: dict[str, Location] = field(default_factory=dict)
     """Those that are to be read, by digest, in their order."""
-    known: list[str] = field(default_factory=list)
-    """Names of those that are in already, and of copies among those that are given."""
+    known: list[tuple[str, str]] = field(default_factory=list)
+    """Names and digests of those that are in already, and of copies among those that are given."""
     faults: dict[str, str] = field(default_factory=dict)
     """Why captures cannot be read, by name."""
 
@@ -50,7 +50,7 @@ def tell_apart(
         if fault is not None:
             found.faults[location.name] = fault
         elif digest in seen:
-            found.known.append(location.name)
+            found.known.append((location.name, digest))
         else:
             seen.add(digest)
             found.fresh[digest] = location
@@ -60,7 +60,7 @@ def tell_apart(
 def digests(
     spark: SparkSession, locations: Sequence[Location], settings: Mapping[str, str]
 ) -> list[tuple[str, str | None]]:
-    """For each capture the SHA-256 of its bytes in hexadecimal digits, or why it cannot be read.
+    """For each capture the digest of its content (`digest_of`), or why it cannot be read.
 
     Captures in a store, and much on this machine, are read by the executors.
     """
@@ -69,7 +69,8 @@ def digests(
         with ThreadPoolExecutor(PARALLEL) as pool:
             return list(pool.map(lambda one: _digest(one.target, settings), locations))
     packed = pack([Task(place, one, WHOLE) for place, one in enumerate(locations)], TASK_BYTES)
-    rows = [(number, one.file, one.location.target) for number, some in enumerate(packed) for one in some]
+    # In JSON, since names of files need not be UTF-8.
+    rows = [(number, one.file, json.dumps(one.location.target)) for number, some in enumerate(packed) for one in some]
     given = spark.createDataFrame(rows, _GIVEN_DDL).repartitionById(len(packed), "task")
     task = partial(_digest_batches, settings=dict(settings))
     found = {row["place"]: (row["digest"], row["fault"]) for row in given.mapInArrow(task, _FOUND_DDL).collect()}
@@ -79,18 +80,15 @@ def digests(
 def _digest_batches(batches: Iterable[pa.RecordBatch], settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     for one in batches:
         for row in one.to_pylist():
-            digest, fault = _digest(row["target"], settings)
+            digest, fault = _digest(json.loads(row["target"]), settings)
             found = {"place": pa.array([row["place"]], pa.int32())}
             found |= {"digest": pa.array([digest]), "fault": pa.array([fault], pa.string())}
             yield pa.RecordBatch.from_pydict(found)
 
 
 def _digest(target: str, settings: Mapping[str, str]) -> tuple[str, str | None]:
-    digest = hashlib.sha256()
     try:
         with open_location(target, settings) as file:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
+            return digest_of(file), None
     except (OSError, ValueError) as error:
         return "", why_not_opened(error)
-    return digest.hexdigest(), None

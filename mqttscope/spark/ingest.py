@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mqttscope.capture.ranges import Settled
+from mqttscope.lake.files import commit, lake_lock
 from mqttscope.lake.manifest import Manifest, read_manifest, remove_strays
+from mqttscope.lake.merging import merge_small
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import Ingested as IngestedInProcess
-from mqttscope.lake.writer import check_settings, settings_digest
+from mqttscope.lake.writer import check_settings, next_generation, note_errors
 from mqttscope.spark.fold import Folded, fold
 from mqttscope.spark.fragments import assemble
 from mqttscope.spark.identity import tell_apart
 from mqttscope.spark.jobs import union_all
-from mqttscope.spark.lake_files import commit, lake_lock
 from mqttscope.spark.locations import Location, find
 from mqttscope.spark.plan import read_plan, write_plan
 from mqttscope.spark.progress import cancel
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 FOLD_BYTES = 16 << 20
 """So many bytes of captures make a task of the fold, as long as these are no more than `MANY_TASKS`."""
 MANY_TASKS = 256
+NO_FRAME = float("-inf")
+"""Time of the first frame of a capture without any."""
 LARGE_FOLD_BYTES = 256 << 20
 """The same where there would be more tasks: each of them writes files of its own."""
 
@@ -74,39 +78,36 @@ def ingest(
         check_settings(before, options, root)
         remove_strays(root, before)
         apart = tell_apart(spark, locations, before.captures, known)
-        done = Ingested([one.name for one in apart.fresh.values()], apart.known, faults=apart.faults)
-        if not apart.fresh:
-            return done
+        fresh, names = list(apart.fresh.values()), {digest: one.name for digest, one in apart.fresh.items()}
+        done = Ingested(list(names.values()), [name for name, _ in apart.known], faults=apart.faults)
         after = next_generation(before, options)
-        after.captures |= {digest: one.name for digest, one in apart.fresh.items()}
-        fresh = list(apart.fresh.values())
         try:
-            plan = plan_captures(spark, fresh, split_bytes=split_bytes, settings=known)
-            reading = Reading(spark, plan, split_bytes, tuple(ports), known)
-            tasks = partitions or good_partitions(sum(one.size for one in fresh))
-            folded = _fold(reading, root, before, after, options, tasks)
-            write_sums(spark, root, after)
-            commit(root, before, after)
+            if fresh:
+                after.captures |= names
+                plan = plan_captures(spark, fresh, split_bytes=split_bytes, settings=known)
+                reading = Reading(spark, plan, split_bytes, tuple(ports), known)
+                tasks = partitions or good_partitions(sum(one.size for one in fresh))
+                folded = _fold(reading, root, before, after, options, tasks)
+                done.rows, done.open_flows, done.out_of_order = folded.rows, folded.open_flows, folded.out_of_order
+                done.overlapping = overlapping(fresh, folded.ends)
+                write_sums(spark, root, after)
+            if note_errors(root, after, done, names, apart.known, apart.faults) or fresh:
+                merge_small(root, before, after)
+                commit(root, before, after)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 cancel(spark)
             # Tasks that still run write files that the next ingest takes away.
             remove_strays(root, before)
             raise
-    done.rows, done.open_flows, done.out_of_order = folded.rows, folded.open_flows, folded.out_of_order
     return done
 
 
-def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
-    """The manifest of the next ingest, before anything of it is written."""
-    return replace(
-        before,
-        generation=before.generation + 1,
-        group=options.group,
-        settings=settings_digest(options),
-        captures=dict(before.captures),
-        files={name: list(names) for name, names in before.files.items()},
-    )
+def overlapping(captures: Sequence[Location], ends: Sequence[int]) -> list[str]:
+    """Names of captures that begin before an earlier one ends; ``ends``: times of their last segments."""
+    latest = accumulate(ends, max)
+    pairs = zip(captures[1:], latest, strict=False)
+    return sorted(later.name for later, end_ns in pairs if NO_FRAME < later.first_ns < end_ns)
 
 
 def good_partitions(size: int) -> int:

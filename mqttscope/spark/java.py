@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -22,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OLDEST_JAVA = 17
+PATIENCE_S = 10.0
+"""How long Java may take to say its version."""
 _INSTALL = (
     f"install Java {OLDEST_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless, macOS: brew install "
     "openjdk@17, with pip: pip install 'mqttscope[java]') or let JAVA_HOME name it"
@@ -73,17 +76,38 @@ def _usual(environment: Mapping[str, str]) -> str:
 
 def _examine(path: str) -> Java:
     try:
-        done = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        said, code = _asked(path)
+    except OSError as error:
         raise SparkUnavailable(f"Spark needs Java, and {path} does not run ({error}): {_INSTALL}") from None
-    said = done.stderr + done.stdout
+    except subprocess.TimeoutExpired:
+        raise SparkUnavailable(
+            f"Spark needs Java, and {path} does not say its version within {PATIENCE_S:g} s: {_INSTALL}"
+        ) from None
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if match is None:
-        first = next(iter(said.splitlines()), f"exit code {done.returncode}")
+        first = next(iter(said.splitlines()), f"exit code {code}")
         raise SparkUnavailable(f"Spark needs Java, and {path} is none ({first}): {_INSTALL}")
     if int(match[1]) < OLDEST_JAVA:
         raise SparkUnavailable(f"Spark needs Java {OLDEST_JAVA}, and {path} is Java {match[1]}: {_INSTALL}")
     return Java(path, int(match[1]))
+
+
+def _asked(path: str) -> tuple[str, int]:
+    """What a program says of its version, and its exit code."""
+    child = subprocess.Popen(
+        [path, "-version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", start_new_session=True,
+    )  # fmt: skip
+    try:
+        said, _ = child.communicate(timeout=PATIENCE_S)
+    except BaseException:
+        # A script leaves behind what it has started, which then holds the pipe open.
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.kill()
+        child.communicate()
+        raise
+    return said, child.returncode
 
 
 def _packaged() -> str | None:

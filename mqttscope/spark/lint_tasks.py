@@ -17,7 +17,7 @@ from mqttscope.lake.scope_kernel import SCOPE_COLUMNS
 from mqttscope.lake.scopes import ScopeRun
 from mqttscope.lake.state import dump
 from mqttscope.lint.rule import Scope
-from mqttscope.spark.fold_tasks import NOTE, asides, smaller
+from mqttscope.spark.fold_tasks import NOTE, asides, clocked, ends_of, first_drops, smaller
 from mqttscope.spark.rows import DROPS, ERROR, SKIPPED, SUMMARY
 
 FOUND, SCOPE, SEEN, PACKET, SUMS, NOTES = "found", "scope", "seen", "packet", "sums", "notes"
@@ -43,7 +43,6 @@ _NAMES = {
     NOTES: ("data",),
 }
 _FLUSH = 1_024
-NEVER = -1 << 63
 
 
 @dataclass(slots=True)
@@ -59,17 +58,19 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
     """Run the narrow rules over the sorted rows of whole flows; what belongs to no flow comes first."""
     aside, rest = asides(batches)
     summaries = [row for row in aside if row["kind"] == SUMMARY]
-    notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] in (ERROR, DROPS, SKIPPED)]
+    notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] in (ERROR, SKIPPED)]
+    drops = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == DROPS]
     fragmented = sorted({row["file"] for row in summaries if row["count"]})
-    yield _batch(NOTES, [(dump((notes, fragmented)),)])
+    yield _batch(NOTES, [(dump((notes, drops, fragmented)),)])
     if fragmented and work.stops_at_fragments:
         # Workers of Spark are used again only where they were read to the end.
         for _ in rest:
             pass
         return
     last_ns = max((row["timestamp_ns"] for row in summaries if row["timestamp_ns"] is not None), default=None)
-    judge = Judge(work.options, _ends(summaries))
-    for _, rows in groupby(read_rows(smaller(rest)), key=attrgetter("flow")):
+    judge = Judge(work.options, ends_of(summaries))
+    judge.note_drops((), first_drops(aside))
+    for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
         for _ in run_flow(rows, work.options, judge, [], watermark_ns=last_ns):
             judge.waiting = 0
             yield from _made(judge, _FLUSH)
@@ -77,15 +78,6 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
     assert judge.linter is not None
     judge.sums.take_linter(judge.linter, quality=True)
     yield _batch(SUMS, [(dump(judge.sums),)])
-
-
-def _ends(summaries: Sequence[dict[str, Any]]) -> tuple[int, ...]:
-    """Times of the last segments of captures, by their place in the order of reading."""
-    ends: dict[int, int] = {}
-    for row in summaries:
-        if row["timestamp_ns"] is not None:
-            ends[row["file"]] = max(row["timestamp_ns"], ends.get(row["file"], row["timestamp_ns"]))
-    return tuple(ends.get(file, NEVER) for file in range(max(ends, default=-1) + 1))
 
 
 def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
@@ -106,7 +98,7 @@ def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
 def lint_keys(batches: Iterable[pa.RecordBatch], scope: str, work: Judging) -> Iterator[pa.RecordBatch]:
     """Run the rules of a wider scope over the sorted rows of whole keys."""
     sums, found = Sums(), list[Any]()
-    rules = work.options.rules_of(Scope(scope))
+    rules = work.options.rules_by(Scope(scope))
     for _, rows in groupby(_read(batches), key=itemgetter(0)):
         run = ScopeRun(rules)
         for _, _, *place, connection_id, event, data in rows:

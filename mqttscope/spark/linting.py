@@ -9,15 +9,28 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from mqttscope.lake.judging import Sums
+from mqttscope.lake.kernel import ORDER
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.scope_kernel import EVENT_ORDER, KEYS, SCOPE_COLUMNS, SCOPE_ORDER
+from mqttscope.lake.scope_kernel import EVENT_ORDER, KEYS, SCOPE_COLUMNS
 from mqttscope.lake.state import load
 from mqttscope.lint.finding import Finding
-from mqttscope.net.frame import CaptureNotice
+from mqttscope.net.frame import CaptureDrops, CaptureNotice
 from mqttscope.spark.fold import as_input, by_flow
+from mqttscope.spark.fold_scopes import SCOPE_ORDER
 from mqttscope.spark.ingest import Reading, good_partitions
 from mqttscope.spark.jobs import union_all
-from mqttscope.spark.lint_tasks import FOUND, LINT_DDL, NOTES, PACKET, SCOPE, SEEN, SUMS, Judging, lint_flows, lint_keys
+from mqttscope.spark.lint_tasks import (
+    FOUND,
+    LINT_DDL,
+    NOTES,
+    PACKET,
+    SCOPE,
+    SEEN,
+    SUMS,
+    Judging,
+    lint_flows,
+    lint_keys,
+)
 from mqttscope.spark.locations import Location
 from mqttscope.spark.reading import plan_captures
 from mqttscope.spark.rows import SKIPPED, notice_of
@@ -63,7 +76,9 @@ def judge(
         whole = union_all(rows, reading.fragments_of(fragmented))
         flows = _flows(whole, replace(work, stops_at_fragments=False), partitions)
         notes, _ = _notes(flows)
-    keys = [_keys(flows, str(scope), column, work, partitions) for scope, column in KEYS.items()]
+    keys = [
+        _keys(flows, str(scope), column, work, partitions) for scope, column in KEYS.items() if options.rules_by(scope)
+    ]
     every = reduce(union_all, [flows, *keys])
     done = Judged(_findings(every, flows, keys))
     for row in every.where(f"kind = '{SUMS}'").select("data").collect():
@@ -75,8 +90,7 @@ def judge(
 
 def _flows(rows: DataFrame, work: Judging, partitions: int) -> DataFrame:
     """What the narrow rules find, computed once."""
-    # As in process, one capture behind the other: those that overlap in time are not put into each other.
-    sorted_rows = by_flow(as_input(rows), partitions).sortWithinPartitions("flow", "file", "frame")
+    sorted_rows = by_flow(as_input(rows), partitions).sortWithinPartitions(*ORDER)
     return _kept(sorted_rows.mapInArrow(partial(lint_flows, work=work), LINT_DDL))
 
 
@@ -100,12 +114,14 @@ def _kept(made: DataFrame) -> DataFrame:
 def _notes(flows: DataFrame) -> tuple[list[dict[str, Any]], list[int]]:
     """What the captures say, and which of them have IP fragments."""
     notes: list[dict[str, Any]] = []
+    drops: list[dict[str, Any]] = []
     fragmented: set[int] = set()
     for row in flows.where(f"kind = '{NOTES}'").select("data").collect():
-        told, files = load(bytes(row["data"]))
+        told, drops, files = load(bytes(row["data"]))
         notes += told
         fragmented.update(files)
-    return notes, sorted(fragmented)
+    # Every task says all drops.
+    return notes + drops, sorted(fragmented)
 
 
 def _take(note: dict[str, Any], done: Judged) -> None:
@@ -115,8 +131,8 @@ def _take(note: dict[str, Any], done: Judged) -> None:
     notice = notice_of(
         note["kind"], note["capture"], note["message"], note["frame"], note["offset"], note["notice"], None
     )
-    # Every range of a capture says for itself what is wrong with all of it.
-    if notice is not None and notice not in done.notices:
+    # Every range of a capture says for itself what is wrong with all of it, but frames may be dropped again and again.
+    if notice is not None and (isinstance(notice, CaptureDrops) or notice not in done.notices):
         done.notices.append(notice)
 
 

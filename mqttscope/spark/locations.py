@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote, unquote
 
-from mqttscope.capture.files import find_captures, first_time, looks_like_capture, why_not_opened
+from mqttscope.capture.files import find_captures, first_time
+from mqttscope.capture.sources import (
+    MISSING,
+    NO_CAPTURES,
+    NO_MATCH,
+    NOT_REGULAR,
+    is_named_like_capture,
+    looks_like_capture,
+    why_not_opened,
+)
 from mqttscope.net.frame import CaptureError
 
 READ_AHEAD_BYTES = 4 << 20
@@ -32,6 +41,11 @@ U = TypeVar("U")
 
 class NoCaptures(ValueError):  # noqa: N818 - a name for people
     """Nothing that was named can be read."""
+
+    def __init__(self, faulty: Sequence[Location] = ()) -> None:
+        super().__init__("; ".join(f"{one.name} {one.fault}" for one in faulty) or "no capture is named")
+        self.faulty = faulty
+        """What was named, each with its fault."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,7 +89,7 @@ def find(sources: Sequence[str], settings: Mapping[str, str] | None = None) -> l
             found.append(Location(one, os.path.abspath(one)))
     looked = list(_each(lambda one: _look(one, settings or {}, alone=len(found) == 1), found))
     if all(one.fault is not None for one in looked):
-        raise NoCaptures("; ".join(f"{one.name} {one.fault}" for one in looked) or "no capture is named")
+        raise NoCaptures(looked)
     return sorted(looked, key=lambda one: one.first_ns)
 
 
@@ -107,13 +121,16 @@ def _look(one: Location, settings: Mapping[str, str], *, alone: bool) -> Locatio
     """With size and, unless it is the only one, time of the first frame."""
     if one.fault is not None:
         return one
+    if not one.is_remote and os.path.exists(one.target) and not os.path.isfile(one.target):
+        # A pipe would wait for its writer, a device may never end.
+        return Location(one.name, one.target, fault=NOT_REGULAR)
     try:
         with open_location(one.target, settings) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             return Location(one.name, one.target, size, float("-inf") if alone else first_time(file))
     except (OSError, ValueError) as error:
-        return Location(one.name, one.target, fault=why_not_opened(error))
+        return Location(one.name, one.target, fault=why_not_opened(error, one.target))
 
 
 def _each(call: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
@@ -129,7 +146,7 @@ class _one_line:  # noqa: N801 - reads as a statement
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, FileNotFoundError):
-            raise FileNotFoundError(2, "does not exist") from error
+            raise FileNotFoundError(2, MISSING) from error
         if isinstance(error, (OSError, ValueError)):
             raise OSError(None, str(error).strip().split("\n")[0] or type(error).__name__) from error
 
@@ -169,9 +186,9 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
                 found = [
                     Location(_public(one), one) for one, is_capture in zip(targets, looked, strict=True) if is_capture
                 ]
-                return found or [Location(_public(source), source, fault="is a directory without captures")]
+                return found or [Location(_public(source), source, fault=NO_CAPTURES)]
             if not _MAGIC.search(path):
-                return [Location(_public(source), source, fault="does not exist")]
+                return [Location(_public(source), source, fault=MISSING)]
             fixed = path[: path.index(_MAGIC.search(path)[0])].rpartition("/")[0]  # type: ignore[index]
             below = "**" in path or "/" in path[len(fixed) + 1 :]
             listed = system.get_file_info(fs.FileSelector(fixed, allow_not_found=True, recursive=below))
@@ -179,7 +196,7 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
             files = sorted(one.path for one in listed if one.type == fs.FileType.File and wanted.fullmatch(one.path))
             targets = [prefix + one[len(base) + 1 :] for one in files]
             found = [Location(_public(one), one) for one in targets]
-            return found or [Location(_public(source), source, fault="matches no file")]
+            return found or [Location(_public(source), source, fault=NO_MATCH)]
     except (OSError, ValueError) as error:
         return [Location(_public(source), source, fault=why_not_opened(error))]
 
@@ -190,6 +207,8 @@ def _public(uri: str) -> str:
 
 
 def _is_capture(target: str, settings: Mapping[str, str]) -> bool:
+    if is_named_like_capture(target):
+        return True
     try:
         with open_location(target, settings) as file:
             return looks_like_capture(file)

@@ -8,11 +8,10 @@ needed to know them again.
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 from dataclasses import dataclass, field
 from typing import Any
-
-import orjson
 
 from mqttscope.capture.memory import Memory
 
@@ -61,7 +60,7 @@ class Said:
     name: str
     message: str
     frames: int
-    offset: int
+    offset: int | None
 
 
 @dataclass(slots=True)
@@ -75,6 +74,8 @@ class Offset:
     said: list[Said] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     """New ones whose content is in the lake already: their rows so far are left out."""
+    unread: list[str] = field(default_factory=list)
+    """What cannot be read, and has been said so."""
 
     def written(self) -> dict[str, Any]:
         """As JSON, plain values only."""
@@ -101,6 +102,7 @@ class Offset:
             ),
             "said": [[one.file, one.name, one.message, one.frames, one.offset] for one in self.said],
             "passed": self.passed,
+            "unread": self.unread,
         }  # fmt: skip
 
     @classmethod
@@ -119,12 +121,15 @@ class Offset:
             written["files"],
             [Said(*one) for one in written["said"]],
             list(written["passed"]),
+            list(written.get("unread", ())),
         )
 
 
 def _packed(values: list[Any]) -> str:
-    return base64.b85encode(zlib.compress(orjson.dumps(values), 9)).decode() if values else ""
+    # Unlike orjson, json takes names of files that are no UTF-8.
+    plain = json.dumps(values, separators=(",", ":")).encode()
+    return base64.b85encode(zlib.compress(plain, 9)).decode() if values else ""
 
 
 def _unpacked(text: str) -> Any:
-    return orjson.loads(zlib.decompress(base64.b85decode(text))) if text else []
+    return json.loads(zlib.decompress(base64.b85decode(text))) if text else []

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
-
-import orjson
 
 from mqttscope.capture.boundaries import boundaries, read_head
 from mqttscope.capture.growing import Grown, read_on
@@ -205,8 +204,8 @@ def pack(tasks: Iterable[Task], task_bytes: int) -> list[list[Task]]:
 
 
 def write_plan(planned: Sequence[Planned]) -> str:
-    """A plan as text."""
-    return orjson.dumps(
+    """A plan as text, in ASCII: names of files need not be UTF-8."""
+    return json.dumps(
         [
             {
                 "name": one.location.name,
@@ -219,7 +218,7 @@ def write_plan(planned: Sequence[Planned]) -> str:
             }
             for one in planned
         ]
-    ).decode()
+    )
 
 
 def read_plan(text: str) -> list[Planned]:
@@ -230,5 +229,5 @@ def read_plan(text: str) -> list[Planned]:
             bytes.fromhex(one["head"]),
             Settled(tuple(Range(*part) for part in one["ranges"]), *one["unsplit"]),
         )
-        for one in orjson.loads(text)
+        for one in json.loads(text)
     ]

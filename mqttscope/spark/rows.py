@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets
-from mqttscope.net.segment import Fragment, Segment, reverse_key
+from mqttscope.net.segment import Fragment, Segment, flow_key
 
 SEGMENT = "segment"
 FRAGMENT = "fragment"
@@ -33,7 +34,8 @@ READ = "read"
 """How far a stream has read a capture."""
 KINDS = (SEGMENT, FRAGMENT, ERROR, DROPS, SECRETS, SKIPPED, UNSPLIT, READ)
 SUMMARY = "summary"
-"""What one range held: the time of its last segment, and how many IP fragments (``count``).  Only where asked for."""
+"""What one range held: the time of its last segment, how many IP fragments (``count``), and how many frames of the
+capture come before it (``frame``).  Only where asked for."""
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
@@ -54,6 +56,7 @@ COLUMNS = {
     "capture": "string",
     "frame": "bigint",
     "timestamp_ns": "bigint",
+    "clock_ns": "bigint",
     "flow": "binary",
     "direction": "binary",
     "sequence": "bigint",
@@ -86,8 +89,12 @@ class Note:
     timestamp_ns: int | None = None
 
 
-def note_of(notice: CaptureNotice) -> Note:
-    """A notice as a row."""
+def note_of(notice: CaptureNotice, frames: int = 0, last_ns: int | None = None) -> Note:
+    """A notice as a row.
+
+    ``frames``: how many frames of its capture come before, ``last_ns``: time of the latest segment among those that
+    were read; rows of drops have both, since rules are less sure from there on.
+    """
     if isinstance(notice, CaptureError):
         return Note(ERROR, notice.message, notice.frames, notice.offset)
     told = asdict(notice)
@@ -96,7 +103,7 @@ def note_of(notice: CaptureNotice) -> Note:
     written = orjson.dumps(told).decode()
     if isinstance(notice, CaptureDrops):
         message = f"interface {notice.interface} dropped {notice.dropped} frames"
-        return Note(DROPS, message, count=notice.dropped, notice=written)
+        return Note(DROPS, message, frames, count=notice.dropped, notice=written, timestamp_ns=last_ns)
     return Note(SECRETS, "holds secrets for decryption", count=len(notice.data), notice=written, payload=notice.data)
 
 
@@ -123,13 +130,13 @@ class Batches:
         self.schema = schema
         self._flows: dict[bytes, bytes] = {}
 
-    def segments(self, segments: Sequence[Segment], file: int) -> pa.RecordBatch:
-        """A batch of segments of one capture."""
-        return self._batch(segments, SEGMENT, file, segments[0].capture, _OF_SEGMENT)
+    def segments(self, segments: Sequence[Segment], file: int, clock: Sequence[int]) -> pa.RecordBatch:
+        """A batch of segments of one capture.  ``clock``: how far the time had come with each of them."""
+        return self._batch(segments, SEGMENT, file, segments[0].capture, _OF_SEGMENT, clock)
 
-    def fragments(self, fragments: Sequence[Fragment], file: int) -> pa.RecordBatch:
-        """A batch of fragments of one capture."""
-        return self._batch(fragments, FRAGMENT, file, fragments[0].capture, _OF_FRAGMENT)
+    def fragments(self, fragments: Sequence[Fragment], file: int, clock: Sequence[int]) -> pa.RecordBatch:
+        """A batch of fragments of one capture, as for `segments`."""
+        return self._batch(fragments, FRAGMENT, file, fragments[0].capture, _OF_FRAGMENT, clock)
 
     def notes(self, notes: Iterable[Note], file: int, capture: str) -> Iterator[pa.RecordBatch]:
         """Batches of other rows."""
@@ -137,7 +144,13 @@ class Batches:
             yield self._batch([note], note.kind, file, capture, _OF_NOTE)
 
     def _batch(
-        self, rows: Sequence[Any], kind: str, file: int, capture: str, columns: dict[str, Callable[[Any], Any]]
+        self,
+        rows: Sequence[Any],
+        kind: str,
+        file: int,
+        capture: str,
+        columns: dict[str, Callable[[Any], Any]],
+        clock: Sequence[int] = (),
     ) -> pa.RecordBatch:
         constants: dict[str, Any] = {"kind": kind, "file": file, "capture": capture}
         arrays = []
@@ -146,10 +159,12 @@ class Batches:
             if name in constants:
                 # What a name holds may be no text for Arrow.
                 value = constants[name]
-                value = value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+                value = utf8(value) if isinstance(value, str) else value
                 arrays.append(pa.repeat(pa.scalar(value, field.type), len(rows)))
             elif name == "flow" and kind == SEGMENT:
                 arrays.append(pa.array(self._flow([row.key for row in rows]), field.type))
+            elif name == "clock_ns" and clock:
+                arrays.append(pa.array(clock, field.type))
             elif name in columns:
                 arrays.append(pa.array([*map(columns[name], rows)], field.type))
             else:
@@ -168,11 +183,6 @@ class Batches:
                 flow = known[key] = flow_key(key)
             made.append(flow)
         return made
-
-
-def flow_key(direction: bytes) -> bytes:
-    """The key of a flow: that of the direction which sorts first."""
-    return min(direction, reverse_key(direction))
 
 
 def _parts(fragment: Fragment) -> dict[str, Any]:

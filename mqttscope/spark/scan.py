@@ -9,9 +9,9 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from mqttscope.capture.files import why_not_opened
 from mqttscope.capture.growing import Changed
 from mqttscope.capture.ranges import RangeRefused
+from mqttscope.capture.sources import why_not_opened
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, Segment, ports
@@ -77,6 +77,8 @@ def scan(task: Task, batches: Batches, wanted: Wanted, settings: Mapping[str, st
 def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: list[Note]) -> Iterator[pa.RecordBatch]:
     segments: list[Segment] = []
     fragments: list[Fragment] = []
+    clock: list[int] = []
+    clock_of_fragments: list[int] = []
     skipped: Counter[str] = Counter()
     told: set[str] = set()
     size = 0
@@ -87,7 +89,8 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
     try:
         for item in task.items(file):
             if type(item) is not Frame:
-                notes.append(note_of(item))  # type: ignore[arg-type]
+                frames = task.frames_before if frame is None else frame.number
+                notes.append(note_of(item, frames, None if last_ns == NEVER else last_ns))  # type: ignore[arg-type]
                 continue
             frame = item
             found = segment_of(frame)
@@ -100,18 +103,20 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
                 segments.append(found)  # type: ignore[arg-type]
                 if frame.timestamp_ns > last_ns:
                     last_ns = frame.timestamp_ns
+                clock.append(last_ns)
                 size += len(found.payload)  # type: ignore[union-attr]
                 if len(segments) == BATCH_ROWS or size >= BATCH_BYTES:
-                    yield batches.segments(segments, task.file)
-                    segments, size = [], 0
+                    yield batches.segments(segments, task.file, clock)
+                    segments, clock, size = [], [], 0
             elif kind is Fragment:
                 held += 1
                 if not wants_fragments or (limits is not None and not limits[0] <= frame.timestamp_ns < limits[1]):
                     continue
                 fragments.append(found)  # type: ignore[arg-type]
+                clock_of_fragments.append(max(frame.timestamp_ns, last_ns))
                 if len(fragments) == BATCH_ROWS:
-                    yield batches.fragments(fragments, task.file)
-                    fragments = []
+                    yield batches.fragments(fragments, task.file, clock_of_fragments)
+                    fragments, clock_of_fragments = [], []
             else:
                 skipped[found.reason] += 1  # type: ignore[union-attr]
                 if found.reason != "unsupported_link_type" or frame.link_type in task.told_link_types:  # type: ignore[union-attr]
@@ -131,8 +136,9 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
             f"{task.location.name}, from offset {task.start} on, {behind}: {type(error).__name__}: {error}"
         ) from error
     if segments:
-        yield batches.segments(segments, task.file)
+        yield batches.segments(segments, task.file, clock)
     if fragments:
-        yield batches.fragments(fragments, task.file)
+        yield batches.fragments(fragments, task.file, clock_of_fragments)
     notes += [Note(SKIPPED, reason, count=count) for reason, count in sorted(skipped.items())]
-    notes.append(Note(SUMMARY, "", count=held, timestamp_ns=None if last_ns == NEVER else last_ns))
+    last = None if last_ns == NEVER else last_ns
+    notes.append(Note(SUMMARY, "", task.frames_before, count=held, timestamp_ns=last))

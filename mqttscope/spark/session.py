@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mqttscope.spark.java import SparkUnavailable, find_java
+from mqttscope.spark.progress import cancel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +40,7 @@ LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0
 PATIENCE_S = 20.0
 """How long a master or a server may take to answer the first time."""
 STANDALONE_PORT = 7077
+_OF_THE_SCRIPT = re.compile(r"\S*/spark-class\d?: line \d+: |head: ")
 
 
 def spark_session(
@@ -84,14 +86,28 @@ def running_session() -> SparkSession | None:
 
 
 @contextmanager
+def keeping_active() -> Iterator[None]:
+    """Leave the session active that was: frames that are made with another one would put that in its place.
+
+    Streams have a session of their own, which is of no use when they have ended.
+    """
+    from pyspark.sql import SparkSession
+
+    before = SparkSession._activeSession
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = before
+
+
+@contextmanager
 def cancelling(spark: SparkSession) -> Iterator[None]:
     """Cancel what Spark is doing for a session when the block ends early: by Ctrl-C, or any other exception."""
     try:
         yield
     except BaseException:
         # A server goes on otherwise, and so do other threads' jobs.
-        with suppress(Exception):
-            spark.interruptAll()
+        cancel(spark)
         raise
 
 
@@ -303,8 +319,9 @@ def _plain(line: str) -> str:
 
 
 def _last_line(path: str) -> str:
-    """What Java said last that tells something."""
+    """What Java said last that tells something; the script that starts it says more, of what it did not expect."""
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = [line.strip() for line in file]
     telling = [line for line in lines if line and not line.startswith(("at ", "WARNING:", "... "))]
+    telling = [line for line in telling if not _OF_THE_SCRIPT.match(line)]
     return telling[-1] if telling else ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 from mqttscope.capture.growing import Grown
 from mqttscope.capture.memory import Memory
+from mqttscope.mqtt.view import utf8
 from mqttscope.spark.following import remembered
 from mqttscope.spark.locations import Location
 from mqttscope.spark.offsets import Followed, Offset
@@ -59,4 +61,6 @@ def _read(one: Followed, *, is_known: bool) -> Note:
     state = KNOWN if is_known else BEHIND if one.waiting else GROWING if one.size is None else COMPLETE
     now_ns = None if one.size is not None or one.now_ns == float("-inf") else int(one.now_ns)
     position = one.memory.position if one.size is None else one.size
-    return Note(READ, state, one.memory.frames, position, one.waiting, timestamp_ns=now_ns)
+    # Names in rows are text; who wants to open the file needs its own.
+    name = json.dumps(one.name) if utf8(one.name) != one.name else None
+    return Note(READ, state, one.memory.frames, position, one.waiting, name, timestamp_ns=now_ns)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.schemas import TABLES
-from mqttscope.spark.fold_tasks import REPORT_DDL, Report, write
-from mqttscope.spark.jobs import parquet_paths, run_all
-from mqttscope.spark.lake_files import LakeFiles
+from mqttscope.spark.fold_tasks import REPORT_DDL, Report
+from mqttscope.spark.jobs import run_all
+from mqttscope.spark.tables import parquet_paths
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -170,5 +171,5 @@ def _write(batches: Iterable[pa.RecordBatch], work: _Sum) -> Iterator[pa.RecordB
         for one in batches:
             if one.num_rows:
                 columns = [one.column(field.name).cast(field.type) for field in schema]
-                write(files, work.table, pa.RecordBatch.from_arrays(columns, schema=schema))
+                files.write(work.table, pa.RecordBatch.from_arrays(columns, schema=schema))
     yield Report(files.names, files.rows).dump()

@@ -7,13 +7,12 @@ whatever files there are.  They work in sessions of Spark Connect as well, where
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mqttscope.lake.manifest import LakeError, Manifest, read_manifest
+from mqttscope.lake.manifest import LakeError, Manifest, check_files, read_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,15 +24,24 @@ TABLES = (
     "packets", "messages", "connections", "sessions", "findings", "topics", "clients", "gaps", "ingest_errors",
 )  # fmt: skip
 """Names of the tables."""
-_PATTERN = re.compile(r"[{}\[\]*?\\]")
+_GLOB = str.maketrans({one: f"\\{one}" for one in "{}[]*?\\"})
 
 
 def open_lake(lake: Lake) -> Manifest:
-    """The manifest of a lake; `LakeError` where there is none."""
-    manifest = read_manifest(Path(lake))
+    """The manifest of a lake; `LakeError` where there is none, or where files of it are missing or cut off."""
+    root = Path(lake)
+    manifest = read_manifest(root)
     if not manifest.generation:
-        raise LakeError(f"{os.fspath(lake)} holds no lake" if Path(lake).is_dir() else f"{lake} does not exist")
-    return manifest
+        raise LakeError(f"{os.fspath(lake)} holds no lake" if root.is_dir() else f"{lake} does not exist")
+    while True:
+        try:
+            check_files(root, manifest)
+            return manifest
+        except LakeError:
+            before, manifest = manifest, read_manifest(root)
+            if manifest.generation == before.generation:
+                raise
+            # An ingest has just taken files away that were of the generation before.
 
 
 @cache
@@ -65,8 +73,7 @@ def read(spark: SparkSession, lake: Lake, manifest: Manifest, name: str) -> Data
 
         # A frame of no Python rows would start Python workers for nothing.
         return spark.range(0).select(*(f.lit(None).cast(one.dataType).alias(one.name) for one in columns))
-    root = Path(lake).absolute()
-    return spark.read.schema(columns).parquet(*(_location(root / one) for one in files))
+    return spark.read.schema(columns).parquet(*parquet_paths(Path(lake), files))
 
 
 def make_views(spark: SparkSession, lake: Lake, names: Sequence[str] = TABLES) -> None:
@@ -121,6 +128,6 @@ def ingest_errors(spark: SparkSession, lake: Lake) -> DataFrame:
     return table(spark, lake, "ingest_errors")
 
 
-def _location(path: Path) -> str:
-    """A file of this machine as Spark takes it: a scheme, and nothing that it would take for a pattern."""
-    return "file://" + _PATTERN.sub(lambda found: "\\" + found[0], path.as_posix())
+def parquet_paths(root: Path, names: Iterable[str]) -> list[str]:
+    """Files of a lake as Spark takes them: on the file system, and nothing in them is a pattern."""
+    return [f"file:{str(root.resolve() / name).translate(_GLOB)}" for name in names]

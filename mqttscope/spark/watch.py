@@ -11,6 +11,7 @@ with each batch: they take the longer the larger the lake is.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -24,19 +25,24 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from mqttscope.lake.manifest import LakeError, Manifest, content_digest, read_manifest, remove_strays
+from mqttscope.lake.faulty import add_errors, known_errors
+from mqttscope.lake.files import STREAM, commit, lake_lock
+from mqttscope.lake.manifest import Errors, LakeError, Manifest, content_digest, read_manifest, remove_strays
+from mqttscope.lake.merging import merge_small
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
-from mqttscope.lake.writer import check_settings
+from mqttscope.lake.writer import check_settings, next_generation
 from mqttscope.net.fragments import FragmentTable
+from mqttscope.net.frame import CaptureError
 from mqttscope.spark.fold import Folded, fold
 from mqttscope.spark.fragments import assembled
-from mqttscope.spark.ingest import good_partitions, next_generation
+from mqttscope.spark.ingest import good_partitions
 from mqttscope.spark.jobs import union_all
-from mqttscope.spark.lake_files import commit, lake_lock
 from mqttscope.spark.rows import COLUMNS, DDL, FRAGMENT
+from mqttscope.spark.session import keeping_active
 from mqttscope.spark.source import FORMAT
-from mqttscope.spark.steps import COMPLETE
+from mqttscope.spark.steps import COMPLETE, KNOWN
+from mqttscope.spark.summary import table_rows
 from mqttscope.spark.sums import write_sums
 
 if TYPE_CHECKING:
@@ -46,7 +52,6 @@ if TYPE_CHECKING:
 INTERVAL_S = 10.0
 MAX_BYTES = 64 << 20
 """So many bytes of captures a batch has, about."""
-FOLDER = "stream"
 SUMS_SHARE = 9
 """Sums wait so many times as long as they took the last time."""
 RESTARTS = 10
@@ -63,7 +68,7 @@ class Taken:
 
     batch: int
     rows: dict[str, int] = field(default_factory=dict)
-    """Rows that were added to each table."""
+    """By how many rows each table has grown, those of connections that are open included."""
     open_flows: int = 0
     last_ns: int | None = None
     """Time of the last segment in the lake."""
@@ -71,6 +76,8 @@ class Taken:
     """Bytes that are there and were left to the next batch."""
     late: list[str] = field(default_factory=list)
     """Captures with segments from before the last one of earlier batches."""
+    errors: list[CaptureError] = field(default_factory=list)
+    """What is wrong with captures."""
 
 
 def watch(
@@ -126,8 +133,6 @@ def watch(
 
 
 def _load(sources: Sequence[str]) -> dict[str, Any]:
-    import json
-
     found = [os.path.abspath(one) if "://" not in one else one for one in sources]
     return {"path": found[0]} if len(found) == 1 else {"paths": json.dumps(found)}
 
@@ -171,7 +176,7 @@ class _Stream:
     def of(cls, root: Path, sources: Sequence[str], manifest: Manifest) -> _Stream:
         """The stream of these sources; `LakeError` where its checkpoint has batches that the lake does not have."""
         key = "\0".join(sorted(os.path.abspath(one) for one in sources)).encode("utf-8", "surrogateescape")
-        folder = root / FOLDER / blake2b(key, digest_size=8).hexdigest()
+        folder = root / STREAM / blake2b(key, digest_size=8).hexdigest()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             named = folder / "name"
@@ -267,15 +272,19 @@ class Watcher:
             whole, waiting = self._whole(batch, waiting, after.generation)
             folded = self._fold(spark, union_all(rows, whole), before, after)
         assert folded is not None
-        self._note(folded.read, after)
+        pending = self._note(folded, after, seen.get("faulty", {}))
         summed = self._sum(spark, after)
         told = {"batch": number, "summed": summed} | ({"fragments": waiting} if waiting else {})
+        told |= {"faulty": pending} if pending else {}
         after.streams = before.streams | {self._stream.name: told}
+        merge_small(root, before, after)
         commit(root, before, after)
         self._remove_fragments(waiting)
+        rows_before, rows_after = table_rows(root, before), table_rows(root, after)
+        added = {table: count - rows_before.get(table, 0) for table, count in rows_after.items()}
         return Taken(
-            number, folded.rows, folded.open_flows, after.last_ns, sum(one["count"] or 0 for one in folded.read),
-            folded.out_of_order,
+            number, added, folded.open_flows, after.last_ns, sum(one["count"] or 0 for one in folded.read),
+            folded.out_of_order, [error for _, error in folded.errors],
         )  # fmt: skip
 
     def _fold(
@@ -289,20 +298,36 @@ class Watcher:
     ) -> Folded:
         return fold(
             spark, rows, self._root, before, after, self._options, partitions=self._partitions,
-            stops_at_fragments=stops_at_fragments,
+            stops_at_fragments=stops_at_fragments, by_time=True,
         )  # fmt: skip
 
-    def _note(self, read: Iterable[Mapping[str, Any]], after: Manifest) -> None:
-        """Captures that are complete are in the lake, as if they had been ingested; and how large batches are."""
+    def _note(self, folded: Folded, after: Manifest, pending: Mapping[str, Errors]) -> dict[str, Errors]:
+        """Captures that are complete are in the lake, as if they had been ingested; and how large batches are.
+
+        ``pending``: what was wrong with captures that are not complete yet, by their places; returns what is now.
+        """
+        wrong = {int(file): list(errors) for file, errors in pending.items()}
+        for file, error in folded.errors:
+            wrong.setdefault(file, []).append([error.message, error.offset, error.frames])
         size = waiting = 0
-        for one in read:
+        for one in folded.read:
             size += max(0, one["offset"] - self._positions.get(one["file"], 0))
             waiting += one["count"] or 0
             self._positions[one["file"]] = one["offset"]
             if one["message"] == COMPLETE:
-                with suppress(OSError):
-                    after.captures.setdefault(content_digest(Path(one["capture"]), one["offset"]), one["capture"])
+                errors = wrong.pop(one["file"], [])
+                if digest := _digest(one):
+                    after.captures.setdefault(digest, one["capture"])
+                    after.faulty |= {digest: errors} if errors else {}
+        if after.faulty:
+            # What has the same bytes as a faulty one is not read, and faulty all the same.
+            copies = [(one["capture"], _digest(one)) for one in folded.read if one["message"] == KNOWN]
+            told = known_errors(after, copies)
+            add_errors(self._root, after, told)
+            folded.errors += ((0, error) for error in told)
         self._partitions = self._most_partitions if waiting else min(self._most_partitions, good_partitions(size))
+        read = {one["file"] for one in folded.read}
+        return {str(file): errors for file, errors in wrong.items() if file in read or str(file) in pending}
 
     def _sum(self, spark: SparkSession, after: Manifest) -> bool:
         begun = time.monotonic()
@@ -325,7 +350,8 @@ class Watcher:
         self._is_fragmented = found.num_rows > 0
         ordered = found.sort_by([("file", "ascending"), ("frame", "ascending")])
         made = list(assembled(_batches(ordered), summary=True, table=table))
-        whole = batch.sparkSession.createDataFrame(pa.Table.from_batches(made, ordered.schema), DDL)
+        with keeping_active():
+            whole = batch.sparkSession.createDataFrame(pa.Table.from_batches(made, ordered.schema), DDL)
         if not table.datagrams:
             return whole, None
         path = self._stream.folder / f"fragments-{generation:010d}"
@@ -339,6 +365,15 @@ class Watcher:
         for path in self._stream.folder.glob("fragments-*"):
             if path.relative_to(self._root).as_posix() != kept:
                 path.unlink()
+
+
+def _digest(read: Mapping[str, Any]) -> str:
+    """Names the content of a capture, of a row of the kind `READ`; empty where it is gone."""
+    name = json.loads(read["notice"]) if read["notice"] else read["capture"]
+    try:
+        return content_digest(Path(name), read["offset"])
+    except OSError:
+        return ""
 
 
 def _batches(found: pa.Table) -> Iterator[pa.RecordBatch]:

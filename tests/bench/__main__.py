@@ -1,9 +1,10 @@
-"""``python -m tests.bench [compare|stages|generate|live|soak|replay|pipeline]``: comparison and stages, or one.
+"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline]``: comparison and stages, or one.
 
 compare, stages, generate: [--frames N]... [--rounds N]
 live: [--rate PER_SECOND] [--seconds N] [--lint]
 soak: [--connections N] [--rate PER_SECOND]
 replay: [--messages N] [--rounds N]
+mutate: [--cases N] [--rounds N] [--reactions N] [--seeds N]
 pipeline: [--frames N [--frames N]]  (of many connections, of one giant connection; 0 for none)
 """
 
@@ -15,7 +16,7 @@ import sys
 from tests.bench import compare
 
 STAGE_FRAMES = 250_000
-WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "pipeline")
+WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "mutate", "pipeline")
 
 
 def main() -> int:
@@ -30,6 +31,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="how long messages are sent")
     parser.add_argument("--connections", type=int, help="how many there are in all")
     parser.add_argument("--messages", type=int, help="how many are published")
+    parser.add_argument("--cases", type=int, help="how many are played for their speed")
+    parser.add_argument("--reactions", type=int, help="how many are played for what comes back")
+    parser.add_argument("--seeds", type=int, help="how many of each kind, with other choices")
     parser.add_argument("--lint", action="store_true", help="with --lint of sniff")
     options = parser.parse_args()
     if options.what == "live":
@@ -46,6 +50,12 @@ def main() -> int:
 
         messages, rounds = options.messages or replay.MESSAGES, options.rounds or replay.ROUNDS
         return 0 if replay.measure(compare.out, messages, rounds) else 1
+    if options.what == "mutate":
+        from tests.bench import mutate
+
+        counts = (options.cases or mutate.CASES, options.rounds or mutate.ROUNDS)
+        more = (options.reactions or mutate.REACTION_CASES, options.seeds or mutate.SEEDS)
+        return 0 if mutate.measure(compare.out, *counts, *more) else 1
     if options.what == "pipeline":
         from tests.bench import pipeline
 

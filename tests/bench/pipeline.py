@@ -7,11 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.memories import WIDE
 from tests.bench import generate
 from tests.bench.compare import ours
 
@@ -21,6 +23,13 @@ GIANT_FRAMES = 1_750_000
 GIANT = 0.95
 """The share of one connection."""
 DRIVER_MEMORY = "1g"
+WAYS = {
+    "in process": ("--engine", "local"),
+    "Spark, one core": ("--engine", "spark", "--master", "local[1]"),
+    "Spark, two cores": ("--engine", "spark", "--master", "local[2]"),
+}
+NARROW = ("--ignore", ",".join(sorted(code for code, rule in all_rules().items() if rule.scope in WIDE)))
+"""No rules that look beyond one connection."""
 _SAMPLE_SECONDS = 0.2
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -32,6 +41,9 @@ class Tree:
     processor_seconds: dict[int, float] = field(default_factory=dict)
     peak_mb: dict[str, float] = field(default_factory=dict)
     """The largest process of each kind: ``java``, ``python`` (the command itself) and ``worker``."""
+
+    scratch_mb: float = 0.0
+    """The most that lay in the folder for temporary files at a time."""
 
     @property
     def processor(self) -> float:
@@ -49,6 +61,16 @@ class Tree:
                 self.peak_mb[kind] = max(self.peak_mb.get(kind, 0.0), _peak_mb(pid))
 
 
+@dataclass(slots=True)
+class Run:
+    """One ingest."""
+
+    seconds: float
+    tree: Tree
+    lake_mb: float
+    """All tables, and what is remembered."""
+
+
 def _descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for one in Path("/proc").iterdir():
@@ -60,6 +82,16 @@ def _descendants(root: int) -> list[int]:
     for pid in found:
         found += children.get(pid, ())
     return found
+
+
+def size_mb(folder: str) -> float:
+    """Megabytes of the files in a folder, as far as they are still there."""
+    size = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                size += os.stat(os.path.join(path, name)).st_size
+    return size / 1e6
 
 
 def _name(pid: int) -> str:
@@ -74,48 +106,73 @@ def _peak_mb(pid: int) -> float:
     return 0.0
 
 
-def ingest(capture: Path, *arguments: str) -> tuple[float, Tree]:
-    """Ingest into a new lake; returns the seconds it took and what it needed."""
+def ingest(capture: Path, *arguments: str) -> Run:
+    """Ingest into a new lake."""
     tree = Tree()
-    with tempfile.TemporaryDirectory(prefix="mqttscope-lake-") as lake:
+    with tempfile.TemporaryDirectory(prefix="mqttscope-lake-") as folder:
+        lake, scratch = os.path.join(folder, "lake"), os.path.join(folder, "scratch")
+        os.mkdir(scratch)
         command = [*ours("pipeline", "ingest", str(capture)), "--lake", lake, "--quiet", *arguments]
+        if "spark" in arguments:
+            command += ["--conf", f"spark.driver.memory={DRIVER_MEMORY}", "--conf", f"spark.local.dir={scratch}"]
         began = time.monotonic()
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {"TMPDIR": scratch}) as process:
             while process.poll() is None:
                 tree.look(process.pid)
+                tree.scratch_mb = max(tree.scratch_mb, size_mb(scratch))
                 time.sleep(_SAMPLE_SECONDS)
+        seconds = time.monotonic() - began
         if process.returncode:
             sys.exit(f"{' '.join(command)} ended with {process.returncode}")
-    return time.monotonic() - began, tree
+        return Run(seconds, tree, size_mb(lake))
 
 
 def measure(out: Callable[[str], None], frames: int = FRAMES, giant_frames: int = GIANT_FRAMES) -> bool:
-    """Print a table for a capture of many connections, and one for a capture that is nearly all one connection."""
-    ways = (
-        ("in process", ("--engine", "local")),
-        ("Spark, one core", ("--engine", "spark", "--master", "local[1]")),
-        ("Spark, two cores", ("--engine", "spark", "--master", "local[2]")),
-    )
-    plain, _ = generate.capture(frames)
-    _table(out, f"{frames:,} frames of many connections", plain, frames, ways)
+    """Print tables for a small and a large capture of many connections, where Spark begins to pay, and a table for a
+    capture that is nearly all one connection."""
+    few = frames // 10
+    small, large = (_table(out, "of many connections", size, (*WAYS, *_NARROWLY)) for size in (few, frames))
+    out("")
+    for name in WAYS:
+        if name != "in process":
+            there = break_even((few, small["in process"], small[name]), (frames, large["in process"], large[name]))
+            out(f"{name}: " + ("never faster than in process" if there is None else f"faster from {there:,} frames on"))
     if giant_frames:
-        giant, _ = generate.capture(giant_frames, giant=GIANT)
-        title = f"{giant_frames:,} frames, {giant.stat().st_size / 1e9:.2f} GB, {GIANT:.0%} of one connection"
-        _table(out, title, giant, giant_frames, (ways[0], ways[2]))
+        _table(out, f"{GIANT:.0%} of them of one connection", giant_frames, ("in process", "Spark, two cores"), GIANT)
     return True
 
 
+_NARROWLY = {f"{name}, no wide rules": (*WAYS[name], *NARROW) for name in ("in process", "Spark, two cores")}
+
+
+def break_even(small: tuple[int, float, float], large: tuple[int, float, float]) -> int | None:
+    """How many frames take as long in both ways; ``None`` where the second is never faster.
+
+    Takes the frames of two captures and the seconds of both ways; both are taken to grow evenly.
+    """
+    (few, first_few, second_few), (many, first_many, second_many) = small, large
+    gain = ((first_many - first_few) - (second_many - second_few)) / (many - few)
+    if gain <= 0:
+        return None
+    return max(0, round(few + (second_few - first_few) / gain))
+
+
 def _table(
-    out: Callable[[str], None], title: str, capture: Path, frames: int, ways: tuple[tuple[str, tuple[str, ...]], ...]
-) -> None:
-    out(f"\n### {title}\n")
-    out("| engine | seconds | frames/s | processor s | command MB | Java MB | largest worker MB |")
-    out("|---|--:|--:|--:|--:|--:|--:|")
-    for name, arguments in ways:
-        if "spark" in arguments:
-            arguments = (*arguments, "--conf", f"spark.driver.memory={DRIVER_MEMORY}")
-        seconds, tree = ingest(capture, *arguments)
-        peaks = " | ".join(
-            f"{tree.peak_mb[kind]:,.0f}" if kind in tree.peak_mb else "-" for kind in ("python", "java", "worker")
-        )
-        out(f"| {name} | {seconds:.1f} | {frames / seconds:,.0f} | {tree.processor:.1f} | {peaks} |")
+    out: Callable[[str], None], what: str, frames: int, names: Iterable[str], giant: float = 0.0
+) -> dict[str, float]:
+    """Print a table; returns the seconds of each way."""
+    capture, _ = generate.capture(frames, giant=giant)
+    size = capture.stat().st_size
+    out(f"\n### {frames:,} frames, {size / 1e6:,.0f} MB, {what}\n")
+    out("| engine | seconds | frames/s | processor s | command MB | Java MB | worker MB | scratch MB | lake MB |")
+    out("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    found = {}
+    for name in names:
+        run = ingest(capture, *{**WAYS, **_NARROWLY}[name])
+        peak = run.tree.peak_mb
+        peaks = " | ".join(f"{peak[kind]:,.0f}" if kind in peak else "-" for kind in ("python", "java", "worker"))
+        disk = f"{run.tree.scratch_mb:,.0f} | {run.lake_mb:,.0f}"
+        rate = f"{frames / run.seconds:,.0f}"
+        out(f"| {name} | {run.seconds:.1f} | {rate} | {run.tree.processor:.1f} | {peaks} | {disk} |")
+        found[name] = run.seconds
+    return found

@@ -1,4 +1,4 @@
-"""What a tree of processes takes is seen."""
+"""What a tree of processes takes is seen, and where one way becomes the faster."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from tests.bench.pipeline import Tree
+import pytest
+
+from tests.bench.pipeline import Tree, break_even, size_mb
 
 BUSY = """if True:
     import subprocess, sys, time
@@ -36,3 +39,28 @@ def test_processor_time_and_memory_of_children_count() -> None:
     assert tree.peak_mb["worker"] > 80
     assert tree.peak_mb["python"] < tree.peak_mb["worker"]
     assert tree.processor > 0.1
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "there"),
+    [
+        # 1 s for 100 frames in process; 10 s to begin and half as long for a frame.
+        ((100, 1.0, 10.5), (1000, 10.0, 15.0), 2000),
+        ((100, 1.0, 11.0), (1000, 10.0, 20.0), None),
+        ((100, 1.0, 11.0), (1000, 10.0, 29.0), None),
+        ((100, 1.0, 0.5), (1000, 10.0, 5.0), 0),
+    ],
+)
+def test_where_the_second_way_becomes_the_faster(
+    small: tuple[int, float, float], large: tuple[int, float, float], there: int | None
+) -> None:
+    assert break_even(small, large) == there
+
+
+def test_what_lies_in_a_folder_counts(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "one").write_bytes(bytes(300_000))
+    (tmp_path / "a" / "b" / "other").write_bytes(bytes(200_000))
+
+    assert size_mb(str(tmp_path)) == 0.5
+    assert size_mb(str(tmp_path / "none")) == 0

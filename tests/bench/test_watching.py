@@ -27,7 +27,7 @@ def test_every_message_is_shown(lint: bool, monkeypatch: pytest.MonkeyPatch) -> 
     assert live.measure(lines.append, 100, 0.5, lint=lint), lines
 
     rows = [line for line in lines if line.startswith("| ") and "seconds" not in line]
-    assert len(rows) > 2
+    assert len(rows) > 1
     assert all(row.count("|") == lines[0].splitlines()[0].count("|") for row in rows)
     assert any("50 published, 50 delivered: 100 PUBLISH packets, 100 shown; 0 frames dropped" in line for line in lines)
     assert any("From the time of the frame" in line for line in lines)

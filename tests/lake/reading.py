@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,14 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lake import packet_rows
-from mqttscope.lake.kernel import SEGMENT_COLUMNS, flow_key, kernel
+from mqttscope.lake.kernel import SEGMENT_COLUMNS, kernel
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, OPEN
 from mqttscope.lake.state import load
 from mqttscope.lake.tables import Collector
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.rule import Rule
-from mqttscope.net.segment import Segment
+from mqttscope.net.segment import Segment, flow_key
 from mqttscope.report.jsonl import JsonLines
 from tests.conftest import ROOT
 
@@ -33,7 +34,7 @@ TYPES = (
     ("kind", pa.string()), ("flow", pa.binary()), ("timestamp_ns", pa.int64()), ("file", pa.int32()),
     ("frame", pa.int64()), ("direction", pa.binary()), ("sequence", pa.int64()), ("acknowledgment", pa.int64()),
     ("flags", pa.int32()), ("window", pa.int32()), ("payload", pa.binary()), ("missing", pa.int64()),
-    ("capture", pa.string()),
+    ("capture", pa.string()), ("clock_ns", pa.int64()),
 )  # fmt: skip
 INPUT = pa.schema(TYPES)
 assert INPUT.names == list(SEGMENT_COLUMNS)
@@ -82,11 +83,11 @@ def read_event(data: bytes) -> tuple[Any, ...]:
     return found[1], found
 
 
-def segment_rows(found: Iterable[Segment], file: int = 0) -> list[tuple[Any, ...]]:
+def segment_rows(found: Sequence[Segment], file: int = 0) -> list[tuple[Any, ...]]:
     return [
         ("segment", flow_key(one.key), one.timestamp_ns, file, one.frame, one.key, one.sequence, one.acknowledgment,
-         one.flags, one.window, one.payload, one.missing, one.capture)
-        for one in found
+         one.flags, one.window, one.payload, one.missing, one.capture, clock_ns)
+        for one, clock_ns in zip(found, accumulate((one.timestamp_ns for one in found), max), strict=True)
     ]  # fmt: skip
 
 
@@ -96,7 +97,7 @@ def read_segments(path: Path) -> list[Segment]:
 
 def batches_of(rows: list[tuple[Any, ...]], size: int = 100) -> Iterable[pa.RecordBatch]:
     """Sorted input rows as batches; state comes before segments."""
-    rows = sorted(rows, key=lambda row: (row[1], row[0] != "state", *row[2:5]))
+    rows = sorted(rows, key=lambda row: (row[1], row[0] != "state", *row[3:5]))
     for at in range(0, len(rows), size):
         columns = list(zip(*rows[at : at + size], strict=True))
         yield pa.RecordBatch.from_arrays(

@@ -13,14 +13,14 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
-from mqttscope.lake.kernel import Memory, errors_of, flow_key, kernel, state_row, whole_segments
+from mqttscope.lake.kernel import Memory, errors_of, kernel, state_row, whole_segments
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, event_schema
 from mqttscope.lake.state import load
 from mqttscope.mqtt.packets import Publish
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.net.segment import Fragment, Segment
+from mqttscope.net.segment import Fragment, Segment, flow_key
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import Talk, Tape, connect, publish
 from tests.lake.reading import (
@@ -79,7 +79,9 @@ def fold(found: list[Segment], given: LakeOptions, edges: list[int]) -> Tables:
         more = stop < len(found)
         last = found[stop - 1].timestamp_ns
         got = by_kernel([*states, *segment_rows(found[start:stop])], given, more=more, watermark_ns=last)
-        states = [("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "") for row in got.pop("state", [])]
+        states = [
+            ("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "", 0) for row in got.pop("state", [])
+        ]
         for name, rows in got.items():
             tables.setdefault(name, []).extend(rows)
     assert not states
@@ -179,7 +181,7 @@ def test_batches_hold_one_kind_and_bounded_rows() -> None:
 
 def test_other_rows_are_passed_over() -> None:
     rows = segment_rows(mixed_tape().segments)
-    noise = [("error", b"", 0, 0, 0, None, None, None, None, None, None, None, "a.pcap")] * 3
+    noise = [("error", b"", 0, 0, 0, None, None, None, None, None, None, None, "a.pcap", 0)] * 3
 
     assert by_kernel(noise + rows, LakeOptions()) == by_kernel(rows, LakeOptions())
     assert not list(kernel([], LakeOptions()))

@@ -50,7 +50,7 @@ class Fold:
         rows = [*self.flows, *segment_rows(found)]
         tables = by_kernel(rows, self.options, more=True, watermark_ns=last)
         self.flows = [
-            ("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "") for row in tables.get("state", [])
+            ("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "", 0) for row in tables.get("state", [])
         ]
         self.events = tables.get("scope_events", [])
         self.open = tables.get("open/findings", [])
@@ -83,8 +83,8 @@ def told(rows: list[Row]) -> list[Any]:
 
 
 @cache
-def wanted(path: Path) -> list[Any]:
-    return sorted(repr(one[:5]) for scope in SCOPES for one in in_process(path, scope))
+def wanted(path: Path, scopes: tuple[Scope, ...] = SCOPES) -> list[Any]:
+    return sorted(repr(one[:5]) for scope in scopes for one in in_process(path, scope))
 
 
 def found_by(fold: Fold) -> list[Any]:
@@ -99,19 +99,28 @@ def test_columns_are_those_of_the_rows() -> None:
     assert SCOPE_ROWS.names == SCOPE_COLUMNS
 
 
+def test_where_a_rule_needs_a_server_all_wide_rules_run_over_its_rows() -> None:
+    assert (given().rules_by(Scope.SESSION), given().rules_by(Scope.BROKER)) == ([], list(BOTH))
+    narrower = given(rules=BOTH[:1])
+    assert (narrower.rules_by(Scope.SESSION), narrower.rules_by(Scope.BROKER)) == ([BOTH[0]], [])
+    assert not any(given(rules=()).rules_by(scope) for scope in SCOPES)
+
+
+@pytest.mark.parametrize("rules", [BOTH, BOTH[:1]], ids=["by-server", "by-session"])
 @pytest.mark.parametrize("name", ["session-taken-over", "joined-v5", "planted-violations"])
-def test_one_run_and_several_find_the_same(name: str) -> None:
+def test_one_run_and_several_find_the_same(name: str, rules: tuple[Rule, ...]) -> None:
     path = next(path for path in CAPTURES if path.parent.name == name)
     found = read_segments(path)
-    whole = Fold(given())
+    whole = Fold(given(rules=rules))
     whole.ingest(found)
     edges = sorted(random.Random(5).sample(range(1, len(found)), 4))
-    parts = Fold(given())
+    parts = Fold(given(rules=rules))
     for start, stop in zip([0, *edges], [*edges, len(found)], strict=True):
         parts.ingest(found[start:stop])
 
     assert told([*parts.findings, *parts.open]) == told([*whole.findings, *whole.open])
-    assert found_by(whole) == wanted(path)
+    assert found_by(whole) == wanted(path, tuple(rule.scope for rule in rules))
+    assert {row["scope"] for row in whole.findings} == {str(rule.scope) for rule in rules}
 
 
 def test_rows_wait_for_the_session_over_the_end_of_an_ingest() -> None:

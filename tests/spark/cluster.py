@@ -143,6 +143,7 @@ def connect_server(folder: Path) -> Iterator[tuple[str, str]]:
         "spark.ui.enabled": "false",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": SMALL,
     }
     with Programs(folder, python, "700m") as programs:
         log = programs.start(

@@ -21,6 +21,8 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     from mqttscope.spark.ship import ship
     from tests.lake.reading import options
 
+    # Who starts the tests in the background has them ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     spark = spark_session(configuration=settings["configuration"])
     found: dict[str, Any] = {"shipped": [ship(spark), ship(spark)], "paths": paths(spark), "rows": []}
     for one in settings["ingests"]:

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.spark.cluster import SMALL
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Queries that run once are not compiled.  Tests of commands, clusters and servers do as Spark does by itself."""
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +41,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.master": "local[2]",
                 "spark.driver.memory": "700m",
                 "spark.sql.shuffle.partitions": "2",
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                **QUICK,
+                "spark.driver.extraJavaOptions": SMALL,
                 "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             }
         )

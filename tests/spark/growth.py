@@ -104,7 +104,10 @@ def batch_rows(*sources: Path | str) -> list[dict[str, Any]]:
 
 
 def comparable(rows: list[dict[str, Any]]) -> tuple[list[str], dict[tuple[str, str], int]]:
-    """Rows in an order of their own, without their files' places; frames that were skipped are counted together."""
+    """Rows in an order of their own, without their files' places; frames that were skipped are counted together.
+
+    How far time had come (``clock_ns``, and the time of drops) is told as far as what was read in one go.
+    """
     skipped: dict[tuple[str, str], int] = {}
     others = []
     for row in rows:
@@ -112,5 +115,6 @@ def comparable(rows: list[dict[str, Any]]) -> tuple[list[str], dict[tuple[str, s
             key = row["capture"], row["message"]
             skipped[key] = skipped.get(key, 0) + row["count"]
         elif row["kind"] not in ("read", "summary"):
-            others.append(repr({name: value for name, value in row.items() if name != "file"}))
+            passed = {"file", "clock_ns"} | ({"timestamp_ns"} if row["kind"] == "drops" else set())
+            others.append(repr({name: value for name, value in row.items() if name not in passed}))
     return sorted(others), skipped

@@ -80,3 +80,11 @@ def test_one_sentence(told: str, expected: str) -> None:
 def test_whether_the_query_is_wrong() -> None:
     assert not is_of_query(ValueError())
     assert not is_of_query(AnalysisException("x"))  # Spark gives those of queries a state
+
+
+def test_a_setting_that_would_help_is_named_as_the_command_line_takes_it() -> None:
+    told = (
+        '[DIVIDE_BY_ZERO] Division by zero. If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error.'
+    )
+
+    assert sentence(told).endswith("If necessary take --conf spark.sql.ansi.enabled=false to bypass this error.")

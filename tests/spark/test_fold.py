@@ -15,16 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mqttscope.lake import kernel as kernels
+from mqttscope.lake.drops import Drop
 from mqttscope.lake.kernel import SEGMENT_COLUMNS
-from mqttscope.lake.manifest import Manifest
+from mqttscope.lake.manifest import LakeError, Manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.rule import Scope
-from mqttscope.spark.fold import NOTE_COLUMNS, Folded, take, write_errors
+from mqttscope.spark.fold import NOTE_COLUMNS, Folded, found_wrong, take, write_errors
 from mqttscope.spark.fold_scopes import fold_keys
-from mqttscope.spark.fold_tasks import FoldFailed, Report, Work, fold_flows
-from mqttscope.spark.jobs import parquet_paths
+from mqttscope.spark.fold_tasks import FoldFailed, Report, Work, first_drops, fold_flows
 from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
+from mqttscope.spark.tables import parquet_paths
 from tests.lake.reading import CAPTURES, TYPES, options, ordered, read_segments, segment_rows, usual
 
 (QOS,) = (path for path in CAPTURES if path.parent.name == "v5-qos")
@@ -40,7 +41,7 @@ def aside(kind: str, **values: Any) -> Values:
 
 def batches(*asides: Values, segments: Iterable[Values] = (), size: int = 50) -> Iterator[pa.RecordBatch]:
     """Rows as Spark hands them over: those without a flow first."""
-    rows = sorted(segments, key=lambda row: (row[1], *row[2:5]))
+    rows = sorted(segments, key=lambda row: (row[1], *row[3:5]))
     rows = [*asides, *((*row, None, None, None, None) for row in rows)]
     for at in range(0, len(rows), size):
         columns = [
@@ -126,21 +127,35 @@ def test_notes_come_back_and_become_rows(tmp_path: Path) -> None:
         work(tmp_path),
         aside(ERROR, message=link, frame=40), aside(ERROR, message=link, frame=0),
         aside(ERROR, message="ends early", frame=80, offset=900),
-        aside(DROPS, message="dropped", count=3, notice='{"interface":0,"received":9,"dropped":3}'),
+        *[aside(DROPS, message="dropped", count=3, frame=7, notice='{"interface":0,"received":9,"dropped":3}')] * 2,
         aside("skipped", message="not_ip", count=2),
     )  # fmt: skip
-    assert len(report.notes) == 4
+    assert (len(report.notes), len(report.drops)) == (3, 2)
 
-    written = write_errors(tmp_path, 3, report.notes)
+    written = write_errors(tmp_path, 3, [one for _, one in found_wrong(report.notes, report.drops)])
 
     (name,) = written.files["ingest_errors"]
     rows = pq.read_table(tmp_path / name).to_pylist()
     assert [(row["event"], row["message"], row["frames"], row["dropped"]) for row in rows] == [
         ("capture_error", link, 0, None),
-        ("capture_drops", "interface 0 dropped 3 frames", None, 3),
+        *[("capture_drops", "interface 0 dropped 3 frames", None, 3)] * 2,
         ("capture_error", "ends early", 80, None),
     ]
+    assert found_wrong([], []) == []
     assert write_errors(tmp_path, 3, []) == Report()
+
+
+def test_the_first_drops_of_a_capture_have_a_place_in_its_time() -> None:
+    def row(kind: str, capture: str, file: int, frame: int | None, timestamp_ns: int | None) -> dict[str, Any]:
+        return {"kind": kind, "capture": capture, "file": file, "frame": frame, "timestamp_ns": timestamp_ns}
+
+    rows = [
+        row(DROPS, "a", 0, 40, 900), row(DROPS, "a", 0, 20, None), row(DROPS, "b", 1, 0, None),
+        row(DROPS, "c", 2, 30, 700),
+        *(row(SUMMARY, "a", 0, frame, last_ns) for frame, last_ns in ((10, 500), (0, 600), (20, 1_000))),
+        row(SUMMARY, "c", 2, 0, 1_000), row(SUMMARY, "c", 2, None, 2_000), row(SUMMARY, "c", 2, 50, None),
+    ]  # fmt: skip
+    assert first_drops(rows) == {"a": Drop(0, 20, 600), "b": Drop(1, 0), "c": Drop(2, 30, 700)}
 
 
 def test_a_program_error_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +174,7 @@ def test_a_program_error_names_the_place(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_lake_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "packets").write_bytes(b"no folder")
 
-    with pytest.raises(FoldFailed, match="the lake cannot be written: File exists"):
+    with pytest.raises(LakeError, match=f"{tmp_path} cannot be written: File exists"):
         folded(work(tmp_path, more=False), segments=segment_rows(read_segments(QOS)))
     assert list(tmp_path.rglob("*.parquet")) == []
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import io
+import gzip
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mqttscope.spark.following import Follower, checks, remembered
+from mqttscope.spark.following import Follower, remembered
 from mqttscope.spark.offsets import Offset
 from tests.spark.growth import PAST, put
 from tests.spark.samples import frames, pcap
@@ -57,6 +59,17 @@ def test_what_has_no_frame_yet_has_no_place(tmp_path: Path) -> None:
     assert complete(follower.step(first)) == {"b.pcap": False, "a.pcap": True}
 
 
+def test_what_is_only_called_a_capture_is_followed_once_it_has_content(tmp_path: Path) -> None:
+    for name, content in (("bad.pcap", b"text"), ("none.txt", b"text"), ("empty.pcap", b"")):
+        put(tmp_path / name, content, quiet=True)
+    follower = Follower([str(tmp_path)])
+    first = follower.step(Offset())
+    assert complete(first) == {"bad.pcap": True}
+
+    put(tmp_path / "empty.pcap", pcap(frames(1)))
+    assert complete(follower.step(first)) == {"bad.pcap": True, "empty.pcap": False}
+
+
 def test_sources_are_folders_globs_and_files(tmp_path: Path) -> None:
     for name in ("in/a.pcap", "in/b.txt", "other/c.pcap", "d.pcap"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -68,13 +81,154 @@ def test_sources_are_folders_globs_and_files(tmp_path: Path) -> None:
     assert Follower([str(tmp_path / "none")]).step(Offset()).captures == {}
 
 
-def test_checks_tell_contents_apart() -> None:
-    content = bytes(range(256)) * 20
+def test_what_cannot_be_read_is_said_once(tmp_path: Path) -> None:
+    put(tmp_path / "a.pcap", pcap(frames(1)))
+    os.mkfifo(tmp_path / "pipe.pcap")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "gone.pcap").symlink_to("nowhere")
+    (tmp_path / "dir.pcap").mkdir()
+    follower = Follower([str(tmp_path), str(tmp_path / "pip?")])
 
-    assert checks(io.BytesIO(content), 5000) == checks(io.BytesIO(content + b"more"), 5000)
-    assert checks(io.BytesIO(content), 5000)[0] == checks(io.BytesIO(content), 4999)[0]
-    assert checks(io.BytesIO(content), 5000)[1] != checks(io.BytesIO(content), 4999)[1]
-    assert checks(io.BytesIO(b""), 0) == (0, 0)
+    first = follower.step(Offset())
+    assert complete(first) == {"a.pcap": False}
+    assert [(one.file, Path(one.name).name, one.message, one.offset) for one in first.said] == [
+        (1, "gone.pcap", "is a link to what does not exist", None),
+        (2, "pipe", "is no regular file", None),
+        (3, "pipe.pcap", "is no regular file", None),
+    ]
+    read = Offset.of(json.loads(json.dumps(first.written())))
+    assert follower.step(read) is read
+    assert Follower(follower.sources).step(read) is read
+
+    (tmp_path / "gone.pcap").unlink()
+    put(tmp_path / "gone.pcap", pcap(frames(1), seconds=1_700_000_100))
+    second = follower.step(read)
+    assert (complete(second), second.said) == ({"a.pcap": False, "gone.pcap": False}, [])
+    assert [Path(name).name for name in second.unread] == ["pipe", "pipe.pcap"]
+
+
+@pytest.mark.parametrize("content", [pcap(frames(1)), b"text"])
+def test_what_must_not_be_read_is_said_until_it_may(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.pcap", "b"):
+        put(tmp_path / name, content, quiet=True)
+    locked = [True]
+    real = open
+
+    def opened(path: Any, *words: Any, **options: Any) -> Any:
+        if locked[0] and str(path).startswith(str(tmp_path)):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *words, **options)
+
+    monkeypatch.setattr("builtins.open", opened)
+    follower = Follower([str(tmp_path)])
+    first = follower.step(Offset())
+    assert complete(first) == {}
+    assert [(Path(one.name).name, one.message) for one in first.said] == [
+        (name, "cannot be opened: Permission denied") for name in ("a.pcap", "b")
+    ]
+    assert follower.step(first) is first
+
+    locked[0] = False
+    assert complete(follower.step(first)) == {"a.pcap": True} | ({"b": True} if content != b"text" else {})
+
+
+def test_a_folder_that_cannot_be_entered_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("mqttscope.spark.following.os.listdir", listed)
+    (said,) = Follower([str(tmp_path)]).step(Offset()).said
+    assert (said.name, said.message) == (str(tmp_path), "cannot be opened: Permission denied")
+
+
+def test_a_capture_that_cannot_be_read_for_a_while_is_the_same_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, content = tmp_path / "a.pcap", pcap(frames(9))
+    put(path, content[:300])
+    follower = Follower([str(path)])
+    first = follower.step(Offset())
+    real = open
+
+    def locked(name: Any, *words: Any, **options: Any) -> Any:
+        if str(name) == str(path):
+            raise PermissionError(13, "Permission denied")
+        return real(name, *words, **options)
+
+    monkeypatch.setattr("builtins.open", locked)
+    put_at = os.stat(path).st_mtime
+    os.utime(path, (put_at - 1000, put_at - 1000))
+    second = follower.step(first)
+    assert [(one.message, one.frames) for one in second.said] == [("cannot be opened: Permission denied", 0)]
+    assert second.captures == first.captures
+
+    monkeypatch.setattr("builtins.open", real)
+    put(path, content, quiet=True)
+    third = follower.step(second)
+    assert (third.said, third.files, complete(third)) == ([], 2, {"a.pcap": True})
+
+
+def test_captures_with_the_same_bytes_are_read_once(tmp_path: Path) -> None:
+    for name in ("a.pcap", "b.pcap"):
+        put(tmp_path / name, pcap(frames(5)))
+    other = bytearray(pcap(frames(5)))
+    other[len(other) // 2] ^= 1
+    put(tmp_path / "c.pcap", bytes(other))
+    follower = Follower([str(tmp_path)])
+    first = follower.step(Offset())
+    assert [Path(name).name for name in first.passed] == ["b.pcap"]
+
+    put(tmp_path / "d.pcap", pcap(frames(5)))
+    put(tmp_path / "e.pcap.gz", gzip.compress(pcap(frames(5))), quiet=True)
+    put(tmp_path / "f.pcap.gz", gzip.compress(bytes(other)[:-3]), quiet=True)
+    put(tmp_path / "a.pcap.gz", gzip.compress(pcap(frames(5), seconds=1_700_000_100)), quiet=True)
+    second = follower.step(first)
+    assert [Path(name).name for name in second.passed] == ["d.pcap", "e.pcap.gz"]
+    assert set(complete(second)) == {"a.pcap", "b.pcap", "c.pcap", "d.pcap", "e.pcap.gz", "f.pcap.gz", "a.pcap.gz"}
+
+
+def test_what_was_compressed_before_it_was_read_is_not_read_again(tmp_path: Path) -> None:
+    content = pcap(frames(30))
+    put(tmp_path / "a.pcap", content[: len(content) // 2])
+    follower = Follower([str(tmp_path)])
+    first = follower.step(Offset())
+    (tmp_path / "a.pcap").unlink()
+    put(tmp_path / "a.pcap.1.gz", gzip.compress(content), quiet=True)
+    put(tmp_path / "b.pcap.gz", gzip.compress(pcap(frames(30), seconds=1_700_000_100)), quiet=True)
+
+    second = follower.step(first)
+    assert [Path(name).name for name in second.passed] == ["a.pcap.1.gz"]
+    assert [one.message.split(":")[0] for one in second.said] == ["has gone before it was complete"]
+
+
+def test_a_folder_that_cannot_be_read_for_a_while_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "a", pcap(frames(9))[:300])
+    first = Follower([str(tmp_path)]).step(Offset())
+
+    def listed(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mqttscope.spark.following.os.listdir", listed)
+        second = Follower([str(tmp_path)]).step(first)
+    assert [Path(one.name).name for one in second.said] == [tmp_path.name]
+    assert second.captures == first.captures
+    assert Follower([str(tmp_path)]).step(second) is second
+
+
+def test_one_file_under_several_names_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    put(tmp_path / "in" / "a.pcap", pcap(frames(1)))
+    (tmp_path / "in" / "0.pcap").symlink_to("a.pcap")
+    (tmp_path / "also").symlink_to("in")
+
+    assert list(Follower([str(tmp_path / "in"), str(tmp_path / "also")]).step(Offset()).captures) == [
+        str(tmp_path / "in" / "a.pcap")
+    ]
 
 
 def test_what_a_reader_remembers_is_found_again(tmp_path: Path) -> None:

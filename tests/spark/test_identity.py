@@ -43,5 +43,6 @@ def test_what_is_new_known_and_faulty(tmp_path: Path) -> None:
     found = tell_apart(None, locations(tmp_path), [known], {})  # type: ignore[arg-type]
 
     assert [one.name for one in found.fresh.values()] == ["a", "b"]
-    assert found.known == ["copy", "c"]
+    assert [name for name, _ in found.known] == ["copy", "c"]
+    assert found.known[1][1] == known
     assert found.faults == {"faulty": "is a directory without captures", "none": "does not exist"}

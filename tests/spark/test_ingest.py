@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,15 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.lake.files import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
-from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.lake.writer import next_generation, read_table, write_lake
 from mqttscope.spark import ingest as module
 from mqttscope.spark.errors import SPARK_ERRORS, cause
-from mqttscope.spark.ingest import good_partitions, ingest, next_generation
-from mqttscope.spark.lake_files import lake_lock
-from mqttscope.spark.locations import NoCaptures
+from mqttscope.spark.ingest import good_partitions, ingest, overlapping
+from mqttscope.spark.locations import Location, NoCaptures
 from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
+from tests.spark.troubled import troubled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +61,50 @@ def test_tables_of_several_ingests_are_those_that_are_written_in_process(spark: 
     again = ingest(spark, [*captures, f"{tmp_path}/copy", f"{tmp_path}/none.pcap"], ours, given)
     assert (again.captures, len(again.known)) == ([], len(captures) + 1)
     assert again.faults == {f"{tmp_path}/none.pcap": "does not exist"}
-    assert files_of(ours) == before == read_manifest(ours).all_files() | {"manifest.json", ".lock"}
+    assert {Path(one.capture).stem for one in again.known_errors} == {DAMAGED, CUT}
+    assert files_of(ours) == before == read_manifest(ours).kept_files() | {"manifest.json", ".lock"}
+
+
+def test_faulty_captures_have_rows_each_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Empty ones, copies of a damaged one, what is no file: as in process."""
+    (damaged,) = collection(tmp_path / "in", [DAMAGED])
+    (tmp_path / "in" / "copy.pcapng").write_bytes(Path(damaged).read_bytes())
+    for name in ("empty-1.pcap", "empty-2\udcff.pcap"):
+        (tmp_path / "in" / name).write_bytes(b"")
+    os.mkfifo(tmp_path / "in" / "pipe.pcap")
+    ours, measure, given = tmp_path / "ours", tmp_path / "measure", usual_options()
+    captures = [str(tmp_path / "in")]
+
+    done = ingest(spark, captures, ours, given)
+    wanted = write_lake(
+        [*done.captures, *done.known], measure, given, faults={f"{tmp_path}/in/pipe.pcap": "is no regular file"}
+    )
+
+    assert (done.rows, done.known_errors) == (wanted.rows, wanted.known_errors)
+    assert done.rows["ingest_errors"] == 5
+    assert tables(ours) == tables(measure)
+    assert read_manifest(ours).faulty == read_manifest(measure).faulty
+    before = files_of(ours)
+    again = ingest(spark, captures, ours, given)
+    assert (again.captures, again.rows, len(again.known_errors)) == ([], {}, 4)
+    assert files_of(ours) == before
+    (tmp_path / "in" / "empty-3.pcap").write_bytes(b"")
+    assert ingest(spark, captures, ours, given).rows == {"ingest_errors": 1}
+    assert read_manifest(ours).generation == 2
+
+
+def test_captures_that_drop_frames_overlap_and_go_back_in_time(spark: SparkSession, tmp_path: Path) -> None:
+    captures = troubled(tmp_path / "captures", 10, 4, overlap=True, jitter=True)
+    given = usual_options()
+    for part in (captures[:2], captures[2:]):
+        done = ingest(spark, part, tmp_path / "ours", given, split_bytes=2_000, partitions=2)
+        wanted = write_lake(part, tmp_path / "measure", given)
+
+        assert done.overlapping == wanted.overlapping == part[1:]
+        assert done.out_of_order == wanted.out_of_order
+    assert tables(tmp_path / "ours") == tables(tmp_path / "measure")
+    events = {row["event"] for row in read_table(tmp_path / "ours", "ingest_errors").to_pylist()}
+    assert events == {"capture_drops"}
 
 
 def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
@@ -85,7 +130,7 @@ def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
     (lake / "scope_events").write_bytes(b"no folder")
     with pytest.raises(SPARK_ERRORS) as failed:
         ingest(spark, [other], lake, usual_options())
-    assert cause(failed.value) == "the lake cannot be written: File exists"
+    assert cause(failed.value) == f"{lake} cannot be written: File exists"
     (lake / "scope_events").unlink()
     assert tables(lake) == before
     assert read_manifest(lake).generation == 1
@@ -94,7 +139,7 @@ def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
     ingest(spark, [other], lake, usual_options())
     write_lake([one, other], tmp_path / "whole", usual_options())
     assert tables(lake) == tables(tmp_path / "whole")
-    assert files_of(lake) == read_manifest(lake).all_files() | {"manifest.json", ".lock"}
+    assert files_of(lake) == read_manifest(lake).kept_files() | {"manifest.json", ".lock"}
 
 
 def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, str]], tmp_path: Path) -> None:
@@ -130,6 +175,17 @@ def test_what_cannot_be_is_said_before_anything_is_done(spark: SparkSession, tmp
         ingest(spark, [capture], lake, usual_options(payload_limit=1))
     with lake_lock(lake), pytest.raises(LakeError, match="is being written by another ingest or watch"):
         ingest(spark, [capture], lake, usual_options())
+
+
+def test_captures_that_overlap_are_named() -> None:
+    captures = [Location(name, name, 1, first_ns) for name, first_ns in (("a", 0), ("b", 9), ("c", 20), ("d", 29))]
+
+    assert overlapping(captures, [10, 30, 25]) == ["b", "c", "d"]
+    assert overlapping(captures, [9, 20, 29]) == []
+    assert overlapping(captures, []) == []
+    # Without any frame there is nothing that could overlap.
+    without = [Location(name, name, 1) for name in "ab"]
+    assert overlapping([*without, captures[0]], [-1 << 63, -1 << 63, 9]) == []
 
 
 def test_as_many_tasks_as_are_worth_while() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from mqttscope.spark import java as module
 from mqttscope.spark.java import Java, SparkUnavailable, find_java, wrapper
 
 
@@ -116,3 +118,18 @@ def test_the_wrapper_is_nobody_elses(tmp_path: Path) -> None:
         assert tmp_path not in one.parents
         assert not one.parent.parent.stat().st_mode & 0o077
         assert subprocess.run([one], check=False).returncode == 0
+
+
+def test_java_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.2)
+    environment = java(tmp_path, "")
+    # What a script starts holds its output open.
+    (tmp_path / "bin" / "java").write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {tmp_path}/pid\nwait\n")
+
+    with pytest.raises(SparkUnavailable, match=r"does not say its version within 0\.2 s: install Java 17"):
+        find_java(environment)
+    child = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{child}/cmdline").exists() and Path(f"/proc/{child}/cmdline").read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

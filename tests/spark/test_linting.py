@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lint.catalogue import select
+from mqttscope.spark.java import SparkUnavailable
 from mqttscope.spark.linting import judge
 from mqttscope.spark.locations import find
 from tests.cli.running import capture, invoke
 from tests.spark.collection import collection
+from tests.spark.troubled import troubled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,18 @@ def test_every_finding_is_the_same(captures: list[str]) -> None:
     there = invoke("lint", *captures, "--format", "jsonl", "--select", "ALL", "--engine", "spark")
 
     assert len(here.lines) > 400
-    assert unnumbered(there.lines) == unnumbered(here.lines)
+    assert there.lines == here.lines
+    assert (there.code, there.err) == (here.code, here.err)
+
+
+@pytest.mark.usefixtures("spark")
+def test_captures_that_drop_frames_overlap_and_go_back_in_time(tmp_path: Path) -> None:
+    """The order of findings and all numbers as well: time-outs, drops and clocks have the same place."""
+    words = "lint", *troubled(tmp_path, 16, overlap=True, jitter=True), "--format", "jsonl", "--select", "ALL"
+    here, there = invoke(*words), invoke(*words, "--engine", "spark")
+
+    assert {line["confidence"] for line in here.lines} == {"certain", "likely"}
+    assert there.lines == here.lines
     assert (there.code, there.err) == (here.code, here.err)
 
 
@@ -41,15 +53,6 @@ def test_one_capture_gives_the_same_bytes(name: str) -> None:
     words = "lint", str(capture(name)), "--format", "json", "--select", "ALL"
 
     assert invoke(*words, "--engine", "spark").out == invoke(*words).out
-
-
-def unnumbered(lines: list[dict[str, Any]]) -> list[str]:
-    """Findings without the numbers of a run: where captures follow each other, time-outs may be counted elsewhere."""
-    for line in lines:
-        for one in (line, *line.get("related", ())):
-            one.pop("connection", None)
-            one.pop("packet", None)
-    return sorted(json.dumps(line, sort_keys=True) for line in lines)
 
 
 def test_rules_of_one_connection_alone_need_no_second_stage(spark: SparkSession) -> None:
@@ -79,3 +82,20 @@ def test_what_cannot_be(arguments: tuple[str, ...], message: str, tmp_path: Path
     done = invoke("lint", *(one.format(keys=keys) for one in arguments))
     assert done.code == 2
     assert message in done.err
+
+
+def test_no_verdict_where_nothing_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = (invoke("lint", "none.pcap", "--engine", engine) for engine in ("local", "spark"))
+    assert (there.code, there.err, there.out) == (3, here.err, here.out)
+    assert "findings may be missing" in there.text
+
+    def unavailable(*_: object, **__: object) -> None:
+        raise SparkUnavailable("there is no Java")
+
+    monkeypatch.setattr("mqttscope.spark.session.spark_session", unavailable)
+    report = tmp_path / "report.json"
+    words = "lint", str(capture("planted-violations")), "--engine", "spark"
+    for more in ((), ("--format", "json"), ("--output", str(report))):
+        done = invoke(*words, *more)
+        assert (done.code, done.out, done.err) == (3, b"", "mqttscope: there is no Java\n")
+    assert report.read_bytes() == b""

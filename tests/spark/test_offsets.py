@@ -33,6 +33,13 @@ def test_written_and_read_again() -> None:
     assert Offset.of(Offset().written()) == Offset()
 
 
+def test_names_that_are_no_utf8() -> None:
+    names = ("a\udcff.pcap", "b\udcff.pcap")
+    offset = Offset({names[0]: Followed(0, names[0], Memory(20), size=20), names[1]: Followed(1, names[1])}, 2)
+
+    assert Offset.of(json.loads(json.dumps(offset.written()))) == offset
+
+
 def test_how_far_a_capture_is() -> None:
     assert Followed(0, "a", first_ns=5).now_ns == 5
     assert Followed(0, "a", Memory(9, 1, 7), first_ns=5).now_ns == 7

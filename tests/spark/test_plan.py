@@ -53,6 +53,13 @@ def test_a_capture_that_changes_between_cutting_and_measuring(tmp_path: Path) ->
     assert measured(task, {})["fault"] == "it has changed"
 
 
+def test_names_need_not_be_utf_8() -> None:
+    planned = [Planned(Location("b\udcff.pcap", "/x/b\udcff.pcap", 7))]
+
+    assert write_plan(planned).isascii()
+    assert read_plan(write_plan(planned)) == planned
+
+
 def test_remote_captures_stay_whole_without_a_measure() -> None:
     (one,) = plan([Location("s3://b/a", "s3://b/a", 1 << 40)], {}, 1 << 20)
 

@@ -7,9 +7,9 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mqttscope[spark]'")
 
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets
-from mqttscope.net.segment import Segment, direction_key, reverse_key
+from mqttscope.net.segment import Segment, direction_key, flow_key, reverse_key
 from mqttscope.spark import rows as module
-from mqttscope.spark.rows import COLUMNS, DDL, Batches, Note, flow_key, note_of, notice_of
+from mqttscope.spark.rows import COLUMNS, DDL, Batches, Note, note_of, notice_of
 from tests.spark.expected import all_of
 
 KEYS = [direction_key(b"\x0a\0\0\1\x0a\0\0\2", b"\x04\0\x05\0", inside) for inside in (b"", b"\0\7")]
@@ -26,12 +26,14 @@ def test_both_directions_have_one_flow(key: bytes) -> None:
 
 
 def test_only_the_columns_that_are_asked_for_are_built() -> None:
-    schema = pa.schema([("flags", pa.int32()), ("frame", pa.int64()), ("message", pa.string())])
+    schema = pa.schema(
+        [("flags", pa.int32()), ("frame", pa.int64()), ("message", pa.string()), ("clock_ns", pa.int64())]
+    )
 
-    batch = Batches(schema).segments([made(0), made(1)], 3)
+    batch = Batches(schema).segments([made(0), made(1)], 3, [5, 6])
 
     assert batch.schema == schema
-    assert batch.to_pylist() == [{"flags": 24, "frame": n, "message": None} for n in (1, 2)]
+    assert batch.to_pylist() == [{"flags": 24, "frame": n, "message": None, "clock_ns": n + 4} for n in (1, 2)]
 
 
 def test_the_columns_are_documented_in_sql() -> None:
@@ -43,8 +45,8 @@ def test_flows_are_remembered_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) 
     batches = Batches(pa.schema([("flow", pa.binary()), ("capture", pa.string())]))
 
     for _ in range(3):
-        found = batches.segments([made(number) for number in range(8)], 0).to_pylist()
-        assert found == [{"flow": flow_key(KEYS[number % 4]), "capture": "a\\udcff"} for number in range(8)]
+        found = batches.segments([made(number) for number in range(8)], 0, [0] * 8).to_pylist()
+        assert found == [{"flow": flow_key(KEYS[number % 4]), "capture": "a\\xff"} for number in range(8)]
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,9 @@ class Interrupted:
     def __init__(self) -> None:
         self.times = 0
 
-    def interruptAll(self) -> list[str]:  # noqa: N802 - Spark's name
+        self.sparkContext = self
+
+    def cancelAllJobs(self) -> None:  # noqa: N802 - Spark's name
         self.times += 1
         raise ConnectionError("the server is gone")
 
@@ -172,6 +174,9 @@ def test_logs_go_unless_they_explain_something(tmp_path: Path) -> None:
     for name in ("gone", "kept"):
         (tmp_path / name).write_text("at org.apache\nCaused by: nothing\nat java.lang\n... 17 more\n")
     assert module._last_line(str(tmp_path / "kept")) == "Caused by: nothing"
+    script = "/spark/bin/spark-class: line 97: CMD: bad array subscript"
+    (tmp_path / "gone").write_text(f"Error: no heap for you\n{script}\nhead: illegal line count -- -1\n")
+    assert module._last_line(str(tmp_path / "gone")) == "Error: no heap for you"
     module._keep(str(tmp_path / "kept"))
     for name in ("gone", "kept", "never"):
         module._remove(str(tmp_path / name))

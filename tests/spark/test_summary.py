@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 from mqttscope.lake.manifest import Manifest, read_manifest
+from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.spark.summary import summarize
 from tests.spark.collection import CUT, DAMAGED, collection, usual_options, wide
@@ -27,8 +28,9 @@ def test_only_what_is_new_counts(tmp_path: Path) -> None:
     assert sum(first.findings.values()) + sum(second.findings.values()) == len(found)
     assert {Path(error.capture).stem for error in (*first.errors, *second.errors)} == {CUT, DAMAGED}
     assert second.sums["clients"] == read_table(lake, "clients").num_rows
+    assert second.rows == {name: rows for name in EVENT_TABLES if (rows := read_table(lake, name).num_rows)}
     opened = sum(row["how"] == "open" for row in read_table(lake, "connections").to_pylist())
-    assert second.open_connections == opened > 0
+    assert second.open_connections == second.open_rows["connections"] == opened > 0
 
     again = summarize(lake, read_manifest(lake), write_lake([one], lake, usual_options()))
     assert (again.findings, again.errors, again.generation) == ({}, [], 2)

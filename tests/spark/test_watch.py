@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import threading
 from pathlib import Path
@@ -11,18 +12,21 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.lake.files import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.spark import watch as module
 from mqttscope.spark.ingest import ingest
-from mqttscope.spark.lake_files import lake_lock
+from mqttscope.spark.session import running_session
 from mqttscope.spark.watch import Taken, Watcher, watch
 from tests.lake.reading import options
+from tests.spark.collection import usual_options
 from tests.spark.folders import as_pcap, as_pcapng, frames_of, moved, parts, rotated
 from tests.spark.growth import PAST, put
 from tests.spark.samples import fragmented, frames, pcap
+from tests.spark.troubled import troubled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,6 +68,20 @@ def test_captures_that_grow_and_rotate(spark: SparkSession, tmp_path: Path) -> N
     assert tables(lake) == expected
 
 
+def test_drops_count_from_their_place_on_in_every_batch(spark: SparkSession, tmp_path: Path) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    captures = troubled(folder, 2)
+    for name in captures:
+        put(Path(name), Path(name).read_bytes(), quiet=True)
+
+    assert len(once(spark, folder, lake, options=usual_options(), max_bytes=2_500)) > 2
+
+    write_lake(captures, tmp_path / "one", usual_options())
+    assert tables(lake) == tables(tmp_path / "one")
+    assert {row["event"] for row in read_table(lake, "ingest_errors").to_pylist()} == {"capture_drops"}
+    assert "heuristic" in set(read_table(lake, "findings").to_pydict()["confidence"])
+
+
 def test_a_batch_that_comes_again_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +121,7 @@ def test_fragments_that_come_in_different_batches(spark: SparkSession, tmp_path:
     assert tables(lake) == tables(tmp_path / "one")
     assert read_manifest(lake).last_ns == read_manifest(tmp_path / "one").last_ns
     assert len(list(lake.glob("stream/*/fragments-*"))) == 1
+    assert running_session() is spark
 
 
 def test_what_was_ingested_is_known_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
@@ -120,6 +139,63 @@ def test_what_was_ingested_is_known_and_goes_on(spark: SparkSession, tmp_path: P
     os.utime(folder / "a_1.pcap", (PAST, PAST))
     write_lake(sorted(folder.iterdir()), tmp_path / "one", options())
     assert tables(lake) == tables(tmp_path / "one")
+
+
+def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    put(folder / "b\udcff.pcapng", as_pcapng(frames_of("v5-qos")), quiet=True)
+    put(folder / "text.pcap", b"text", quiet=True)
+    put(folder / "cut.pcap", as_pcap(frames_of("ipv6"))[:-5], quiet=True)
+    os.mkfifo(folder / "pipe.pcap")
+    (batch,) = once(spark, folder, lake)
+
+    errors = {Path(row["capture"]).name: row["message"] for row in read_table(lake, "ingest_errors").to_pylist()}
+    assert batch.rows["ingest_errors"] == len(errors) == 3
+    assert errors["pipe.pcap"] == "is no regular file"
+    assert once(spark, folder, lake) == []
+    assert {row["capture"] for row in read_table(lake, "packets").to_pylist()} == {
+        f"{folder}/b\\xff.pcapng", f"{folder}/cut.pcap"
+    }  # fmt: skip
+
+    done = ingest(spark, [str(folder)], lake, options())
+    assert (done.captures, len(done.known), done.rows) == ([], 3, {})
+    assert {(Path(one.capture).name, one.message) for one in done.known_errors} == {
+        (name, message) for name, message in errors.items() if name != "pipe.pcap"
+    }
+
+
+def test_what_is_not_there_yet_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    """Folders without captures, then with a faulty one, then with another one of that name, then compressed ones."""
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    assert [one.rows for one in once(spark, folder, lake)] in ([], [{}])
+    content = as_pcap(frames_of("ipv6"))
+    put(folder / "a.pcap", content[:-5], quiet=True)
+    (first,) = once(spark, folder, lake)
+    assert [Path(one.capture).name for one in first.errors] == ["a.pcap"]
+
+    put(folder / "copy.pcap", content[:-5], quiet=True)
+    (second,) = once(spark, folder, lake)
+    assert [(Path(one.capture).name, one.message) for one in second.errors] == [("copy.pcap", first.errors[0].message)]
+    (folder / "a.pcap").unlink()
+    put(folder / "a.pcap", as_pcap(moved(frames_of("v5-qos"), 1_795_300_000_000_000_000)), quiet=True)
+    (third,) = once(spark, folder, lake)
+    assert third.rows["packets"] > 10
+    assert read_table(lake, "ingest_errors").num_rows == 2
+
+    # A tool rotates and compresses.
+    (folder / "a.pcap.1.gz").write_bytes(gzip.compress((folder / "a.pcap").read_bytes()))
+    (folder / "a.pcap").unlink()
+    (fourth,) = once(spark, folder, lake, quiet_seconds=0)
+    assert fourth.rows.get("packets", 0) == 0
+    done = ingest(spark, [str(folder)], lake, options())
+    assert (done.captures, done.rows) == ([], {})
+    assert [(Path(one.capture).name, one.message) for one in done.known_errors] == [
+        ("copy.pcap", first.errors[0].message)
+    ]
 
 
 def test_it_ends_when_it_is_told_to(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mqttscope.cli.main import EXIT_USAGE
-from mqttscope.cli.pipeline.common import Failed, on_spark, session
+from mqttscope.cli.output import printable
+from mqttscope.cli.pipeline.common import Failed, lake_option, on_spark, session
 
 if TYPE_CHECKING:
     from mqttscope.lake.manifest import Manifest
@@ -39,10 +40,7 @@ class BadQuestion(click.ClickException):
 
 def asking(command: F) -> F:
     """Options of every command that asks a lake."""
-    lake = click.option(
-        "--lake", required=True, metavar="DIR", type=click.Path(), envvar="MQTTSCOPE_LAKE", help="Folder of the lake."
-    )
-    return lake(on_spark(command))
+    return lake_option(on_spark(command))
 
 
 def lake_of(folder: str) -> Manifest:
@@ -54,7 +52,17 @@ def lake_of(folder: str) -> Manifest:
 
         return open_lake(folder)
     except LakeError as error:
-        raise Failed(_printable(str(error))) from None
+        raise Failed(printable(str(error))) from None
+
+
+def fitting(master: str | None, size: int) -> dict[str, str]:
+    """Settings of Spark for a lake of so many bytes.
+
+    What the machines of a cluster are like is for the user to say; how a query is run depends on the lake.
+    """
+    if size > SMALL_BYTES:
+        return {}
+    return {name: value for name, value in SMALL.items() if master is None or name.startswith("spark.sql.")}
 
 
 @contextmanager
@@ -68,12 +76,11 @@ def asked(
     from mqttscope.lake.manifest import LakeError
 
     files = (os.path.join(folder, name) for name in manifest.all_files() - set(manifest.state_files))
-    fitting = SMALL if master is None and sum(map(_size, files)) <= SMALL_BYTES else {}
     try:
-        with session(master, fitting | configuration) as spark, _questions(question):
+        with session(master, fitting(master, sum(map(_size, files))) | configuration) as spark, _questions(question):
             yield spark
     except LakeError as error:
-        raise Failed(_printable(str(error))) from None
+        raise Failed(printable(str(error))) from None
 
 
 @contextmanager
@@ -85,7 +92,7 @@ def _questions(asked: bool) -> Iterator[None]:
     except SPARK_ERRORS as error:
         if not asked or not is_of_query(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
-        raise BadQuestion(_printable(sentence(str(error)))) from None
+        raise BadQuestion(printable(sentence(str(error)))) from None
 
 
 def _size(path: str) -> int:
@@ -93,10 +100,6 @@ def _size(path: str) -> int:
         return Path(path).stat().st_size
     except OSError:
         return 0
-
-
-def _printable(told: str) -> str:
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in told)
 
 
 class Steps:

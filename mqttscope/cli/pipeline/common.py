@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ import click
 from mqttscope.cli.lint import codes_option
 from mqttscope.cli.main import EXIT_FAILED
 from mqttscope.cli.options import Port, Version
+from mqttscope.cli.output import warn
 
 if TYPE_CHECKING:
     from mqttscope.lake.options import LakeOptions
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 EXTRA = "pip install 'mqttscope[spark]'"
+TOLD = 10
+"""Errors of captures that are told one by one."""
 
 
 class Failed(click.ClickException):
@@ -65,6 +69,29 @@ def size(context: click.Context, parameter: click.Parameter, value: str | None) 
     if not number.isascii() or not number.isdigit() or not int(number):
         raise click.BadParameter(f"{value!r} is no number of bytes, as 67108864 or 64m", context, parameter)
     return int(number) * _UNITS[unit]
+
+
+def lake_folder(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """The folder of a lake; usage where Parquet or Spark could not take its name, before anything is made."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value):
+        raise click.BadParameter(f"{value} is a URI, and a lake is a folder: captures may lie in a store", context)
+    try:
+        os.path.abspath(value).encode()
+    except UnicodeEncodeError:
+        shown = value.encode("utf-8", "backslashreplace").decode()
+        raise click.BadParameter(
+            f"{shown} is not UTF-8, or the locale is not (LC_ALL, PYTHONUTF8): Parquet and Spark need such a path",
+            context,
+        ) from None
+    return value
+
+
+def lake_option(command: F) -> F:
+    """``--lake`` of every command of the pipeline."""
+    return click.option(
+        "--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", callback=lake_folder,
+        help="The folder of the tables.",
+    )(command)  # fmt: skip
 
 
 def lake_settings(command: F) -> F:
@@ -137,10 +164,8 @@ def spark_settings(command: F) -> F:
 
 def lake_options(given: dict[str, Any]) -> LakeOptions:
     """The options of a lake from those of the command line (`LAKE_SETTINGS`) and the configuration."""
-    from mqttscope.cli.linting import SECRETS
     from mqttscope.cli.linting_settings import resolve
     from mqttscope.lake.options import LakeOptions
-    from mqttscope.lint.secrets import LENGTH
 
     judged = {name: given[name] for name in ("select", "extend_select", "ignore", "profile")}
     unused = dict.fromkeys(("fail_on", "fail_confidence", "min_confidence", "format_", "baseline", "exit_zero"))
@@ -153,8 +178,16 @@ def lake_options(given: dict[str, Any]) -> LakeOptions:
         group=given["group"],
         payload_limit=given["payload_limit"],
         rules=tuple(found.rules),
-        secret_length=next((rule.set["length"] for rule in found.rules if rule.code == SECRETS), LENGTH),
+        secret_length=found.secret_length,
     )
+
+
+def warn_errors(lines: Sequence[str]) -> None:
+    """Tell of errors of captures, `TOLD` of them at most."""
+    for line in lines[:TOLD]:
+        warn(line)
+    if len(lines) > TOLD:
+        warn(f"{len(lines) - TOLD:,} more errors are in the table ingest_errors")
 
 
 @contextmanager

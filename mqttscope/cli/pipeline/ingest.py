@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.pipeline.common import LAKE_SETTINGS, lake_settings, size, spark_settings
+from mqttscope.cli.pipeline.common import LAKE_SETTINGS, lake_option, lake_settings, size, spark_settings
 
 ENGINES = ("auto", "local", "spark")
 
@@ -23,7 +23,7 @@ and connections go on over several ingests. Exit code 3 when a capture could not
 """
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@click.option("--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", help="The folder of the tables.")
+@lake_option
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),

@@ -11,22 +11,21 @@ import click
 import orjson
 
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
-from mqttscope.cli.output import Output, describe, warn
-from mqttscope.cli.pipeline.common import EXTRA, Failed, session, task_progress
+from mqttscope.cli.output import Output, describe, printable, warn
+from mqttscope.cli.pipeline.common import EXTRA, Failed, session, task_progress, warn_errors
 from mqttscope.lake.options import LakeOptions
-from mqttscope.mqtt.view import text
+from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.jsonl import SCHEMA
 
 if TYPE_CHECKING:
     from mqttscope.lake.writer import Ingested
+    from mqttscope.net.frame import CaptureError
     from mqttscope.spark.locations import Location
     from mqttscope.spark.summary import Summary
 
 IN_PROCESS_BYTES = 256 << 20
 """Captures with fewer bytes together are decoded sooner than Spark is started on most machines."""
-TOLD = 10
-"""Errors that are told one by one."""
 EVERY_SEGMENTS = 5_000
 
 
@@ -52,6 +51,8 @@ class Run:
                 raise click.UsageError("--engine local reads no URIs; take --engine spark")
             if self.master is not None or self.configuration:
                 raise click.UsageError("--engine local takes no --master and no --conf")
+            if self.split_size is not None:
+                raise click.UsageError("--engine local reads captures whole: it takes no --split-size")
         try:
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.spark.locations import NoCaptures, find
@@ -62,15 +63,21 @@ class Run:
         try:
             before = read_manifest(root)
             found = find(self.sources, self.settings)
-            done = self._in_process(root, found) if self._stays_here(found) else self._with_spark(root, found)
+            faults = {one.name: one.fault for one in found if one.fault is not None}
+            done = self._in_process(root, found, faults) if self._stays_here(found) else self._with_spark(root, found)
             summary = summarize(root, before, done)
         except (LakeError, NoCaptures) as error:
-            raise Failed(str(error)) from None
-        faults = {one.name: one.fault for one in found if one.fault is not None}
+            raise Failed(printable(str(error))) from None
+        except KeyboardInterrupt:
+            warn(f"stopped: {self.lake} is as it was")
+            raise
         faults |= getattr(done, "faults", {})
+        # What cannot be opened is told from what was found now, whether there is a row for it already or not.
+        told = {(utf8(name), utf8(fault)) for name, fault in faults.items()}
+        summary.errors = [one for one in summary.errors if (one.capture, one.message) not in told]
         self._warn(summary, faults)
         self._show(summary, faults)
-        return EXIT_UNREADABLE if faults or summary.errors else EXIT_CLEAN
+        return EXIT_UNREADABLE if faults or summary.errors or done.known_errors else EXIT_CLEAN
 
     def _stays_here(self, found: Sequence[Location]) -> bool:
         if self.engine != "auto":
@@ -79,12 +86,11 @@ class Run:
             return False
         return not any(one.is_remote for one in found) and sum(one.size for one in found) < IN_PROCESS_BYTES
 
-    def _in_process(self, root: Path, found: Sequence[Location]) -> Ingested:
+    def _in_process(self, root: Path, found: Sequence[Location], faults: dict[str, str]) -> Ingested:
         from mqttscope.lake.writer import write_lake
-        from mqttscope.spark.lake_files import lake_lock
 
         names = [one.name for one in found if one.fault is None]
-        with lake_lock(root), task_progress("segments", quiet=self.quiet) as show:
+        with task_progress("segments", quiet=self.quiet) as show:
             seen = 0
 
             def count(_: object) -> None:
@@ -93,7 +99,7 @@ class Run:
                 if seen % EVERY_SEGMENTS == 0:
                     show(seen, None)
 
-            return write_lake(names, root, self.options, progress=count)
+            return write_lake(names, root, self.options, faults=faults, progress=count)
 
     def _with_spark(self, root: Path, found: Sequence[Location]) -> Ingested:
         try:
@@ -112,13 +118,15 @@ class Run:
 
     def _warn(self, summary: Summary, faults: dict[str, str]) -> None:
         for name, fault in faults.items():
-            warn(f"{name}: {fault}")
-        for error in summary.errors[:TOLD]:
-            warn(describe(error))
-        if len(summary.errors) > TOLD:
-            warn(f"{len(summary.errors) - TOLD:,} more errors are in the table ingest_errors")
-        for name in summary.done.out_of_order:
+            warn(f"{utf8(name)}: {fault}")
+        told = {(one.capture, one.message) for one in summary.errors}
+        again = [one for one in summary.done.known_errors if (utf8(one.capture), one.message) not in told]
+        lines = [describe(one) for one in summary.errors] + [f"{describe(one)}, as is in the lake" for one in again]
+        warn_errors(lines)
+        for name in map(utf8, summary.done.out_of_order):
             warn(f"{name}: begins before the end of what was in the lake; connections that both have are not joined")
+        for name in map(utf8, summary.done.overlapping):
+            warn(f"{name}: overlaps in time with one before it and is read behind that; mergecap makes one of them")
 
     def _show(self, summary: Summary, faults: dict[str, str]) -> None:
         if self.format == "text" and self.quiet:
@@ -143,15 +151,20 @@ def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, A
         "known": [text(name) for name in done.known],
         "unreadable": [{"capture": text(name), "message": fault} for name, fault in faults.items()],
         "out_of_order": [text(name) for name in done.out_of_order],
-        "rows": done.rows,
+        "overlapping": [text(name) for name in done.overlapping],
+        "rows": summary.rows,
+        "open_rows": summary.open_rows,
         "sums": summary.sums,
         "open_connections": summary.open_connections,
         "findings": summary.findings,
-        "errors": [
-            {"capture": error.capture, "message": error.message, "offset": error.offset, "frames": error.frames}
-            for error in summary.errors
-        ],
+        "errors": [_error(error) for error in summary.errors],
+        "known_errors": [_error(error) for error in done.known_errors],
     }
+
+
+def _error(error: CaptureError) -> dict[str, Any]:
+    capture = text(error.capture)
+    return {"capture": capture, "message": error.message, "offset": error.offset, "frames": error.frames}
 
 
 def _as_text(lake: str, summary: Summary) -> Iterator[str]:
@@ -160,9 +173,11 @@ def _as_text(lake: str, summary: Summary) -> Iterator[str]:
     yield f"{lake}: {counted(len(done.captures), 'capture')} read{known}"
     if not done.captures:
         return
-    for name, rows in (*done.rows.items(), *summary.sums.items()):
+    for name, rows in (*summary.rows.items(), *summary.sums.items()):
         yield f"  {name:<16}{rows:>14,}"
     if summary.open_connections:
-        yield f"  {counted(summary.open_connections, 'connection')} still open"
+        theirs = ", ".join(f"{name} {rows:,}" for name, rows in summary.open_rows.items() if name != "connections")
+        still = counted(summary.open_connections, "connection")
+        yield f"  {still} still open; theirs of these rows: {theirs or 'none'}"
     if summary.findings:
-        yield "  findings: " + ", ".join(f"{count:,} {severity}" for severity, count in summary.findings.items())
+        yield "  new findings: " + ", ".join(f"{count:,} {severity}" for severity, count in summary.findings.items())

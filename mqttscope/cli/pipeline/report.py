@@ -112,6 +112,9 @@ def _asked(
     from mqttscope.mqtt.topics import topic_filter_problem
     from mqttscope.report.fleet.model import Asked
 
+    for name, values in (("client", client), ("server", server), ("rule", rules)):
+        if "" in values:
+            raise click.UsageError(f"--{name}: an empty pattern fits nothing")
     times: dict[str, int | None] = {"since": None, "until": None}
     for name, told in (("since", since), ("until", until)):
         if told is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,12 +56,16 @@ def command(
     steps.say("starting Spark")
     try:
         with asked(lake, manifest, master, configuration, question=True) as spark:
-            from mqttscope.spark.answers.query import ask
+            from mqttscope.spark.answers.query import NoQuestion, ask
+            from mqttscope.spark.errors import sentence
 
             steps.say("asking the lake")
             # One row more tells whether there are more.
             most = limit if format_ != "text" else (limit or TEXT_ROWS) + 1
-            answer = ask(spark, lake, query, most)
+            try:
+                answer = ask(spark, lake, query, most)
+            except NoQuestion as error:
+                raise BadQuestion(sentence(str(error))) from None
             _each_name_once(answer)
             first = next(answer.rows, None)
             steps.end()
@@ -71,8 +76,12 @@ def command(
 
 
 def _only_asks(query: str) -> None:
-    bare = re.sub(r"--[^\n]*|/\*.*?\*/", " ", query, flags=re.S)
-    word = re.match(r"[\s(;]*(\w*)", bare)
+    with suppress(ImportError):
+        # What is not installed is said when Spark is to start.
+        from mqttscope.spark.answers.query import without_comments
+
+        query = without_comments(query)
+    word = re.match(r"[\s(;]*(\w*)", query)
     if word is None or word[1].lower() not in QUESTIONS:
         raise BadQuestion(f"a question begins with {', '.join(QUESTIONS[:-1])} or {QUESTIONS[-1]}")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.pipeline.common import LAKE_SETTINGS, lake_settings, on_spark, size
+from mqttscope.cli.pipeline.common import LAKE_SETTINGS, lake_option, lake_settings, on_spark, size
 
 
 @click.command(
@@ -21,7 +21,7 @@ may be stopped and started again at any time: everything is taken in once. A cap
 """
 )
 @click.argument("sources", nargs=-1, required=True, metavar="DIR...")
-@click.option("--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", help="The folder of the tables.")
+@lake_option
 @click.option(
     "--interval",
     type=click.FloatRange(0),

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
-from mqttscope.cli.output import warn
-from mqttscope.cli.pipeline.common import EXTRA, Failed, session
+from mqttscope.cli.output import describe, printable, warn
+from mqttscope.cli.pipeline.common import EXTRA, Failed, session, warn_errors
 from mqttscope.lake.options import LakeOptions
 from mqttscope.mqtt.wire import counted
 
@@ -47,9 +47,9 @@ class Run:
         """Watch until the end; returns the exit code."""
         self._check()
         try:
+            from mqttscope.lake.files import lake_lock
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.lake.writer import check_settings
-            from mqttscope.spark.lake_files import lake_lock
             from mqttscope.spark.watch import watch
         except ImportError as error:
             raise Failed(f"watching needs what is not installed ({error}): {EXTRA}") from None
@@ -59,12 +59,14 @@ class Run:
                 check_settings(read_manifest(Path(self.lake)), self.options, Path(self.lake))
             # Behind Spark, which has a handler of its own.
             with session(self.master, self.configuration) as spark, _signals() as over:
+                if not self.quiet:
+                    click.echo(self._begun(), err=True)
                 watch(
                     spark, self.sources, self.lake, self.options, interval_s=self.interval, once=self.once,
                     max_bytes=self.max_bytes, quiet_seconds=self.quiet_time, tell=self._tell, over=over,
                 )  # fmt: skip
         except LakeError as error:
-            raise Failed(str(error)) from None
+            raise Failed(printable(str(error))) from None
         return EXIT_UNREADABLE if self.errors else EXIT_CLEAN
 
     def _check(self) -> None:
@@ -73,13 +75,20 @@ class Run:
         for source in self.sources:
             if "://" in source and not source.startswith("file:"):
                 raise Failed(f"{source} is no path: only captures on file systems can be followed while they grow")
-            if not source.startswith("file:") and not os.path.exists(source) and not glob.has_magic(source):
+            if not source.startswith("file:") and not os.path.lexists(source) and not glob.has_magic(source):
                 raise Failed(f"{source} does not exist")
 
+    def _begun(self) -> str:
+        """What is said before the first batch, which may be long in coming."""
+        what = printable(", ".join(self.sources))
+        until = "what is there now" if self.once else f"every {self.interval:g} s, until Ctrl-C"
+        return f"watching {what} for {printable(self.lake)}: {until}"
+
     def _tell(self, taken: Taken) -> None:
-        self.errors += taken.rows.get("ingest_errors", 0)
+        self.errors += len(taken.errors)
         if not self.quiet:
             click.echo(line(taken, time.time()), err=True)
+        warn_errors([describe(error) for error in taken.errors])
         for name in taken.late:
             warn(f"{name}: has segments from before the end of what was in the lake")
 
@@ -88,8 +97,8 @@ def line(taken: Taken, now_s: float) -> str:
     """What is said of a batch; ``now_s``: seconds since the epoch."""
     rows = taken.rows
     parts = [counted(rows.get("packets", 0), "packet"), counted(rows.get("findings", 0), "new finding")]
-    if rows.get("ingest_errors"):
-        parts.append(counted(rows["ingest_errors"], "error") + " of captures")
+    if taken.errors:
+        parts.append(counted(len(taken.errors), "error") + " of captures")
     parts.append(counted(taken.open_flows, "flow") + " open")
     if taken.waiting:
         parts.append(f"{taken.waiting / 1e6:,.1f} MB wait")

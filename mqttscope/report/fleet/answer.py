@@ -16,6 +16,8 @@ SCHEMA = 1
 NULL = "null"
 NARROWEST = 8
 """Columns of the terminal that a column of the table has at least; with less room, each row becomes a list."""
+WIDEST = 240
+"""Where there is no terminal nothing is cut, and each row of a wider table becomes a list."""
 _BETWEEN = 2
 
 
@@ -63,7 +65,8 @@ def as_text(columns: Sequence[tuple[str, str]], rows: Sequence[list[Any]], view:
     told = [[_cell(value, view) for value in row] for row in rows]
     widths = [max(cells(name), max((cells(row[index]) for row in told), default=0)) for index, name in enumerate(names)]
     room = view.width or 1 << 20
-    if sum(min(width, NARROWEST) for width in widths) + _BETWEEN * (len(widths) - 1) > room:
+    least = [min(width, NARROWEST) for width in widths] if view.width else widths
+    if sum(least) + _BETWEEN * (len(widths) - 1) > (view.width or WIDEST):
         lines = _listed(names, told, room, view)
     else:
         numeric = [all(_is_number(row[index]) for row in rows) and bool(rows) for index in range(len(names))]

@@ -11,9 +11,16 @@ from mqttscope.spark.tables import read
 if TYPE_CHECKING:
     import os
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from mqttscope.lake.manifest import Manifest
+
+
+def units_since_1970(unit_ns: int) -> Column:
+    """How many whole units lie between 1970 and ``timestamp_ns``, which has more digits than a double."""
+    from pyspark.sql import functions as f
+
+    return f.expr(f"(timestamp_ns - pmod(timestamp_ns, {unit_ns}L)) div {unit_ns}L")
 
 
 @dataclass(slots=True)

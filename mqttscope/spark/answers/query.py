@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -15,6 +16,29 @@ from mqttscope.spark.tables import make_views
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
+
+
+_RUNS = re.compile(r"\b(java_method|try_reflect|reflect)`?\s*(?:\(|/\*|--)|\busing\s*(?:r?['\"]|/\*|--)", re.I)
+"""Functions that call Java, and what names a script; a comment in between hides nothing."""
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`"""
+_STRING = re.compile(_QUOTED, re.S)
+_TOKEN = re.compile(_QUOTED + r"""|--(?:\\\n|[^\r\n])*|[^-'"`/]+|.""", re.S)
+"""A string, a name in quotes, a comment up to the end of its line, or anything else."""
+_CHANGES = re.compile(r"\b(?:insert|update|delete|merge)\b", re.I)
+_QUERIES = re.compile(r"\(|(?:select|with|values|from|table|map|reduce)\b", re.I)
+"""With what a query begins."""
+_COMMANDS = re.compile(
+    r"(?:add|alter|analyze|begin|cache|call|clear|comment|create|declare|delete|drop|execute|export|grant|import|insert|"
+    r"list|load|lock|merge|msck|open|optimize|refresh|repair|replace|reset|revoke|set|truncate|uncache|unlock|unset|"
+    r"update|use)\b",
+    re.I,
+)
+"""With what other statements begin that Spark knows."""
+_NO_QUERY = "the statement does more than ask: only queries are answered"
+
+
+class NoQuestion(ValueError):  # noqa: N818 - a name for people
+    """A statement that does more than ask, or that Spark cannot parse."""
 
 
 @dataclass(slots=True)
@@ -32,11 +56,78 @@ def ask(spark: SparkSession, lake: str | os.PathLike[str], sql: str, limit: int 
     ``hex``, as in JSON Lines.  Raises what Spark raises, `LakeError` where there is no lake.
     """
     make_views(spark, lake)
-    found = spark.sql(sql)
+    found = spark.sql(question(spark, sql))
     kinds = [one.dataType for one in found.schema]
     source = found.toLocalIterator() if limit is None else iter(found.limit(limit).collect())
     rows = ([plain(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in source)
     return Answer([(one.name, one.dataType.simpleString()) for one in found.schema], rows)
+
+
+def question(spark: SparkSession, sql: str) -> str:
+    """The statement, in a form that does no more than ask; `NoQuestion` where there is none.  Nothing is executed.
+
+    Whether it is a query says Spark's parser: what only describes the columns of one takes no other statement.  What
+    shows, describes and explains has its comments taken away, so that what is looked at here is what Spark reads.
+    """
+    program = _RUNS.search(sql)
+    if program is not None:
+        raise NoQuestion(f"{(program[1] or 'using').lower()} runs a program, which a question does not")
+    bare = without_comments(sql)
+    if re.match(r"(?:describe|desc|show)\b", bare, re.I):
+        return bare
+    explained = re.match(r"explain\b\s*(?:(?:extended|codegen|cost|formatted)\b)?", bare, re.I)
+    if explained is not None:
+        _check_query(spark, bare[explained.end() :])
+        return bare
+    _check_query(spark, sql)
+    return sql
+
+
+def _check_query(spark: SparkSession, sql: str) -> None:
+    """`NoQuestion` for what Spark's parser does not take for a query."""
+    from pyspark.errors import ParseException, PySparkException
+
+    bare = without_comments(sql)
+    # A word alone could be the name of a column to describe: `reset` is no query.
+    is_query = _QUERIES.match(bare)
+    try:
+        spark.sql(f"describe query\n{sql}")
+    except ParseException as error:
+        does_more = _COMMANDS.match(bare) or (is_query and _CHANGES.search(_STRING.sub(" ", bare)))
+        raise NoQuestion(_NO_QUERY if does_more else _one_line_up(str(error))) from None
+    except PySparkException:
+        # What else is wrong with it is said when it is asked, with the right places.
+        pass
+    if not is_query:
+        raise NoQuestion(_NO_QUERY)
+
+
+def without_comments(sql: str) -> str:
+    """A statement without its comments, which may be nested, and without space around it; hints stay."""
+    kept, place = [], 0
+    while place < len(sql):
+        if sql.startswith("/*", place) and not sql.startswith("/*+", place):
+            kept.append(" ")
+            place = _behind_comment(sql, place)
+            continue
+        found = _TOKEN.match(sql, place)
+        assert found is not None
+        kept.append(" " if found[0].startswith("--") else found[0])
+        place = found.end()
+    return "".join(kept).strip()
+
+
+def _behind_comment(sql: str, place: int) -> int:
+    depth = 0
+    for one in re.compile(r"/\*|\*/").finditer(sql, place):
+        depth += 1 if one[0] == "/*" else -1
+        if depth == 0:
+            return one.end()
+    return len(sql)
+
+
+def _one_line_up(told: str) -> str:
+    return re.sub(r"\bline (\d+)", lambda found: f"line {int(found[1]) - 1}", told)
 
 
 def plain(value: Any, kind: DataType) -> Any:

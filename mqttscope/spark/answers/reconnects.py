@@ -8,6 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from mqttscope.report.fleet.model import FleetReport, Reconnects, StormRow
+from mqttscope.spark.answers.frames import units_since_1970
 from mqttscope.spark.answers.gathering import Gathering, Row, count_where
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def connecting(packets: DataFrame) -> DataFrame:
     """CONNECT packets: server, minute, and who connects, the address where there is no Client Identifier."""
     address = f.regexp_replace("client", ":[0-9]+$", "")
     named = f.coalesce("connect.client_identifier", "client_identifier")
-    minute = f.floor(f.col("timestamp_ns") / MINUTE_NS)
+    minute = units_since_1970(MINUTE_NS)
     return packets.where(f.col("type") == "connect").select(
         "server", f.when(named != "", named).otherwise(address).alias("who"), minute.alias("minute")
     )

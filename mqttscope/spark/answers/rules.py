@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from mqttscope.report.fleet.model import DayRow, FleetReport, GroupRow, RuleRow
+from mqttscope.spark.answers.frames import units_since_1970
 from mqttscope.spark.answers.gathering import Gathering, Row, count_where
 from mqttscope.spark.answers.shapes import shape_of
 
@@ -35,7 +36,9 @@ def add_rules(report: FleetReport, frames: Frames) -> None:
     for name, group in {"shapes": "shape", "properties": "property"}.items():
         questions.top(name, _by_group(found, known, group), _troubled(), asked.top)
     questions.add("findings by day", _by_day(found, *_severities()))
-    questions.add("connections by day", _by_day(known, f.count(f.lit(1)).alias("connections")))
+    # Those that were there in the time may have begun before it.
+    begun = frames.selection.since(known)
+    questions.add("connections by day", _by_day(begun, f.count(f.lit(1)).alias("connections")))
     published = frames.selection.rows(frames.messages()).where("direction = 'client_to_server'")
     questions.add("messages by day", _by_day(published, f.count(f.lit(1)).alias("messages")))
     questions.collect()
@@ -133,8 +136,7 @@ _COUNTED = ("findings", "errors", "warnings")
 
 def _by_day(frame: DataFrame, *counted: Column) -> DataFrame:
     # Days of UTC, wherever the session lives.
-    number = f.floor(f.col("timestamp_ns") / DAY_NS).cast("int")
-    day = f.date_add(f.lit("1970-01-01").cast("date"), number).cast("string")
+    day = f.date_add(f.lit("1970-01-01").cast("date"), units_since_1970(DAY_NS).cast("int")).cast("string")
     return frame.groupBy(day.alias("day")).agg(*counted)
 
 

@@ -7,5 +7,4 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 from tests.spark.answers.conftest import lake as lake
-from tests.spark.answers.conftest import quick as quick
 from tests.spark.conftest import spark as spark

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.cli.pipeline.asking import BadQuestion, Steps, lake_of
+from mqttscope.cli.pipeline.asking import SMALL, SMALL_BYTES, BadQuestion, Steps, fitting, lake_of
 from mqttscope.cli.pipeline.common import Failed
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
@@ -16,6 +16,14 @@ def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="no lake"):
         lake_of(str(tmp_path))
     assert (Failed.exit_code, BadQuestion.exit_code) == (3, 2)
+
+
+def test_small_lakes_are_asked_in_one_task_everywhere() -> None:
+    assert fitting(None, SMALL_BYTES) == SMALL
+    assert fitting(None, SMALL_BYTES + 1) == fitting("spark://a:7077", SMALL_BYTES + 1) == {}
+    given = fitting("spark://a:7077", 1)
+    assert given["spark.sql.shuffle.partitions"] == "1"
+    assert not [name for name in given if "driver" in name]
 
 
 def test_steps_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:

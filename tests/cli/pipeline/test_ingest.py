@@ -13,12 +13,15 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
+from mqttscope.lake.files import lake_lock
 from mqttscope.lake.manifest import read_manifest
+from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.writer import read_table, write_lake
-from mqttscope.spark.lake_files import lake_lock
 from tests.bench.generate import generate
 from tests.cli.running import command, environment, invoke
-from tests.spark.collection import CUT, collection, tables, usual_options
+from tests.spark.cluster import SMALL
+from tests.spark.collection import CUT, collection, tables, usual_options, wide
+from tests.spark.troubled import troubled
 
 NAMES = ("planted-violations", "v5-topic-alias-client")
 KEPT = ("--payload-limit", "64", "--no-config")
@@ -38,7 +41,7 @@ def test_small_inputs_are_written_in_process(tmp_path: Path) -> None:
     counts = dict(line.split() for line in lines[1:] if len(line.split()) == 2)
     assert int(counts["packets"]) == read_table(lake, "packets").num_rows
     assert int(counts["topics"]) == read_table(lake, "topics").num_rows
-    assert lines[-1].startswith("  findings: ")
+    assert lines[-1].startswith("  new findings: ")
 
     again = invoke("pipeline", "ingest", *captures, "--lake", lake, *KEPT)
     assert again.out.decode() == f"{lake}: 0 captures read, 2 known already\n"
@@ -62,6 +65,42 @@ def test_the_summary_as_json(tmp_path: Path) -> None:
     assert f"mqttscope: {capture}: {error['message']}" in done.err
 
 
+def test_faulty_captures_are_told_each_time(tmp_path: Path) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    (capture,) = collection(folder, [CUT])
+    for name in ("b\udcff.pcap", "c.pcap"):
+        (folder / name).write_bytes(b"")
+    os.mkfifo(folder / "pipe.pcap")
+
+    first = invoke("pipeline", "ingest", folder, "--lake", lake, *KEPT)
+    again = invoke("pipeline", "ingest", folder, "--lake", lake, *KEPT)
+    told = invoke("pipeline", "ingest", folder, "--lake", lake, *KEPT, "--format", "json")
+
+    rows = {Path(row["capture"]).name: row["message"] for row in read_table(lake, "ingest_errors").to_pylist()}
+    assert rows == {
+        "b\\xff.pcap": "is empty", "c.pcap": "is empty", "pipe.pcap": "is no regular file",
+        f"{CUT}.pcapng": rows[f"{CUT}.pcapng"],
+    }  # fmt: skip
+    lines = [line.removeprefix(f"mqttscope: {folder}/") for line in first.err.splitlines()]
+    assert [lines[0], *sorted(lines[1:])[:2]] == [
+        "pipe.pcap: is no regular file", "b\\xff.pcap: is empty", "c.pcap: is empty"
+    ]  # fmt: skip
+    assert sorted(lines)[-1].startswith(f"{CUT}.pcapng: {rows[f'{CUT}.pcapng']} at offset ")
+    repeated = [line.removeprefix(f"mqttscope: {folder}/") for line in again.err.splitlines()]
+    assert [repeated[0], *sorted(repeated[1:])] == [
+        lines[0],
+        *(f"{line}, as is in the lake" for line in sorted(lines[1:])),
+    ]
+    assert (first.code, again.code, told.code) == (3, 3, 3)
+    assert again.out.decode() == f"{lake}: 0 captures read, 3 known already\n"
+    found = json.loads(told.out)
+    assert (found["errors"], found["captures"]) == ([], [])
+    assert found["unreadable"] == [{"capture": f"{folder}/pipe.pcap", "message": "is no regular file"}]
+    assert {"capture": capture, "message": rows[f"{CUT}.pcapng"]}.items() <= max(
+        found["known_errors"], key=lambda one: one["frames"]
+    ).items()
+
+
 def test_captures_that_come_too_late_are_named(tmp_path: Path) -> None:
     early, late = collection(tmp_path / "captures", NAMES)
     invoke("pipeline", "ingest", late, "--lake", tmp_path / "lake")
@@ -69,6 +108,15 @@ def test_captures_that_come_too_late_are_named(tmp_path: Path) -> None:
     done = invoke("pipeline", "ingest", early, "--lake", tmp_path / "lake")
 
     assert (done.code, done.err.count("begins before the end of what was in the lake")) == (0, 1)
+
+
+def test_captures_that_overlap_are_named(tmp_path: Path) -> None:
+    one, other = troubled(tmp_path / "captures", 6, 2, overlap=True)
+
+    done = invoke("pipeline", "ingest", other, one, "--lake", tmp_path / "lake", "--format", "json")
+
+    assert json.loads(done.out)["overlapping"] == [other]
+    assert f"mqttscope: {other}: overlaps in time with one before it and is read behind that" in done.err
 
 
 @pytest.mark.parametrize(
@@ -80,10 +128,16 @@ def test_captures_that_come_too_late_are_named(tmp_path: Path) -> None:
         (("none.pcap",), 3, "none.pcap does not exist"),
         (("s3://bucket/key", "--engine", "local"), 2, "--engine local reads no URIs"),
         (("--engine", "local", "--master", "local[2]"), 2, "--engine local takes no --master"),
+        (("--engine", "local", "--split-size", "1m"), 2, "it takes no --split-size"),
+        (("/dev/zero",), 3, "/dev/zero is no regular file"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], code: int, told: str, tmp_path: Path) -> None:
-    source = () if words[0] in ("none.pcap", "s3://bucket/key") else collection(tmp_path / "captures", NAMES[:1])
+    source = (
+        ()
+        if words[0] in ("none.pcap", "/dev/zero", "s3://bucket/key")
+        else collection(tmp_path / "captures", NAMES[:1])
+    )
 
     done = invoke("pipeline", "ingest", *source, "--lake", tmp_path / "lake", *words)
 
@@ -104,6 +158,62 @@ def test_a_lake_of_other_settings_and_one_that_is_written(tmp_path: Path) -> Non
     assert (busy.code, busy.err) == (3, f"mqttscope: {lake} is being written by another ingest or watch\n")
 
 
+def test_the_summary_says_what_the_tables_have(tmp_path: Path) -> None:
+    (begun, _), lake = wide(tmp_path / "wide", 3), tmp_path / "lake"
+
+    done = invoke("pipeline", "ingest", begun, "--lake", lake, "--format", "json", *KEPT)
+    told = json.loads(done.out)
+
+    assert told["rows"] == {name: rows for name in EVENT_TABLES if (rows := read_table(lake, name).num_rows)}
+    assert 0 < told["open_rows"]["connections"] == told["open_connections"] <= told["rows"]["connections"]
+    again = invoke("pipeline", "ingest", begun, "--lake", tmp_path / "other", *KEPT)
+    theirs = "".join(f", {name} {rows}" for name, rows in told["open_rows"].items() if name != "connections")
+    assert f" still open; theirs of these rows: {theirs[2:] or 'none'}\n" in again.text
+
+
+def test_a_damaged_lake_is_not_gone_on_with(tmp_path: Path) -> None:
+    one, other = collection(tmp_path / "captures", NAMES)
+    lake = tmp_path / "lake"
+    invoke("pipeline", "ingest", one, "--lake", lake)
+    before = (lake / "manifest.json").read_bytes()
+    (packets,) = (lake / "packets").iterdir()
+    os.truncate(packets, 100)
+
+    for words in (("ingest", other), ("sql", "select 1"), ("report",), ("watch", tmp_path)):
+        done = invoke("pipeline", *words, "--lake", lake)
+        assert (done.code, done.out) == (3, b"")
+        assert done.err.startswith(f"mqttscope: {packets} has 100 bytes and should have ")
+    assert (lake / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [("ingest", "a.pcap"), ("watch", "."), ("sql", "select 1"), ("report",)])
+@pytest.mark.parametrize(
+    ("lake", "told"), [("s3://bucket/lake", "is a URI, and a lake is a folder"), ("\udcff2", "is not UTF-8")]
+)
+def test_names_that_no_lake_can_have(
+    words: tuple[str, ...], lake: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    done = invoke("pipeline", *words, "--lake", lake)
+
+    assert (done.code, list(tmp_path.iterdir())) == (2, [])
+    assert told in " ".join(done.err.split())
+
+
+def test_ctrl_c_says_that_the_lake_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (capture,) = collection(tmp_path / "captures", NAMES[:1])
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mqttscope.lake.writer.commit", stopped)
+    done = invoke("pipeline", "ingest", capture, "--lake", tmp_path / "lake")
+
+    assert (done.code, done.err) == (130, f"mqttscope: stopped: {tmp_path / 'lake'} is as it was\n")
+    assert not (tmp_path / "lake" / "manifest.json").exists()
+
+
 @pytest.mark.slow
 def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
@@ -114,11 +224,12 @@ def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
     except SparkUnavailable as error:
         pytest.skip(str(error))
     (first,) = collection(tmp_path / "captures", NAMES[:1])
-    generate(tmp_path / "long.pcapng", 60_000)
+    generate(tmp_path / "long.pcapng", 30_000)
     lake = tmp_path / "lake"
     write_lake([first], lake, usual_options())
     before = tables(lake)
-    words = command("pipeline", "ingest", tmp_path / "long.pcapng", "--lake", lake, "--master", "local[1]", *KEPT)
+    spark = ("--master", "local[1]", "--conf", f"spark.driver.extraJavaOptions={SMALL}")
+    words = command("pipeline", "ingest", tmp_path / "long.pcapng", "--lake", lake, *spark, *KEPT)
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=tmp_path)
     known = len(list((lake / "packets").iterdir()))
     deadline = time.monotonic() + 300
@@ -129,6 +240,6 @@ def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
     os.kill(child.pid, signal.SIGINT)
     _, err = child.communicate(timeout=120)
 
-    assert (child.returncode, err) == (130, b"")
+    assert (child.returncode, err.decode()) == (130, f"mqttscope: stopped: {lake} is as it was\n")
     assert tables(lake) == before
     assert read_manifest(lake).generation == 1

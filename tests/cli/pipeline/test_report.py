@@ -23,6 +23,7 @@ CLIENTS = ("office", "desk")
         (["--topic", "a/#/b"], "--topic: 'a/#/b' is no Topic Filter: hash not last"),
         (["--rule", "NIX"], "--rule: no rule has the slug 'NIX' or a code that begins with it"),
         (["--conf", "driver=1"], "'driver' is no setting of Spark"),
+        (["--client", ""], "--client: an empty pattern fits nothing"),
         (["--top", "0"], "0 is not in the range"),
     ],
 )
@@ -43,7 +44,7 @@ def test_what_is_no_lake(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("spark")
 def test_a_part_of_the_fleet(lake: Path, tmp_path: Path) -> None:
     """JSON, restricted, in a file whose name says what it is to be."""
     target = tmp_path / "part.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +11,6 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mq
 
 from mqttscope.lake.writer import read_table
 from tests.cli.running import Done, invoke
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def ask(lake: Path, query: str, *words: str) -> Done:
@@ -29,7 +25,7 @@ def test_only_questions(lake: Path, query: str) -> None:
     assert "a question begins with select, with, from" in done.err
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("spark")
 def test_answers(lake: Path) -> None:
     text = ask(lake, "select rule, count(*) as found from findings group by rule order by 2 desc, 1", "--limit", "2")
     assert (text.code, text.text.splitlines()[0]) == (0, "rule    found")
@@ -46,7 +42,7 @@ def test_answers(lake: Path) -> None:
     assert table.text.splitlines()[:2] == ["col_name,data_type,comment", "connection_id,string,"]
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("query", "message"),
     [
@@ -65,10 +61,10 @@ def test_errors_in_one_sentence(lake: Path, query: str, message: str, capfd: pyt
     assert capfd.readouterr().err == ""
 
 
-def test_a_file_that_is_gone(quick: SparkSession, lake: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_a_file_that_is_gone(lake: Path, tmp_path: Path) -> None:
     import shutil
 
-    assert quick is not None
     shutil.copytree(lake, tmp_path / "lake")
     for path in (tmp_path / "lake" / "gaps").iterdir():
         path.write_bytes(b"no Parquet")

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 from mqttscope.cli.main import group
+from mqttscope.lake.files import lake_lock
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import write_lake
-from mqttscope.spark.lake_files import lake_lock
 from tests.conftest import ROOT
 
 

@@ -36,6 +36,9 @@ def test_text() -> None:
     assert told == "   a  b\n──────────\n   1  x\nnull  yy\n 300  true\n"
     assert as_text([("ä", "int")], [], View(unicode=False)) == b"\\u00e4\n------\n"
     assert '{"a":1}' in as_text(COLUMNS, ROWS, View(width=0)).decode()
+    # Nothing is cut there; what no line should hold becomes a list.
+    wide = as_text([("a", "string"), ("b", "string")], [["x" * 200, "y" * 200]], View(width=0)).decode()
+    assert wide.split() == ["row", "1", "a", "x" * 200, "b", "y" * 200]
 
 
 def test_csv() -> None:

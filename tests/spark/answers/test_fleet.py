@@ -18,7 +18,11 @@ from mqttscope.lake.writer import read_table
 from mqttscope.mqtt.topics import matches
 from mqttscope.report.fleet.model import Asked, FleetReport, Percentiles
 from mqttscope.spark.answers.fleet import PARTS, fleet_report
+from mqttscope.spark.answers.frames import Frames
+from mqttscope.spark.answers.rules import add_rules
+from mqttscope.spark.answers.selection import Selection
 from mqttscope.spark.answers.shapes import shape
+from mqttscope.spark.tables import open_lake
 from tests.lake.reading import Row, Tables
 from tests.spark.test_joins import retained_by_hand, source_by_hand
 
@@ -40,12 +44,12 @@ def kept() -> dict[str, FleetReport]:
 
 
 @pytest.fixture
-def report(quick: SparkSession, lake: Path, kept: dict[str, FleetReport]) -> FleetReport:
+def report(spark: SparkSession, lake: Path, kept: dict[str, FleetReport]) -> FleetReport:
     """One report for all tests, with all rows of all lists."""
     if not kept:
         told: list[tuple[int, int]] = []
         asked = Asked(top=ALL, group_by=["nothing", "Firmware"])
-        kept["whole"] = fleet_report(quick, lake, asked, progress=lambda *numbers: told.append(numbers))
+        kept["whole"] = fleet_report(spark, lake, asked, progress=lambda *numbers: told.append(numbers))
         assert told == [(number, len(PARTS)) for number in range(len(PARTS))]
     return kept["whole"]
 
@@ -120,6 +124,19 @@ def test_rules_groups_and_days(report: FleetReport, tables: Tables) -> None:
         (row.day, name): days[row.day, name] for row in report.days for name in ("errors", "infos")
     }
     assert {row.day: row.messages for row in report.days} == Counter(day(row) for row in own(tables["messages"]))
+
+
+def test_connections_count_on_the_day_they_begin(spark: SparkSession, lake: Path, tables: Tables) -> None:
+    """Those that had begun before the time were there in it, and belong to no day of it."""
+    ends = [(row["timestamp_ns"], row["closed_ns"] or row["timestamp_ns"]) for row in tables["connections"]]
+    since_ns = max(begun + 1 for begun, closed in ends if closed > begun)
+    begun = sum(time >= since_ns for time, _ in ends)
+    assert begun < sum(closed >= since_ns for _, closed in ends)
+
+    told = FleetReport(str(lake), Asked(since_ns=since_ns))
+    add_rules(told, Frames(spark, lake, open_lake(lake), Selection(told.asked)))
+
+    assert sum(row.connections for row in told.days) == begun
 
 
 def test_latency(report: FleetReport, tables: Tables) -> None:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_bursts(quick: SparkSession) -> None:
+def test_bursts(spark: SparkSession) -> None:
     from pyspark.sql import functions as f
 
     # Two a minute are usual; minutes without any do not count.  Minutes 100 and 101, and 103, stand out.
     usual = [("s", f"c{index}", minute) for minute in (*range(1, 40, 3), 99, 102) for index in range(2)]
     storm = [("s", f"d{index % 7}", minute) for minute in (100, 101, 103) for index in range(12)]
-    frame = quick.createDataFrame(
+    frame = spark.createDataFrame(
         pa.table(dict(zip(("server", "who", "minute"), zip(*usual, *storm, strict=True), strict=True)))
     )
 

@@ -42,13 +42,13 @@ CASES: list[tuple[dict[str, Any], list[int]]] = [
 ]  # fmt: skip
 
 
-def test_findings(quick: SparkSession) -> None:
+def test_findings(spark: SparkSession) -> None:
     """All cases in one job."""
     from functools import reduce
 
     from pyspark.sql import functions as f
 
-    frame = quick.createDataFrame(pa.table(dict(zip(NAMES, zip(*ROWS, strict=True), strict=True))))
+    frame = spark.createDataFrame(pa.table(dict(zip(NAMES, zip(*ROWS, strict=True), strict=True))))
     asked = [
         Selection(Asked(**case)).findings(frame).select(f.lit(index).alias("case"), "timestamp_ns")
         for index, (case, _) in enumerate(CASES)
@@ -62,7 +62,7 @@ def test_findings(quick: SparkSession) -> None:
         assert sorted(times) == expected, case
 
 
-def test_connections_and_history(quick: SparkSession) -> None:
+def test_connections_and_history(spark: SparkSession) -> None:
     """Connections count if they were there in the time; history has all that came before."""
     names = ("client_identifier", "server", "timestamp_ns", "closed_ns")
     rows = [
@@ -72,7 +72,7 @@ def test_connections_and_history(quick: SparkSession) -> None:
         ("b", "s:1", 25, 50),
         ("a", "s:1", 30, 40),
     ]
-    frame = quick.createDataFrame(pa.table(dict(zip(names, zip(*rows, strict=True), strict=True))))
+    frame = spark.createDataFrame(pa.table(dict(zip(names, zip(*rows, strict=True), strict=True))))
     selection = Selection(Asked(since_ns=20, until_ns=30, client=["a"]))
 
     assert [row[2:] for row in selection.connections(frame).orderBy("closed_ns").collect()] == [(15, None), (10, 20)]

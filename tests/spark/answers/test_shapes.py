@@ -41,9 +41,9 @@ def test_shapes(identifier: str, expected: str) -> None:
     assert shape(identifier) == expected
 
 
-def test_spark_finds_the_same(quick: SparkSession) -> None:
+def test_spark_finds_the_same(spark: SparkSession) -> None:
     from pyspark.sql import functions as f
 
-    frame = quick.createDataFrame(pa.table({"name": list(SHAPES)}))
+    frame = spark.createDataFrame(pa.table({"name": list(SHAPES)}))
 
     assert dict(frame.select("name", shape_of(f.col("name"))).collect()) == SHAPES

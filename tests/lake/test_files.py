@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +17,9 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mqttscope.lake import files as module
+from mqttscope.lake.files import LakeFiles, commit, lake_lock, rows_of
 from mqttscope.lake.manifest import LakeError, Manifest, read_manifest, write_manifest
-from mqttscope.spark import lake_files as module
-from mqttscope.spark.lake_files import LakeFiles, commit, lake_lock
 from tests.cli.running import environment
 
 
@@ -65,9 +68,7 @@ def test_a_task_that_fails_takes_its_files_away(tmp_path: Path, monkeypatch: pyt
 
 
 def test_one_writes_at_a_time(tmp_path: Path) -> None:
-    script = (
-        "import sys; from mqttscope.spark.lake_files import lake_lock\nwith lake_lock(sys.argv[1]): print('got it')"
-    )
+    script = "import sys; from mqttscope.lake.files import lake_lock\nwith lake_lock(sys.argv[1]): print('got it')"
     words = [sys.executable, "-c", script, str(tmp_path / "lake")]
     with lake_lock(tmp_path / "lake"):
         done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=60, check=False)
@@ -97,3 +98,53 @@ def test_who_comes_second_does_not_win(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="was changed by another ingest"):
         commit(tmp_path, after, replace(after, generation=2, group="ours"))
     assert read_manifest(tmp_path).group == ""
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """No file can get longer than so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [0, 2, 100])
+def test_a_full_disk_is_that_of_the_lake(size: int, tmp_path: Path) -> None:
+    def write() -> None:
+        with full_disk(size), LakeFiles(tmp_path, 1) as files:
+            files.write("packets", rows(1000))
+
+    with pytest.raises(LakeError, match=f"^{tmp_path} cannot be written: File too large"):
+        write()
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def test_a_manifest_says_sizes_and_rows(tmp_path: Path) -> None:
+    with LakeFiles(tmp_path, 1) as files:
+        files.write("packets", rows(3))
+    (name,) = files.names["packets"]
+    commit(tmp_path, Manifest(), Manifest(1, files={"packets": [name]}))
+
+    found = read_manifest(tmp_path)
+    assert (found.sizes, found.rows) == ({name: (tmp_path / name).stat().st_size}, {name: 3})
+    (tmp_path / name).write_bytes(b"PAR1 and no more")
+    with pytest.raises(LakeError, match=f"{name} cannot be read: the lake is damaged"):
+        rows_of(tmp_path / name)
+
+
+def test_a_lake_is_not_made_among_other_things(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").touch()
+    with pytest.raises(LakeError, match=r"is no lake, and not empty \(it holds photo.jpg\)"), lake_lock(tmp_path):
+        pass
+    assert [one.name for one in tmp_path.iterdir()] == ["photo.jpg"]
+    # What an ingest left that was killed is no hindrance.
+    (tmp_path / "photo.jpg").rename(tmp_path / "packets")
+    with lake_lock(tmp_path):
+        pass
+    (tmp_path / "photo.jpg").touch()
+    write_manifest(tmp_path, Manifest(1))
+    with lake_lock(tmp_path):
+        pass

@@ -1,0 +1,245 @@
+"""Files of a lake as several processes write them: Parquet under names of their own, one lock, one manifest.
+
+Executors write files beside those that count and say how they are called; the driver puts the names into the manifest.
+A task that fails and runs again writes other names, so that nothing is ever in twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mqttscope.capture.own_file import lock
+from mqttscope.lake.manifest import (
+    NAME,
+    LakeError,
+    Manifest,
+    read_manifest,
+    remove_strays,
+    sync_folder,
+    write_manifest,
+)
+from mqttscope.lake.schemas import EVENT_TABLES, OPEN, SCOPE_EVENTS, SCOPE_STATE, STATE, TABLES
+from mqttscope.lake.state import StateError
+
+LOCK = ".lock"
+ROWS_PER_FILE = 1_000_000
+GROUP_ROWS = 65_536
+GROUP_BYTES = 8 << 20
+"""So many rows or bytes of a table are written at a time, as one row group."""
+STREAM = "stream"
+"""Folder of what streams that are watched remember."""
+_INTERNAL = (STATE.name, SCOPE_STATE.name, SCOPE_EVENTS.name)
+_OURS = {LOCK, NAME, f"{NAME}.new", STREAM, OPEN.rstrip("/"), *TABLES, *_INTERNAL}
+"""What an ingest makes in the folder of a lake."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """A file that is being written, and rows that are not in it yet."""
+
+    writer: pq.ParquetWriter
+    file: Any
+    path: str
+    rows: int = 0
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    waiting_rows: int = 0
+    waiting_bytes: int = 0
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self.waiting:
+            self.writer.write_table(pa.Table.from_batches(self.waiting))
+        self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
+
+
+class LakeFiles:
+    """The Parquet files that one task writes; `LakeError` where that cannot be.
+
+    On an error they are taken away again.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], generation: int) -> None:
+        self.names: dict[str, list[str]] = {}
+        """Paths relative to the lake, by kind: a table, ``open/`` and a table, or something internal."""
+        self.rows: dict[str, int] = {}
+        """Rows by kind."""
+        self._root = Path(root)
+        self._generation = generation
+        self._token = uuid4().hex[:12]
+        self._parts: dict[str, _Part] = {}
+
+    def write(self, kind: str, found: pa.RecordBatch) -> None:
+        """Add rows to the file of a kind."""
+        with writing(self._root):
+            self._write(kind, found)
+
+    def _write(self, kind: str, found: pa.RecordBatch) -> None:
+        part = self._parts.get(kind) or self._begin(kind, found.schema)
+        part.waiting.append(found)
+        part.waiting_rows += found.num_rows
+        part.waiting_bytes += found.nbytes
+        part.rows += found.num_rows
+        self.rows[kind] = self.rows.get(kind, 0) + found.num_rows
+        if part.waiting_rows >= GROUP_ROWS or part.waiting_bytes >= GROUP_BYTES:
+            part.flush()
+        if part.rows >= ROWS_PER_FILE:
+            self._end(kind)
+
+    def __enter__(self) -> LakeFiles:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is not None:
+            self._remove()
+            return
+        try:
+            with writing(self._root):
+                for name in list(self._parts):
+                    self._end(name)
+        except BaseException:
+            # The disk is full, for example.
+            self._remove()
+            raise
+
+    def _remove(self) -> None:
+        for part in self._parts.values():
+            # The writer would still write its footer, the file what it holds back.
+            for one in (part.writer, part.file):
+                with suppress(OSError, pa.ArrowException):
+                    one.close()
+        for name in (name for names in self.names.values() for name in names):
+            with suppress(OSError):
+                (self._root / name).unlink()
+
+    def _begin(self, kind: str, schema: pa.Schema) -> _Part:
+        names = self.names.setdefault(kind, [])
+        folder, _, table = kind.rpartition("/")
+        middle = f"{table}-{self._token}" if folder else self._token
+        path = f"{folder or kind}/{self._generation:010d}-{middle}-{len(names)}.parquet"
+        (self._root / path).parent.mkdir(parents=True, exist_ok=True)
+        file = (self._root / path).open("xb")
+        names.append(path)
+        try:
+            writer = pq.ParquetWriter(file, schema, compression="zstd")
+        except BaseException:
+            file.close()
+            raise
+        begun = self._parts[kind] = _Part(writer, file, path)
+        return begun
+
+    def _end(self, kind: str) -> None:
+        part = self._parts[kind]
+        part.flush()
+        part.writer.close()
+        part.file.flush()
+        os.fsync(part.file.fileno())
+        part.file.close()
+        del self._parts[kind]
+
+
+def add_files(manifest: Manifest, files: Mapping[str, list[str]]) -> None:
+    """Put files that were written into a manifest, by their kinds; those that are kept for no later ingest are not."""
+    for kind, names in files.items():
+        table = kind.removeprefix(OPEN)
+        if kind == STATE.name:
+            manifest.state_files += names
+        elif kind == SCOPE_STATE.name:
+            manifest.scope_state_files += names
+        elif table != kind:
+            manifest.open_files.setdefault(table, []).extend(names)
+        elif kind in EVENT_TABLES:
+            manifest.files.setdefault(kind, []).extend(names)
+
+
+@contextmanager
+def writing(root: Path) -> Iterator[None]:
+    """`LakeError` for what goes wrong with the disk of a lake: errors of open files do not say which they are of."""
+    try:
+        yield
+    except OSError as error:
+        raise LakeError(f"{root} cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """`LakeError` that names a file of a lake where its content cannot be read."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, StateError) as error:
+        why = str(error).strip().split("\n")[0]
+        raise LakeError(f"{path} cannot be read: the lake is damaged ({why})") from None
+
+
+@contextmanager
+def lake_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Be the only one who writes a lake; `LakeError` where somebody else does, or where other things lie there.
+
+    The lock ends with the process, however that ends.  Where the system has no such locks, `commit` is what notices.
+    """
+    root = Path(folder)
+    with writing(root):
+        root.mkdir(parents=True, exist_ok=True)
+        _refuse_others(root)
+        file = (root / LOCK).open("ab")
+    with file:
+        if not lock(file.fileno()):
+            raise LakeError(f"{root} is being written by another ingest or watch")
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                # A folder that nothing came into is not left behind.
+                if os.listdir(root) == [LOCK]:
+                    (root / LOCK).unlink()
+                    root.rmdir()
+
+
+def _refuse_others(root: Path) -> None:
+    """A lake is not made among other things: its folders could be theirs."""
+    if (root / NAME).exists():
+        return
+    others = sorted(set(os.listdir(root)) - _OURS)
+    if others:
+        raise LakeError(
+            f"{root} is no lake, and not empty (it holds {others[0]}): a new lake needs a folder of its own"
+        )
+
+
+def measure_files(root: Path, manifest: Manifest) -> None:
+    """Put sizes and rows of its files into a manifest; those that it has stay."""
+    sizes, rows = manifest.sizes, manifest.rows
+    names = sorted(manifest.all_files())
+    manifest.sizes = {name: sizes[name] if name in sizes else (root / name).stat().st_size for name in names}
+    manifest.rows = {name: rows[name] if name in rows else rows_of(root / name) for name in names}
+
+
+def rows_of(path: Path) -> int:
+    """Rows of a Parquet file; `LakeError` where it is none."""
+    with reading(path):
+        return int(pq.read_metadata(path).num_rows)
+
+
+def commit(root: Path, before: Manifest, after: Manifest) -> None:
+    """Make what was written count, in one step; `LakeError` where another ingest was faster, or it cannot be written.
+
+    Files that belong to no finished ingest are taken away, files that were replaced `RETIRED_S` seconds later.
+    """
+    with writing(root):
+        measure_files(root, after)
+        after.retire(before)
+        for folder in sorted({name.partition("/")[0] for name in after.all_files()}):
+            sync_folder(root / folder)
+        if read_manifest(root).generation != before.generation:
+            raise LakeError(f"{root} was changed by another ingest in the meantime; run this one again")
+        write_manifest(root, after)
+        remove_strays(root, after)

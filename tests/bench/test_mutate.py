@@ -1,0 +1,103 @@
+"""What the comparison of ``mutate`` counts, and that all of its parts run; no times are asserted."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt import (
+    ControlPacket,
+    Disconnect,
+    Malformed,
+    ProtocolVersion,
+    Puback,
+    Publish,
+    Suback,
+    Unsuback,
+    decode,
+)
+from mqttscope.mutate import Demand, catalogue
+from mqttscope.mutate.catalogue import matches
+from mqttscope.trial.run import longest_s
+from mqttscope.trial.verdict import Observation
+from tests.bench import mutate
+from tests.cli.running import capture
+from tests.mutate.talk import V3_1_1, V5, good
+from tests.trial.flows import make_case, script
+
+
+def seen(*answers: ControlPacket | Malformed, ended: str = "") -> mutate.Seen:
+    """The reaction to some packets and an end."""
+    return mutate.reaction(Observation(answers=list(answers), ended=ended))
+
+
+def test_a_reaction_is_types_codes_and_the_end() -> None:
+    assert seen() == (frozenset(), False)
+    assert seen(Disconnect(reason_code=0x81), ended="fin") == (frozenset({"DISCONNECT 0x81"}), True)
+    assert seen(Suback(1, reason_codes=[0, 0x80])) == (frozenset({"SUBACK 0x00", "SUBACK 0x80"}), False)
+    assert seen(Unsuback(1)) == (frozenset({"UNSUBACK"}), False)
+    assert seen(decode(b"\x20\x01\x00", V3_1_1)) == (frozenset({"malformed"}), False)
+
+
+def test_order_and_number_make_no_other_reaction() -> None:
+    one, two = Publish(topic_name="a"), Puback(1, reason_code=0x10)
+
+    assert seen(one, two, two) == seen(two, one)
+    assert seen(one, ended="fin") == seen(one, ended="reset") != seen(one)
+    assert seen(Puback(1, reason_code=0x10)) != seen(Puback(1, reason_code=0x97))
+
+
+def test_what_is_typed_is_connect_and_the_mutation() -> None:
+    flow = script(V5)
+    connect = flow.entries[0].raw
+    later, first = make_case("publish:qos-3", flow), make_case("connect:will-qos-3", flow)
+
+    assert mutate.typed(later) == connect + later.flow.steps[later.flow.at].data
+    assert mutate.typed(first) == first.flow.steps[0].data != connect
+    assert mutate.typed(make_case("flow:drop", flow)) == connect
+    assert mutate.typed(make_case("flow:first-packet-pingreq", flow)) == connect + b"\xc0\x00"
+
+
+def test_structured_and_random_are_the_whole_catalogue() -> None:
+    for one in catalogue():
+        assert matches(one.name, mutate.STRUCTURED) != matches(one.name, mutate.RANDOM), one.name
+
+
+def test_as_many_of_each_kind_and_none_that_pauses() -> None:
+    for pattern in (mutate.RANDOM, "flow"):
+        found = list(mutate.without_pauses(good(V5), pattern, 60, 1))
+
+        assert len(found) == 60
+        assert not [one for one in found if longest_s(one)]
+        assert len({one.number for one in found}) == 60
+
+
+def test_all_are_watched_alike() -> None:
+    for name in ("publish:qos-3", "publish.payload:empty", "random:bits"):
+        case = make_case(name, script(V5))
+        assert mutate.watched_alike(case).reaction.demand is Demand.ANY
+        assert mutate.watched_alike(case).flow is case.flow
+
+
+def test_the_captures_have_every_version() -> None:
+    versions = {one.version for name in mutate.CAPTURES for one in mutate.recorded(capture(name))}
+
+    assert versions == set(ProtocolVersion)
+
+
+def test_what_is_missing_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(mutate, "PROGRAMS", {"mosquitto-of-another-name": "mosquitto"})
+
+    assert not mutate.measure(told.append)
+    assert told == ["Not measured: mosquitto-of-another-name (package mosquitto) is missing."]
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+@pytest.mark.skipif(bool(mutate.missing()), reason="mosquitto, OpenBSD's nc or xxd is missing")
+def test_all_of_it_runs() -> None:
+    told: list[str] = []
+
+    assert mutate.measure(told.append, 3, 1, 4, 1)
+    assert sum(line.startswith("| `") for line in told) == 4
+    assert told[-1].startswith("| seed 1 |")

@@ -1,0 +1,35 @@
+"""The example notebook runs, and what it shows is what comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+pytest.importorskip("nbclient", reason="nbclient is not installed: pip install nbclient ipykernel")
+pytest.importorskip("ipykernel", reason="ipykernel is not installed: pip install nbclient ipykernel")
+
+import nbformat
+
+from mqttscope.spark.session import SparkUnavailable, find_java
+from tests.spark.notebooks import NOTEBOOKS, execute, outputs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_it_shows_is_what_comes_out(path: Path) -> None:
+    try:
+        find_java()
+    except SparkUnavailable as error:
+        pytest.skip(str(error))
+
+    shown, found = outputs(nbformat.read(path, as_version=4)), outputs(execute(path))
+
+    for (source, wanted), (_, given) in zip(shown, found, strict=True):
+        assert given == wanted, f"python -m tests.spark.notebooks writes it anew\n{source}"
+    assert sum(bool(given) for _, given in found) >= 5
+
+
+def test_there_is_one() -> None:
+    assert [path.name for path in NOTEBOOKS] == ["fleet.ipynb"]
