@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.options import Port, colour_option, finite
+from mqttscope.cli.options import CAPTURES, Port, colour_option, finite
 from mqttscope.cli.replay import connecting
 
 FORMATS = ("text", "json", "jsonl", "junit", "sarif", "markdown", "html")
@@ -29,12 +29,15 @@ Examples:
   mqttscope mutate site.pcapng --broker mqtt://127.0.0.1:1899 --spawn 'mosquitto -p 1899'
   mqttscope mutate --list --mutation '*:utf8-*'
 
-TLS and credentials: --ca, --cert, --key, --server-name, --insecure, --user, --password-file, as in replay.
+As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password-file.
 """
 )
-@click.argument("captures", nargs=-1, metavar="[CAPTURE...]", type=click.Path(allow_dash=True))
-@click.option("--broker", metavar="URL", envvar="MQTTSCOPE_BROKER", help="mqtt://, mqtts://, ws://, wss://[USER@]HOST.")
-@click.option("--matrix", multiple=True, metavar="URL", help="One more broker, for comparison; may be repeated.")
+@click.argument("captures", nargs=-1, metavar="[CAPTURE...]", type=CAPTURES)
+@click.option(
+    "--broker", metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER", help="mqtt://, mqtts://, ws://, wss://[USER@]HOST."
+)
+@click.option("--matrix", multiple=True, metavar="[NAME=]URL", help="One more broker to compare; repeatable.")
+@click.option("--together", is_flag=True, help="All brokers at once; each must be another.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="What all choices follow from.")
 @click.option("--cases", "limit", type=click.IntRange(1), metavar="N", help="So many cases. [default: each mutation]")
 @click.option("--time", "seconds", **_positive("No new case after so long."))
@@ -56,6 +59,7 @@ TLS and credentials: --ca, --cert, --key, --server-name, --insecure, --user, --p
     "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the report."
 )
 @click.option("--output", "-o", metavar="FILE", help="The report into a file.")
+@click.option("--show-secrets", is_flag=True, help="Passwords in the report as they are.")
 @click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
 @click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
 @colour_option

@@ -5,81 +5,55 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any
 
 import click
-import orjson
 
-from mqttscope.capture.own_file import open_alone
-from mqttscope.capture.write import PcapngWriter
+from mqttscope.cli.broker_access import Unreachable
 from mqttscope.cli.live_record import at_endings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.mutating_brokers import Broker, CannotTry, brokers
-from mqttscope.cli.mutating_flows import Flows, read_flows
+from mqttscope.cli.mutating_brokers import Broker, brokers, process_of
+from mqttscope.cli.mutating_flows import Flows, numbered, read_flows
 from mqttscope.cli.mutating_found import Found
-from mqttscope.cli.output import Output, make_view, warn
-from mqttscope.cli.targets import FileSink, refuse_inputs
-from mqttscope.mutate import NotApplicable, select
+from mqttscope.cli.mutating_options import PROGRAMS, settle
+from mqttscope.cli.mutating_written import write as write_flows
+from mqttscope.cli.output import ENDINGS, Output, make_view, warn
+from mqttscope.cli.targets import FileSink
+from mqttscope.mqtt.wire import counted
+from mqttscope.mutate import select
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.replay.script import Script
+from mqttscope.report.base import View
+from mqttscope.report.findings.plain import line
 from mqttscope.report.page import Page
 from mqttscope.report.trial import listing
 from mqttscope.report.trial.junit import write_junit
 from mqttscope.report.trial.matrix import html, markdown
-from mqttscope.report.trial.outcome import Tried, result_json, summary_json
+from mqttscope.report.trial.outcome import Tried, case_line, document, summary_lines
 from mqttscope.report.trial.sarif import sarif_log
 from mqttscope.report.trial.text import write
 from mqttscope.transport.errors import LinkError
 from mqttscope.trial.companion import RefusedError
 from mqttscope.trial.fit import fitted
 from mqttscope.trial.numbering import Numbered, Numbering
-from mqttscope.trial.process import Process, StartError
-from mqttscope.trial.run import NoBrokerError, Trial, longest_s
-from mqttscope.trial.written import case_frames
+from mqttscope.trial.process import StartError
+from mqttscope.trial.run import NoBrokerError, Result, Trial, longest_s
 
-TURNS = 1_000_000
-"""With --time the catalogue is gone through again and again."""
-START_NS = 1_767_323_045_000_000_000
-"""2026-01-02T03:04:05Z: written flows do not depend on when they are written."""
-BETWEEN_NS = 1_000_000_000
+Each = Callable[[Result, Tried], None]
+"""What is done with every case that was played."""
 
 
 def run(given: dict[str, Any]) -> int:
     """Run with the options of the command; returns the exit code."""
-    if not given["listing"] and not given["captures"]:
-        raise click.UsageError("Missing argument 'CAPTURE...'.")
-    _refuse_contradictions(given)
+    settle(given)
     if given["listing"]:
         return _list(given)
     if given["write"] is not None:
-        refuse_inputs(given["write"], given["captures"], option="--write")
-        return _write(given, read_flows(given))
-    if given["output"] is not None:
-        refuse_inputs(given["output"], given["captures"])
+        return write_flows(given, read_flows(given), _sink(given) if given["format_"] in PROGRAMS else None)
     return _try(given, brokers(given))
-
-
-def _refuse_contradictions(given: dict[str, Any]) -> None:
-    side = given["side"] or CLIENT
-    if not select(given["pattern"], sender=side):
-        raise click.UsageError(f"--mutation: no mutation of a {side} matches {given['pattern']!r}")
-    if given["listing"]:
-        return
-    wanted = bool(given["broker"] or given["matrix"])
-    if wanted == (given["write"] is not None):
-        raise click.UsageError("either --broker URL (or --matrix URL), or --write FILE, or --list")
-    for name in ("write", "output", "folder"):
-        if given[name] == "":
-            raise click.UsageError(f"--{'reduce' if name == 'folder' else name} needs the name of a file or folder")
-    if wanted and given["side"] == "server":
-        raise click.UsageError("--side server is for --list and --write: a broker gets what clients send")
-    if given["spawn"] and given["pid"]:
-        raise click.UsageError("--spawn starts the broker, --broker-pid names one that runs: one of them")
-    if given["matrix"] and (given["spawn"] or given["pid"] or given["folder"]):
-        raise click.UsageError("--matrix compares brokers that run: without --spawn, --broker-pid and --reduce")
-    if given["format_"] in ("markdown", "html") and not wanted:
-        raise click.UsageError(f"--format {given['format_']} compares brokers")
 
 
 def _page(given: dict[str, Any]) -> Page:
@@ -97,7 +71,7 @@ def _list(given: dict[str, Any]) -> int:
     found = select(given["pattern"], sender=side)
     if given["format_"] in ("json", "jsonl"):
         rows = [listing.listing_json(one, side) for one in found]
-        data = orjson.dumps(rows) + b"\n" if given["format_"] == "json" else b"".join(map(_line, rows))
+        data = line(rows) + b"\n" if given["format_"] == "json" else b"".join(line(row) + b"\n" for row in rows)
     else:
         page = _page(given)
         listing.write_listing(page, found, side)
@@ -108,103 +82,153 @@ def _list(given: dict[str, Any]) -> int:
     return EXIT_CLEAN
 
 
-def _numbered(given: dict[str, Any], numbering: Numbering, chosen: list[int]) -> Iterator[Numbered]:
-    """The cases that are asked for."""
-    if given["number"] is not None:
-        try:
-            yield numbering.of(given["number"])
-        except NotApplicable as error:
-            raise click.UsageError(f"--case {given['number']}: {error}") from None
-        return
-    turns = TURNS if given["seconds"] is not None or given["limit"] is not None else 1
-    for made, one in enumerate(numbering.cases(given["pattern"], chosen, turns)):
-        if made == given["limit"]:
-            return
-        yield one
-
-
-def _write(given: dict[str, Any], flows: Flows) -> int:
-    """``--write``: the mutated flows as a capture."""
-    numbering = Numbering(flows.flows(), given["seed"], given["side"] or CLIENT)
-    count, number = 0, 0
-
-    def next_number() -> int:
-        nonlocal number
-        number += 1
-        return number
-
-    deadline = time.monotonic() + (given["seconds"] or float("inf"))
-    with open(open_alone(given["write"]), "wb") as file, PcapngWriter(file) as writer:
-        start_ns = START_NS
-        for one in _numbered(given, numbering, flows.chosen):
-            if time.monotonic() > deadline:
-                break
-            last_ns = start_ns
-            for made in case_frames(one.case, count, start_ns, next_number):
-                writer.write(made.frame)
-                last_ns = made.frame.timestamp_ns
-            count += 1
-            start_ns = last_ns + BETWEEN_NS
-    click.echo(f"{count:,} mutated flows written to {given['write']}", err=True)
-    return EXIT_UNREADABLE if flows.truncated else EXIT_CLEAN
-
-
 def _try(given: dict[str, Any], found: list[Broker]) -> int:
     """Try the cases on each broker, and report."""
+    keep = Found(given["folder"]) if given["folder"] is not None else None
     flows = read_flows(given)
     sink = _sink(given)
-    keep = Found(given["folder"]) if given["folder"] is not None else None
-    runs = [asyncio.run(_one(given, flows, broker, keep)) for broker in found]
-    _report(given, runs, sink)
+    runs = [_tried(given, flows, broker) for broker in found]
+
+    def each(result: Result, tried: Tried) -> None:
+        """Cases as lines are told when they are known: a run may take hours."""
+        if given["format_"] == "jsonl" and result.ruling is not None:
+            sink.write(case_line(result, tried))
+            sink.flush()
+
+    trials = [_trial(given, broker) for broker in found]
+    try:
+        asyncio.run(_all(given, flows, list(zip(trials, runs, strict=True)), keep, each))
+    except BrokenPipeError:
+        raise
+    except BaseException as error:
+        # What was found so far is not lost with the rest.
+        if any(one.results for one in runs):
+            for one in runs:
+                if not one.results:
+                    one.stopped = one.stopped or _why(error)
+            _finish(given, runs, sink)
+        raise
+    _finish(given, runs, sink)
     if flows.truncated or any(one.stopped or not one.results for one in runs):
         return EXIT_UNREADABLE
     return EXIT_FINDINGS if any(one.deviations for one in runs) else EXIT_CLEAN
 
 
-async def _one(given: dict[str, Any], flows: Flows, broker: Broker, keep: Found | None) -> Tried:
+def _tried(given: dict[str, Any], flows: Flows, broker: Broker) -> Tried:
+    """The run against one broker, before it begins."""
+    return Tried(
+        broker.name,
+        ", ".join(given["captures"]),
+        flows.capture_hash,
+        given["seed"],
+        show_secrets=given["show_secrets"],
+        alone=given["number"] is not None,
+    )
+
+
+def _why(error: BaseException) -> str:
+    """Why a run ended early."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return error.message if isinstance(error, click.ClickException) else f"{type(error).__name__}: {error}"
+
+
+def _finish(given: dict[str, Any], runs: list[Tried], sink: Any) -> None:
+    """Report; where that cannot be done, the results go to standard error before it is said why."""
+    try:
+        _report(given, runs, sink)
+    except BrokenPipeError:
+        raise
+    except Exception:
+        for one in runs:
+            page = Page(View(width=100))
+            write(page, one)
+            click.echo(page.encoded(), err=True, nl=False)
+        raise
+
+
+async def _all(
+    given: dict[str, Any], flows: Flows, pairs: list[tuple[Trial, Tried]], keep: Found | None, each: Each
+) -> None:
+    """Try the cases on all brokers: one after the other, since two URLs may lead to one, or together where asked to."""
+    tasks: list[asyncio.Task[None]] = []
+    at_endings(lambda _: _stop([trial for trial, _ in pairs], tasks))
+    for pair in pairs:
+        tasks.append(asyncio.create_task(_one(given, flows, *pair, keep, each)))
+        if not given["together"]:
+            await tasks[-1]
+    for one in tasks:
+        await one
+
+
+def _trial(given: dict[str, Any], broker: Broker) -> Trial:
+    return Trial(broker.door, given["patience"], process_of(given, broker), broker.rate(given["rate"]))
+
+
+async def _one(given: dict[str, Any], flows: Flows, trial: Trial, tried: Tried, keep: Found | None, each: Each) -> None:
     """Try the cases on one broker."""
-    process = None
-    if given["spawn"] or given["pid"]:
-        process = Process(given["pid"] or 0, given["spawn"] or "")
-    trial = Trial(broker.door, given["patience"], process, broker.rate(given["rate"]))
-    tried = Tried(str(broker.door.target), ", ".join(given["captures"]), flows.capture_hash, given["seed"])
-    at_endings(lambda number: _stop(trial, number))
     started = time.monotonic()
     try:
         await trial.begin()
-        await _cases(given, flows, trial, tried, keep, started)
+        await _cases(given, flows, trial, tried, keep, each)
     except (NoBrokerError, StartError) as error:
-        if not tried.results:
-            raise CannotTry(str(error)) from None
         tried.stopped = str(error)
+        if not tried.results:
+            raise Unreachable(str(error)) from None
+    except asyncio.CancelledError:
+        # A second signal: what was found so far is still told, and what may be left as well.
+        trial.stopped = True
+    except BaseException as error:
+        tried.stopped = _why(error)
+        raise
     finally:
-        await trial.end()
-    tried.seconds = time.monotonic() - started
+        await _to_the_end(trial.end())
+        for told in trial.told:
+            warn(told)
+        tried.seconds = time.monotonic() - started
     if trial.stopped:
         tried.stopped = "interrupted"
-    return tried
+
+
+async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
+    """Do what takes a bounded time anyhow, whatever signals come meanwhile."""
+    task = asyncio.create_task(ending)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()
 
 
 async def _cases(
-    given: dict[str, Any], flows: Flows, trial: Trial, tried: Tried, keep: Found | None, started: float
+    given: dict[str, Any], flows: Flows, trial: Trial, tried: Tried, keep: Found | None, each: Each
 ) -> None:
-    scripts = await _fitted(flows, trial)
+    started = time.monotonic()
+    spoken = await _spoken(flows, trial, tried)
+    scripts, rehearsed = await _fitted(flows, spoken, trial)
+    for result in rehearsed:
+        tried.add(result)
+        each(result, tried)
     numbering = Numbering(flows.flows(scripts), given["seed"], CLIENT)
 
+    def plays(one: Numbered) -> bool:
+        long = longest_s(one.case) > given["longest"]
+        tried.too_long += long
+        return not long and flows.scripts[one.index].version.text not in tried.unspoken
+
     def wanted() -> Iterator[tuple[Script, Numbered]]:
-        for one in _numbered(given, numbering, flows.chosen):
+        for one in numbered(given, numbering, flows, spoken, plays):
             if given["seconds"] is not None and time.monotonic() - started > given["seconds"]:
                 return
-            if longest_s(one.case) > given["longest"]:
-                tried.too_long += 1
-            else:
-                yield scripts[one.index], one
+            yield scripts[one.index], one
 
     show = sys.stderr is not None and sys.stderr.isatty()
     async for result in trial.run(wanted()):
         tried.add(result)
         if keep is not None and result.deviates:
-            await keep.take(result, trial, tried)
+            await keep.take(result, trial, tried, _reducing if show else None)
+            if trial.stopped and result.number not in tried.reduced:
+                warn(f"case {result.number} was not reduced: interrupted")
+        each(result, tried)
         if show:
             sys.stderr.write(f"\r{len(tried.results):,} cases, {len(tried.deviations):,} deviations\x1b[K")
             sys.stderr.flush()
@@ -212,30 +236,64 @@ async def _cases(
         sys.stderr.write("\r\x1b[K")
 
 
-async def _fitted(flows: Flows, trial: Trial) -> list[Script]:
-    """The chosen connections made to fit the broker: what is legal depends on what it announces."""
+async def _spoken(flows: Flows, trial: Trial, tried: Tried) -> list[int]:
+    """The chosen connections whose version the broker speaks; the others are told of."""
+    counts = Counter(flows.scripts[place].version for place in flows.chosen)
+    try:
+        tried.unspoken = tuple([version.text for version in sorted(counts) if not await trial.speaks(version)])
+    except LinkError as error:
+        raise NoBrokerError(str(error)) from None
+    for version, count in sorted(counts.items()):
+        if version.text in tried.unspoken:
+            left = counted(count, "connection")
+            warn(f"{trial.door.target} does not speak MQTT {version.text}: {left} of the captures left out")
+    return [place for place in flows.chosen if flows.scripts[place].version.text not in tried.unspoken]
+
+
+async def _fitted(flows: Flows, spoken: list[int], trial: Trial) -> tuple[list[Script], list[Result]]:
+    """The chosen connections made to fit the broker: what is legal depends on what it announces.
+
+    Beside them what the broker does wrong when they are played without a mutation.
+    """
     made = list(flows.scripts)
+    deviating: list[Result] = []
     door = trial.door
-    for place in flows.chosen:
+    for place in spoken:
+        if trial.stopped:
+            break
         own = fitted(flows.scripts[place], None, user_name=door.user_name, password=door.password)
         try:
             connack = await trial.connack(own)
         except (LinkError, RefusedError) as error:
             raise NoBrokerError(str(error)) from None
         if connack is None:
-            warn(f"{own.name}: the broker does not accept its CONNECT, so that only the CONNECT is tried")
+            warn(f"{own.name}: {door.target} does not accept its CONNECT, so that only the CONNECT is tried")
         made[place] = fitted(flows.scripts[place], connack, user_name=door.user_name, password=door.password)
-    return made
+        if connack is None:
+            continue
+        played = await trial.rehearse(made[place])
+        if played.deviates:
+            deviating.append(played)
+        if lacks := trial.rehearsed[own.connection.number].told():
+            warn(f"{own.name}: without any mutation {door.target} {lacks}; in its cases that is not told again")
+    return made, deviating
 
 
-def _stop(trial: Trial, number: int) -> None:
-    """End behind the case that is being played; a second signal ends at once."""
-    trial.stopped = True
-    asyncio.get_running_loop().remove_signal_handler(number)
+def _stop(trials: list[Trial], tasks: list[asyncio.Task[None]]) -> None:
+    """End behind the cases that are being played; a second signal only cleans up, and a third one ends at once."""
+    if not all(trial.stopped for trial in trials):
+        for trial in trials:
+            trial.stopped = True
+        return
+    for task in tasks:
+        task.cancel()
+    for ending in ENDINGS:
+        asyncio.get_running_loop().remove_signal_handler(ending)
 
 
-def _line(row: dict[str, Any]) -> bytes:
-    return orjson.dumps(row) + b"\n"
+def _reducing(tries: int) -> None:
+    sys.stderr.write(f"\rreducing a case, {tries:,} tries\x1b[K")
+    sys.stderr.flush()
 
 
 def _report(given: dict[str, Any], runs: list[Tried], sink: Any) -> None:
@@ -246,13 +304,10 @@ def _report(given: dict[str, Any], runs: list[Tried], sink: Any) -> None:
         sink.write(sarif_log(runs))
     elif kind in ("markdown", "html"):
         sink.write((markdown if kind == "markdown" else html)(runs).encode())
-    elif kind in ("json", "jsonl"):
-        for run_ in runs:
-            cases = [result_json(one, run_.reduced.get(one.number)) for one in run_.results]
-            if kind == "jsonl":
-                sink.write(b"".join(map(_line, [*cases, summary_json(run_)])))
-            else:
-                sink.write(_line({**summary_json(run_), "results": cases}))
+    elif kind == "json":
+        sink.write(document(runs, matrix=bool(given["matrix"])))
+    elif kind == "jsonl":
+        sink.write(summary_lines(runs))
     else:
         for place, run_ in enumerate(runs):
             page = _page(given)

@@ -8,30 +8,25 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.main import EXIT_FAILED
+from mqttscope.cli.broker_access import Unreachable, read_password, target_of, tls_context
 from mqttscope.cli.output import warn
-from mqttscope.cli.replaying import _password as read_password
-from mqttscope.transport.address import AddressError
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
-from mqttscope.transport.target import Target, loopback, parse_broker
-from mqttscope.transport.tls import TlsError, upstream_context
+from mqttscope.transport.target import Target, loopback
 from mqttscope.trial.door import Door
+from mqttscope.trial.listening import listening_ports
+from mqttscope.trial.process import Process
 
 CAREFUL_RATE = 5.0
 """Cases per second against a broker that is not this host, unless --rate says otherwise."""
-
-
-class CannotTry(click.ClickException):
-    """The broker cannot be reached, or serves no more."""
-
-    exit_code = EXIT_FAILED
 
 
 @dataclass(slots=True)
 class Broker:
     """One broker of a run."""
 
+    name: str
+    """What it is called in reports: its URL unless the user has named it."""
     door: Door
     local: bool
     """Whether it is on this host."""
@@ -40,47 +35,84 @@ class Broker:
         """Cases per second, at most."""
         return wanted if wanted is not None or self.local else CAREFUL_RATE
 
+    def places(self) -> set[tuple[str, int, str]]:
+        """Where it can be: address, port and path."""
+        target = self.door.target
+        return {(address.ip, target.port, target.path) for address in self.door.addresses or ()}
+
 
 def brokers(given: dict[str, Any]) -> list[Broker]:
     """The brokers that the command names; a usage error for those that may not be tested."""
-    urls = [*((given["broker"],) if given["broker"] else ()), *given["matrix"]]
-    targets = [_target(url) for url in urls]
-    return [_broker(target, given) for target in targets]
+    urls = [
+        *((("--broker", given["broker"]),) if given["broker"] else ()),
+        *(("--matrix", one) for one in given["matrix"]),
+    ]
+    named = [(option, *_named(text)) for option, text in urls]
+    targets = [(name, target_of(url, option)) for option, name, url in named]
+    found = [_broker(name or str(target), target, given) for name, target in targets]
+    for place, one in enumerate(found):
+        for other in found[:place]:
+            _refuse_same(one, other)
+    return found
 
 
-def _target(url: str) -> Target:
-    try:
-        return parse_broker(url)
-    except AddressError as error:
-        raise click.UsageError(f"{url}: {error}") from None
+def _refuse_same(one: Broker, other: Broker) -> None:
+    """A usage error where two URLs lead to one broker, or two brokers have one name."""
+    if one.places() & other.places():
+        raise click.UsageError(f"--matrix: {one.door.target} is the same broker as {other.door.target}")
+    if one.name == other.name:
+        raise click.UsageError(f"--matrix: two brokers are called {one.name}")
 
 
-def _broker(target: Target, given: dict[str, Any]) -> Broker:
+def _named(text: str) -> tuple[str, str]:
+    """Name and URL of ``NAME=URL``; the name is empty where there is none."""
+    name, equals, url = text.partition("=")
+    if equals and not name:
+        raise click.UsageError(f"{text}: NAME=URL needs a name")
+    return (name, url) if equals and "://" not in name else ("", text)
+
+
+def _broker(name: str, target: Target, given: dict[str, Any]) -> Broker:
     try:
         addresses = asyncio.run(resolve(target))
     except LinkError as error:
-        raise CannotTry(str(error)) from None
+        raise Unreachable(str(error)) from None
     local = loopback(address.ip for address in addresses)
     if not local and target.host not in given["allowed"]:
         raise click.UsageError(
             f"{target} is not this host: a broker may not survive this; if it is yours to test, "
             f"say --yes-i-may-test {target.host}"
         )
-    context = None
-    if target.tls:
-        try:
-            context = upstream_context(given["ca"], given["cert"], given["key"], insecure=given["insecure"])
-        except TlsError as error:
-            raise click.UsageError(str(error)) from None
-        if given["insecure"]:
-            warn(f"--insecure: whoever answers as {target} is believed")
     door = Door(
         target,
-        context,
+        tls_context(given, target),
         given["server_name"],
         addresses,
         given["user"] or target.user_name,
         read_password(given["password_file"]),
         given["connect_timeout"],
     )
-    return Broker(door, local)
+    return Broker(name, door, local)
+
+
+def process_of(given: dict[str, Any], broker: Broker) -> Process | None:
+    """The broker's process, where the command names it; a usage error for one that can be no broker."""
+    pid: int | None = given["pid"]
+    if not pid:
+        return Process(command=given["spawn"]) if given["spawn"] else None
+    process = Process(pid)
+    if not process.alive():
+        raise click.UsageError(f"--broker-pid {pid}: there is no such process")
+    ports = listening_ports(pid) if broker.local else None
+    port = broker.door.target.port
+    if ports is not None and not ports:
+        raise click.UsageError(f"--broker-pid {pid}: this process listens on no TCP port, so it is no broker")
+    if ports is None and broker.local:
+        warn(f"--broker-pid {pid}: on which ports this process listens cannot be seen; it may be another one")
+    if ports is not None and port not in ports:
+        others = ", ".join(map(str, sorted(ports)))
+        warn(
+            f"--broker-pid {pid}: this process does not listen on port {port} but on {others}; "
+            "whether it is the broker behind that port cannot be seen"
+        )
+    return process

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import click
 
 from mqttscope.cli import advice
 from mqttscope.cli.inspect import compile_filter
@@ -14,10 +16,14 @@ from mqttscope.cli.reading import Reading
 from mqttscope.cli.recorded import NothingToReplay
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
-from mqttscope.mutate import Flow
+from mqttscope.mutate import Flow, NotApplicable
+from mqttscope.mutate.catalogue import matches
 from mqttscope.replay.script import Script, ScriptReader
 from mqttscope.trial.fit import flow_of
-from mqttscope.trial.numbering import capture_hash
+from mqttscope.trial.numbering import Numbered, Numbering, capture_hash
+
+TURNS = 1_000_000
+"""With --time the catalogue is gone through again and again."""
 
 
 @dataclass(slots=True)
@@ -66,3 +72,44 @@ def read_flows(given: dict[str, Any]) -> Flows:
 def _advice(dissector: Dissector, reading: Reading) -> Iterator[str]:
     nothing = advice.nothing_found(dissector) if not dissector.connections else None
     yield from (told for told in (nothing, reading.advice()) if told is not None)
+
+
+def numbered(
+    given: dict[str, Any],
+    numbering: Numbering,
+    flows: Flows,
+    played: list[int],
+    plays: Callable[[Numbered], bool] = lambda one: True,
+) -> Iterator[Numbered]:
+    """The cases that are asked for, of the connections that are ``played``; what ``plays`` refuses is not counted."""
+    if given["number"] is not None:
+        yield from filter(plays, [_single(given, numbering, flows)])
+        return
+    turns = TURNS if given["seconds"] is not None or given["limit"] is not None else 1
+    made = 0
+    for turn in range(turns):
+        before = made
+        for one in numbering.cases(given["pattern"], played, begin=turn):
+            if made == given["limit"]:
+                return
+            if plays(one):
+                made += 1
+                yield one
+        if made == before:
+            # Another turn has nothing either.
+            return
+
+
+def _single(given: dict[str, Any], numbering: Numbering, flows: Flows) -> Numbered:
+    """The case of ``--case``; a usage error where there is none, or where other options leave it out."""
+    number, pattern = given["number"], given["pattern"]
+    try:
+        found = numbering.of(number)
+    except NotApplicable as error:
+        raise click.UsageError(f"--case {number}: {error}") from None
+    name = found.case.mutation.name
+    if not matches(name, pattern):
+        raise click.UsageError(f"--case {number} is {name}, which --mutation {pattern!r} leaves out")
+    if found.index not in flows.chosen:
+        raise click.UsageError(f"--case {number} is of a connection that --filter leaves out")
+    return found

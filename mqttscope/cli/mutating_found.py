@@ -15,14 +15,19 @@ from mqttscope.report.base import View
 from mqttscope.report.page import Page
 from mqttscope.report.trial.outcome import Reduced, Tried, result_json
 from mqttscope.report.trial.text import write_deviation
-from mqttscope.trial.conversation import frames
+from mqttscope.transport.wire import Endpoint
+from mqttscope.trial.conversation import SERVER, frames
+from mqttscope.trial.door import Door
 from mqttscope.trial.reproduce import shell_line
 from mqttscope.trial.run import NoBrokerError, Result, Trial
-from mqttscope.trial.smaller import smaller
+from mqttscope.trial.smaller import Progress, Smaller, smaller
 
 
 class Found:
-    """A folder with four files for each kind of deviation: ``.txt``, ``.json``, ``.pcapng`` and ``.sh``."""
+    """A folder with four files for each kind of deviation: ``.txt``, ``.json``, ``.pcapng`` and ``.sh``.
+
+    They hold what was sent as it was, passwords included, to be played again; so they are for their owner alone.
+    """
 
     def __init__(self, path: str) -> None:
         self.folder = Path(path)
@@ -32,7 +37,7 @@ class Found:
         except (OSError, ValueError) as error:
             raise CannotWrite(f"cannot write into {path}: {getattr(error, 'strerror', None) or error}") from None
 
-    async def take(self, result: Result, trial: Trial, tried: Tried) -> None:
+    async def take(self, result: Result, trial: Trial, tried: Tried, progress: Progress | None = None) -> None:
         """Reduce a failing case, the first of its mutation, version and verdict, and write it down."""
         ruling, script = result.ruling, result.script
         assert ruling is not None
@@ -41,36 +46,76 @@ class Found:
             return
         self._known.add(key)
         found = None
+        worse: list[Result] = []
         with suppress(NoBrokerError):
-            found = await smaller(trial, script, result)
+            found = await smaller(trial, script, result, progress=progress, worse=worse)
         if found is not None:
-            last = None if found.result is None else found.result.played
-            line = shell_line(found.case.flow, trial.door.target, fenced=last is not None and bool(last.seen.fenced))
-            tried.reduced[result.number] = Reduced(found, line)
-        self._write("-".join(re.sub(r"[^\w.]+", "-", part) for part in key), result, tried)
+            tried.reduced[result.number] = _reduced(found, trial.door)
+        self._write(_name(key), result, tried.reduced.get(result.number), server_of(trial.door))
+        for one in worse:
+            await self._take_worse(one, trial, progress)
 
-    def _write(self, name: str, result: Result, tried: Tried) -> None:
-        reduced = tried.reduced.get(result.number)
+    async def _take_worse(self, result: Result, trial: Trial, progress: Progress | None) -> None:
+        """Write down what brought the broker down while another case was reduced: it may never be seen again."""
+        ruling, script = result.ruling, result.script
+        assert ruling is not None
+        assert script is not None
+        key = result.case.mutation.name, result.case.version.text, str(ruling.verdict)
+        if key in self._known:
+            return
+        self._known.add(key)
+        found = None
+        with suppress(NoBrokerError):
+            found = await smaller(trial, script, result, progress=progress, raw=True)
+        if found is None:
+            found = Smaller.of(result.case, ruling.verdict)
+            found.result, found.unfinished = result, "the broker did not come back"
+        self._write(_name(key), result, _reduced(found, trial.door), server_of(trial.door))
+        told = f"case {result.number}: {ruling.verdict} when less of it was sent ({ruling.why})"
+        trial.told.append(f"{told}; {self.folder / _name(key)}.sh does it again")
+
+    def _write(self, name: str, result: Result, reduced: Reduced | None, server: Endpoint) -> None:
         page = Page(View(width=100))
-        write_deviation(page, result, reduced)
-        document = result_json(result, reduced)
+        write_deviation(page, result, reduced, show_secrets=True)
+        document = result_json(result, reduced, show_secrets=True)
         if reduced is not None:
             document["reduced"]["case"] = reduced.smaller.case.as_json()
         try:
-            (self.folder / f"{name}.txt").write_bytes(page.encoded())
-            (self.folder / f"{name}.json").write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+            _private(self.folder / f"{name}.txt", page.encoded())
+            _private(self.folder / f"{name}.json", orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
             if reduced is not None and reduced.shell:
-                (self.folder / f"{name}.sh").write_text(f"#!/bin/sh\n{reduced.shell}\n")
-            self._capture(self.folder / f"{name}.pcapng", result, reduced)
+                _private(self.folder / f"{name}.sh", f"#!/bin/sh\n{reduced.shell}\n".encode())
+            self._capture(self.folder / f"{name}.pcapng", result, reduced, server)
         except OSError as error:
             raise CannotWrite(f"cannot write into {self.folder}: {error.strerror or error}") from None
 
     @staticmethod
-    def _capture(path: Path, result: Result, reduced: Reduced | None) -> None:
+    def _capture(path: Path, result: Result, reduced: Reduced | None, server: Endpoint) -> None:
         """What was said when the case was played: the reduced one, where there is one."""
         last = result if reduced is None or reduced.smaller.result is None else reduced.smaller.result
         played = last.played or result.played
         assert played is not None
         with open(open_alone(path), "wb") as file, PcapngWriter(file) as writer:
-            for made in frames(played.conversation):
+            for made in frames(played.conversation, server=server):
                 writer.write(made.frame)
+
+
+def _name(key: tuple[str, str, str]) -> str:
+    return "-".join(re.sub(r"[^\w.]+", "-", part) for part in key)
+
+
+def _reduced(found: Smaller, door: Door) -> Reduced:
+    last = None if found.result is None else found.result.played
+    return Reduced(found, shell_line(found.case.flow, door.target, fenced=last is not None and bool(last.seen.fenced)))
+
+
+def server_of(door: Door) -> Endpoint:
+    """The broker as it stands in a capture of what was said, which holds neither TLS nor WebSocket."""
+    if door.target.tls or door.target.websocket or not door.addresses:
+        return SERVER
+    return Endpoint.of(door.addresses[0].name)
+
+
+def _private(path: Path, data: bytes) -> None:
+    with open(open_alone(path), "wb") as file:
+        file.write(data)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mqttscope.cli.lint import OF_LINT, judging, judging_settings
-from mqttscope.cli.options import Port, Version, colour_option, finite
+from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite
 
 FORMATS = ("text", "jsonl")
 PACES = ("recorded", "asap", "causal")
@@ -71,6 +71,32 @@ def take_over_lint(command: click.Command) -> None:
             parameter.hidden = True
 
 
+def selecting(command: Any) -> Any:
+    """Options that say what of a recording is played, and under which names."""
+    for decorate in reversed(
+        (
+            click.option(
+                "--client", "clients", multiple=True, metavar="ID", help="Only these clients (* for any characters)."
+            ),
+            click.option(
+                "--filter", "-f", "expression", metavar="EXPR", help="Only packets that match, and what they need."
+            ),
+            click.option(
+                "--start", metavar="TIME", help="From here on: 2026-01-02T03:04:05Z, or 90s from the beginning."
+            ),
+            click.option("--end", metavar="TIME", help="Up to here."),
+            click.option(
+                "--map-topic", "topics", multiple=True, metavar="FROM=TO", help="Rename topics: 'plant/#=lab/#'."
+            ),
+            click.option(
+                "--map-client", "names", multiple=True, metavar="FROM=TO", help="Rename clients: 'dev-*=test-*'."
+            ),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
 def connecting(command: Any) -> Any:
     """Options that say how to reach a broker, and as whom."""
     for decorate in reversed(
@@ -108,7 +134,7 @@ Examples:
   mqttscope replay site.pcapng --broker mqtts://test.example --dry-run --map-topic 'plant/#=lab/#'
 """
 )
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=click.Path(allow_dash=True))
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=CAPTURES)
 @click.option(
     "--broker",
     metavar="URL",
@@ -148,12 +174,7 @@ Examples:
     help="How long the broker has for each answer.",
 )
 @click.option("--faithful", is_flag=True, help="The recorded bytes in recorded order, whatever the broker says.")
-@click.option("--client", "clients", multiple=True, metavar="ID", help="Only these clients (* for any characters).")
-@click.option("--filter", "-f", "expression", metavar="EXPR", help="Only packets that match, and what they need.")
-@click.option("--start", metavar="TIME", help="From here on: 2026-01-02T03:04:05Z, or 90s from the beginning.")
-@click.option("--end", metavar="TIME", help="Up to here.")
-@click.option("--map-topic", "topics", multiple=True, metavar="FROM=TO", help="Rename topics: 'plant/#=lab/#'.")
-@click.option("--map-client", "names", multiple=True, metavar="FROM=TO", help="Rename clients: 'dev-*=test-*'.")
+@selecting
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change a field: connect.keep_alive=30.")
 @click.option("--unset", multiple=True, metavar="PATH", help="Leave a field or property out.")
 @click.option("--convert", type=Version(), metavar="3.1.1|5.0", help="Speak this version, where nothing is lost.")

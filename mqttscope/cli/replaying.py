@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import click
 import orjson
 
+from mqttscope.cli.broker_access import Unreachable, read_password, target_of, tls_context
 from mqttscope.cli.linting import Run
 from mqttscope.cli.live_record import at_endings, prepare_record
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
@@ -38,22 +37,13 @@ from mqttscope.report.replay.planned import plan_document, write_plan
 from mqttscope.report.replay.summary import summary_document, write_summary
 from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.when import duration
-from mqttscope.transport.address import AddressError
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
 from mqttscope.transport.recording import Recording
-from mqttscope.transport.target import Target, loopback, parse_broker
-from mqttscope.transport.tls import TlsError, upstream_context
+from mqttscope.transport.target import Target, loopback
 
-PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
 MAX_STRING_BYTES = 65_535
 _SPARE_DESCRIPTORS = 64
-
-
-class CannotReplay(click.ClickException):
-    """The broker cannot be reached, or what it takes to reach it is missing."""
-
-    exit_code = EXIT_FAILED
 
 
 def run(given: dict[str, Any]) -> int:
@@ -69,16 +59,13 @@ class Session:
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.given = given
-        try:
-            self.target = parse_broker(given["broker"])
-        except AddressError as error:
-            raise click.UsageError(f"--broker: {error}") from None
+        self.target = target_of(given["broker"], "--broker")
         self.pace = _pace(given)
         self.goal = _goal(given, self.target)
         self.manner = Manner(
             faithful=given["faithful"],
             user_name=given["user"] or self.target.user_name,
-            password=_password(given["password_file"]),
+            password=read_password(given["password_file"]),
         )
         _refuse_contradictions(given, self.manner)
         _refuse_strings(self.manner)
@@ -260,7 +247,7 @@ class Session:
         try:
             addresses = asyncio.run(resolve(self.target))
         except LinkError as error:
-            raise CannotReplay(str(error)) from None
+            raise Unreachable(str(error)) from None
         # Those that were looked at are those that are connected to.
         self.goal.addresses = addresses
         if loopback(address.ip for address in addresses):
@@ -274,7 +261,7 @@ class Session:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError(f"{self.target} is not this host: --yes says that it may be sent to")
         if not click.confirm(question, err=True):
-            raise CannotReplay("nothing was sent")
+            raise Unreachable("nothing was sent")
 
     def _prepare_record(self) -> None:
         """What passes goes into a file and to the linter, where that is asked for."""
@@ -302,27 +289,8 @@ def _goal(given: dict[str, Any], target: Target) -> Goal:
         if given[name] and not target.tls:
             option = name.replace("_", "-")
             raise click.UsageError(f"--{option} is for a broker with TLS (mqtts://, wss://), not for {target}")
-    context = None
-    if target.tls:
-        try:
-            context = upstream_context(given["ca"], given["cert"], given["key"], insecure=given["insecure"])
-        except TlsError as error:
-            raise click.UsageError(str(error)) from None
-        if given["insecure"]:
-            warn(f"--insecure: whoever answers as {target} is believed")
+    context = tls_context(given, target)
     return Goal(target, context, given["server_name"], given["connect_timeout"], ports=dict(given["ports_map"]))
-
-
-def _password(path: str | None) -> bytes | None:
-    """The password from a file, else from the environment; one line end behind it is none of it."""
-    if path is None:
-        found = os.environb.get(PASSWORD_VARIABLE.encode())
-        return found or None
-    try:
-        return Path(path).read_bytes().removesuffix(b"\n").removesuffix(b"\r")
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise CannotReplay(f"cannot read the password from {path}: {why}") from None
 
 
 def _refuse_strings(manner: Manner) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from mqttscope.cli.lint import judging, judging_settings
-from mqttscope.cli.options import Port, Version, colour_option, finite
-from mqttscope.cli.replay import FORMATS, PaceType, limiting, take_over_lint
+from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite
+from mqttscope.cli.replay import FORMATS, PaceType, limiting, selecting, take_over_lint
 
 MATCHES = ("auto", "client", "order")
 UNEXPECTED = ("answer", "ignore", "close")
@@ -24,7 +24,7 @@ Exit code 1 when --verify finds a difference or --lint a finding that counts, 3 
 a capture could not be read.
 """
 )
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=click.Path(allow_dash=True))
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=CAPTURES)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -68,12 +68,7 @@ a capture could not be read.
 )
 @click.option("--repeat", is_flag=True, help="Begin again when all connections of a client have been played.")
 @click.option("--keep-running", is_flag=True, help="Go on when everything has been played.")
-@click.option("--client", "clients", multiple=True, metavar="ID", help="Only these clients (* for any characters).")
-@click.option("--filter", "-f", "expression", metavar="EXPR", help="Only packets that match, and what they need.")
-@click.option("--start", metavar="TIME", help="From here on: 2026-01-02T03:04:05Z, or 90s from the beginning.")
-@click.option("--end", metavar="TIME", help="Up to here.")
-@click.option("--map-topic", "topics", multiple=True, metavar="FROM=TO", help="Rename topics: 'plant/#=lab/#'.")
-@click.option("--map-client", "names", multiple=True, metavar="FROM=TO", help="Rename clients: 'dev-*=test-*'.")
+@selecting
 @click.option("--verify", is_flag=True, help="Compare what the device does with the recording.")
 @click.option("--write", "-w", metavar="FILE", help="Record the run into a pcapng file.")
 @click.option("--lint", is_flag=True, help="Lint the live traffic, with the options of lint.")

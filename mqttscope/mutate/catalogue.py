@@ -9,6 +9,7 @@ from typing import Any
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mutate.answers import answer_mutations, reason_code_mutations
+from mqttscope.mutate.boundaries import boundary_mutations
 from mqttscope.mutate.connacks import connack_mutations
 from mqttscope.mutate.connects import connect_mutations
 from mqttscope.mutate.exchanges import exchange_mutations
@@ -18,12 +19,14 @@ from mqttscope.mutate.lengths import cut_mutations, field_length_mutations, rema
 from mqttscope.mutate.mutation import Mutation
 from mqttscope.mutate.numbers import binary_mutations, number_mutations
 from mqttscope.mutate.openings import opening_mutations
+from mqttscope.mutate.presence import presence_mutations
 from mqttscope.mutate.property_blocks import property_mutations
 from mqttscope.mutate.publishes import publish_mutations
 from mqttscope.mutate.random_bytes import random_mutations
 from mqttscope.mutate.strings import string_mutations
 from mqttscope.mutate.subscribes import filter_mutations, subscribe_mutations
 from mqttscope.mutate.transport import transport_mutations
+from mqttscope.mutate.versions import version_mutations
 
 _MAKERS = (
     header_mutations,
@@ -33,6 +36,8 @@ _MAKERS = (
     field_length_mutations,
     cut_mutations,
     remaining_length_mutations,
+    boundary_mutations,
+    presence_mutations,
     property_mutations,
     connect_mutations,
     connack_mutations,
@@ -41,6 +46,7 @@ _MAKERS = (
     subscribe_mutations,
     reason_code_mutations,
     answer_mutations,
+    version_mutations,
     opening_mutations,
     exchange_mutations,
     transport_mutations,
@@ -77,7 +83,12 @@ def matches(name: str, pattern: str) -> bool:
     (``publish.topic_name``), or has ``*`` and ``?`` for what may stand there (``*:utf8-*``).
     """
     words = [word.strip() for word in pattern.split(",")]
-    return any(word and (fnmatchcase(name, word) or name.startswith((word + ":", word + "."))) for word in words)
+    return any(word and (fnmatchcase(name, word) or _begins(name, word)) for word in words)
+
+
+def _begins(name: str, word: str) -> bool:
+    # Behind the colon a point is part of a version: what ends with 3.1 is not the beginning of what ends with 3.1.1.
+    return ":" not in word and name.startswith((word + ":", word + "."))
 
 
 def select(

@@ -11,6 +11,7 @@ from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Sub
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mutate.flow import CLIENT, SERVER, Step
+from mqttscope.mutate.layout import Layout
 from mqttscope.mutate.mutation import (
     ACCEPT,
     ALL_VERSIONS,
@@ -74,6 +75,25 @@ def _acknowledgements() -> Iterator[Mutation]:
             unasked,
             senders=(SERVER,),
             statements=("5.0 MQTT-2.2.1-6", "3.1.1 MQTT-2.3.1-7"),
+            reaction=ANY,
+        )
+
+    for name, kind in _ACKS.items():
+
+        def another(target: FlowTarget, kind: type[_Ack] = kind) -> list[Step]:
+            identifier = free_identifiers(target, 1)[0]
+            places = target.flow.places(target.sender, kind.packet_type)
+            if not places:
+                raise NotApplicable(f"the side sends no {kind.packet_type.name}")
+            at = target.chance.pick(places)
+            instead = send(kind(packet_identifier=identifier), target.version)
+            return [*target.steps[:at], replace(instead, entry=at), *target.steps[at + 1 :]]
+
+        yield _flow(
+            f"acknowledge-wrong-identifier-{name}",
+            f"{name.upper()} has another identifier than what it answers, which is never answered.",
+            another,
+            statements=("5.0 MQTT-2.2.1-5", *(() if name == "pubcomp" else ("3.1.1 MQTT-2.3.1-6",))),
             reaction=ANY,
         )
 
@@ -275,6 +295,14 @@ def _aliases() -> Iterator[Mutation]:
     )
 
 
+def _around_identifier(raw: bytes, version: ProtocolVersion) -> tuple[bytes, bytes]:
+    """What stands before and behind the Packet Identifier of a packet."""
+    pieces = Layout(raw, version).pieces
+    at = next(index for index, one in enumerate(pieces) if one.field == "packet_identifier")
+    behind = b"".join(one.data for one in pieces[at + 1 :])
+    return raw[: len(raw) - len(behind) - len(pieces[at].data)], behind
+
+
 def _quotas() -> Iterator[Mutation]:
     def limit(target: FlowTarget) -> int:
         found = target.limit("receive_maximum", 65_535)
@@ -316,10 +344,12 @@ def _quotas() -> Iterator[Mutation]:
 
     def every(target: FlowTarget) -> list[Step]:
         window = min(target.limit("receive_maximum", 65_535), 100)
+        # All are alike but for their identifiers, so that encoding one of them is enough.
+        before, behind = _around_identifier(send(publish(target, 1, 1), target.version).data, target.version)
         added: list[Step] = []
         for start in range(1, 65_536, window):
             block = range(start, min(start + window, 65_536))
-            data = b"".join(send(publish(target, 1, one), target.version).data for one in block)
+            data = b"".join(before + one.to_bytes(2, "big") + behind for one in block)
             added += [send(data, target.version), *(wait(PacketType.PUBACK, one) for one in block)]
         return put(target, added, opening(target))
 

@@ -24,7 +24,7 @@ from mqttscope.mutate.mutation import (
     Target,
     senders_of,
 )
-from mqttscope.mutate.surgery import LONGEST, cut_at, with_length
+from mqttscope.mutate.surgery import LONGEST, break_off, cut_at, with_length
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 _WITH_LENGTH = (wire.UTF8.name, wire.UTF8_PAIR.name, wire.BINARY.name)
@@ -77,7 +77,7 @@ _ABSENT = {
     "connect.user_name": ("3.1.1 MQTT-3.1.2-19", "5.0 MQTT-3.1.2-17"),
     "connect.password": ("3.1.1 MQTT-3.1.2-21", "5.0 MQTT-3.1.2-19"),
 }
-_FIXED_BEFORE_5 = {
+FIXED_BEFORE_5 = {
     PacketType.CONNACK,
     PacketType.PUBACK,
     PacketType.PUBREC,
@@ -89,20 +89,22 @@ _FIXED_BEFORE_5 = {
 
 
 def cut_mutations() -> Iterator[Mutation]:
-    """Packets that end before or in each of their fields, with a Remaining Length that fits what is left."""
+    """Packets that end before or in each of their fields: with lengths that fit what is left, and with old ones."""
     for field in all_fields():
         if field.wire == wire.REST.name or ("[0]" in field.path and field.wire != wire.UTF8.name):
             continue
         required = field.row is None and "[0]" not in field.path and not field.optional
         if required or field.path in ("user_name", "password"):
             yield _cut(field, inside=False)
+            yield _broken_off(field, inside=False)
         one_byte = field.wire in (wire.U8.name, BITS) or field.wire.startswith("reason")
         if field.row is not None or not one_byte:
             yield _cut(field, inside=True)
+            yield _broken_off(field, inside=True)
 
 
 def _cut(field: Field, *, inside: bool) -> Mutation:
-    fixed = field.packet_type in _FIXED_BEFORE_5 and field.row is None
+    fixed = field.packet_type in FIXED_BEFORE_5 and field.row is None
     if fixed:
         statements: tuple[str, ...] = ("3.1.1 V311-LENGTH-fixed", "5.0 V5-LENGTH-overrun")
     elif not inside and field.name in _ABSENT:
@@ -131,6 +133,25 @@ def _cut(field: Field, *, inside: bool) -> Mutation:
         statements=statements,
         legal_in=legal,
         reaction=MALFORMED,
+    )
+
+
+def _broken_off(field: Field, *, inside: bool) -> Mutation:
+    """The lying twin of a cut: the receiver waits for more, and takes what follows for the rest of the packet."""
+
+    def change(target: Target) -> bytes:
+        return break_off(target, field, inside=inside)
+
+    where = "in" if inside else "before"
+    return Mutation(
+        f"{field.name}:cut-{'inside' if inside else 'before'}-lying",
+        Kind.WIRE,
+        f"The packet breaks off {where} {field.name}, and its lengths are those of the whole packet.",
+        change_packet=change,
+        packet_type=field.packet_type,
+        field=field.name.partition(".")[2],
+        versions=field.versions,
+        senders=senders_of(field.packet_type),
     )
 
 

@@ -27,6 +27,8 @@ from mqttscope.mutate.surgery import LONGEST, with_value
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 _WIDTHS = {wire.U8.name: 1, wire.U16.name: 2, wire.U32.name: 4, wire.VARIABLE_BYTE_INTEGER.name: 0}
+VARIABLE_BYTE_INTEGER_BOUNDARIES = (127, 128, 16_383, 16_384, 2_097_151, 2_097_152)
+"""The greatest values of one to three bytes, and the least of two to four (5.0 table 1-1)."""
 _CONTEXT = (
     "topic_alias",
     "authentication_data",
@@ -74,6 +76,11 @@ def number_mutations() -> Iterator[Mutation]:
         values = {"zero": 0, "one": 1, "maximum": maximum}
         if forbidden > 0:
             values["two"] = 2
+        if width > 1:
+            # The first value that is negative where a receiver reads it as signed.
+            values["sign-bit"] = 1 << 8 * width - 1
+        if not width:
+            values |= {f"boundary-{value}": value for value in VARIABLE_BYTE_INTEGER_BOUNDARIES}
         for slug, value in values.items():
             wrong = value == forbidden if forbidden == 0 else 0 < forbidden <= value
             yield Mutation(

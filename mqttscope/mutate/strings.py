@@ -28,13 +28,18 @@ V3_1, V3_1_1, V5 = ProtocolVersion
 
 ILL_FORMED = {
     "utf8-overlong": (b"\xc0\xaf", "an overlong form (C0 AF for a slash)"),
+    "utf8-overlong-three-bytes": (b"\xe0\x80\xaf", "an overlong form of three bytes (E0 80 AF for a slash)"),
+    "utf8-overlong-four-bytes": (b"\xf0\x80\x80\xaf", "an overlong form of four bytes (F0 80 80 AF for a slash)"),
     "utf8-overlong-null": (b"\xc0\x80", "U+0000 in modified UTF-8 (C0 80)"),
     "utf8-surrogate": (b"\xed\xa0\x80", "an encoded surrogate (U+D800)"),
+    "utf8-surrogate-low": (b"\xed\xb0\x80", "an encoded low surrogate (U+DC00)"),
     "utf8-surrogate-pair": (b"\xed\xa0\xbd\xed\xb8\x80", "a supplementary character as an encoded surrogate pair"),
     "utf8-above-10ffff": (b"\xf4\x90\x80\x80", "a code point above U+10FFFF"),
+    "utf8-five-bytes": (b"\xf8\x88\x80\x80\x80", "a sequence of five bytes, which UTF-8 had once"),
     "utf8-continuation": (b"\x80", "a continuation byte without a beginning"),
     "utf8-never-valid": (b"\xff", "the byte FF, which UTF-8 never has"),
     "utf8-truncated": (b"\xe2\x82", "a sequence that the end of the string cuts off"),
+    "utf8-interrupted": (b"\xe2\x82a", "a sequence that another character cuts off"),
 }
 """What is put at the end of a string to make it no UTF-8 (RFC 3629)."""
 CONTROL = {

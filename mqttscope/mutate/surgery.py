@@ -72,3 +72,14 @@ def cut_at(target: Target, field: Field, *, inside: bool) -> bytes:
         index += 1
     del layout.pieces[index:]
     return layout.join(blocks=False)
+
+
+def break_off(target: Target, field: Field, *, inside: bool) -> bytes:
+    """The packet whose bytes end before the field, or in it, and whose lengths are all still those of the whole."""
+    layout, index = prepared(target, field)
+    data = layout.pieces[index].data
+    if inside and len(data) < 2:
+        raise NotApplicable(f"one cannot break off inside of {field.name}")
+    del layout.pieces[index + 1 :]
+    layout.pieces[index].data = data[:-1] if inside else b""
+    return layout.join(blocks=False, remaining_length=layout.remaining_length)

@@ -82,13 +82,17 @@ class End(asyncio.Protocol):
         pair, partner = self.pair, self.partner
         recording = pair.recording
         recording.take(pair.wire.close(self.from_client, recording.now(), self.known()))
-        transport = partner.transport
-        if partner.finished or transport is None or not transport.can_write_eof():
-            partner.close()
-        elif not transport.is_closing():
-            transport.write_eof()
+        partner.heard_all()
         if partner.finished:
             self.close()
+
+    def heard_all(self) -> None:
+        """Its partner has nothing more to say; it may still speak, where the transport lets it."""
+        transport = self.transport
+        if self.finished or transport is None or not transport.can_write_eof():
+            self.close()
+        elif not transport.is_closing():
+            transport.write_eof()
 
     def pause_writing(self) -> None:
         """It does not take what its partner says: the partner has to wait."""
@@ -162,7 +166,8 @@ class Pair:
         if self.client.lost:
             self.server.abort()
         elif self.client.finished:
-            self.server.close()
+            # Not all event loops heed it when reading is paused as soon as a connection is made.
+            self.server.heard_all()
         else:
             self.client.read(True)
 

@@ -81,8 +81,9 @@ def _path(parts: SplitResult) -> str:
 
 
 def loopback(addresses: Iterable[str]) -> bool:
-    """Whether all of these IP addresses are of this host's loopback interface; not when there are none.
+    """Whether connections to all of these IP addresses stay on this host; not when there are none.
 
+    Those to the loopback interface do, and those to the unspecified addresses (``0.0.0.0``, ``::``), which lead there.
     Takes addresses that names were resolved to, since a name says nothing of where it leads.  :class:`ValueError` for
     what is no IP address.
     """
@@ -92,4 +93,5 @@ def loopback(addresses: Iterable[str]) -> bool:
 
 def _own(address: IPv4Address | IPv6Address) -> bool:
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback
+    found = mapped or address
+    return found.is_loopback or found.is_unspecified

@@ -6,6 +6,8 @@ fit           a recorded connection made to fit the broker that it will be playe
 verdict       what a broker did, held against what the specification demands; no I/O, no clock
 oracle        the linter's word on the same conversation: without it nobody is accused; no I/O, no clock
 door          how the broker is reached
+rehearsal     a connection without a mutation, against which a broker's reactions are held; no I/O, no clock
+acknowledging acknowledgements that fit what was really delivered; no I/O, no clock
 inbox         what comes in on a link, and waiting for it
 companion     a client of ours that keeps the protocol: witness, helper, and who cleans up
 leavings      what a conversation may have left on the broker; no I/O, no clock

@@ -10,12 +10,14 @@ from enum import Enum
 from itertools import count
 
 from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
+    Pingreq,
+    Pingresp,
     Puback,
     Pubcomp,
     Publish,
@@ -29,6 +31,7 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.transport.errors import Kind, LinkError
 from mqttscope.transport.link import Link
 from mqttscope.trial.door import Door
+from mqttscope.trial.fit import password_for
 from mqttscope.trial.inbox import Inbox
 
 V3_1, V3_1_1, V5 = ProtocolVersion
@@ -44,12 +47,20 @@ class Pulse(Enum):
     """What a fresh client finds."""
 
     SERVES = "it serves"
-    SILENT = "it takes connections and does not answer CONNECT"
+    SILENT = "it takes connections and answers no CONNECT"
     DEAD = "nothing listens"
+
+
+UNSPOKEN = frozenset({0x01, 0x84})
+"""Codes of a CONNACK with which a broker refuses the version: of 3.1 and 3.1.1, and of 5.0."""
 
 
 class RefusedError(Exception):
     """The broker answered CONNECT with a refusal, which the text names."""
+
+    def __init__(self, code: int, version: ProtocolVersion) -> None:
+        super().__init__(f"CONNACK 0x{code:02x} ({reason_name(PacketType.CONNACK, code, version)})")
+        self.code = code
 
 
 class Companion(Inbox):
@@ -63,9 +74,13 @@ class Companion(Inbox):
         self.client_identifier = client_identifier if client_identifier is not None else f"mqttscope-{self.token}"
         self.link: Link | None = None
         self._numbers = count(1)
-        self._acknowledged: set[tuple[type[ControlPacket], int]] = set()
+        self._acknowledged: set[int] = set()
+        """Packet Identifiers of messages that the broker has taken over, whichever way it says so."""
         self._heard: set[bytes] = set()
         self._round = 0
+        self._maximum_qos = 2
+        self.hears = False
+        """Whether the broker delivers to it what it publishes: some let not everybody subscribe and publish."""
 
     async def connect(self, seconds: float) -> bool:
         """Connect with a clean session; false when no CONNACK comes, `LinkError` and `RefusedError` as they say."""
@@ -79,24 +94,39 @@ class Companion(Inbox):
                 properties=Properties() if self.version == V5 else None,
                 client_identifier=self.client_identifier,
                 user_name=self.door.user_name,
-                password=self.door.password,
+                password=password_for(self.version, self.door.user_name, self.door.password),
             )
         )
         await self.until(lambda: self.packets, seconds)
         first = self.packets[0] if self.packets else None
         if isinstance(first, Connack) and first.reason_code:
-            raise RefusedError(f"CONNACK 0x{first.reason_code:02x}")
+            raise RefusedError(first.reason_code, self.version)
+        if isinstance(first, Connack) and first.properties is not None and first.properties.maximum_qos is not None:
+            self._maximum_qos = first.properties.maximum_qos
         return isinstance(first, Connack)
 
     async def watch(self, seconds: float) -> bool:
-        """Subscribe to a topic of its own, for `round_trip`."""
+        """Subscribe to a topic of its own, for `round_trip`; false when that is not answered."""
         properties = Properties() if self.version == V5 else None
         rows = [Subscription(TOPIC + self.token, 0)]
         self._send(Subscribe(packet_identifier=self._identifier(), properties=properties, subscriptions=rows))
-        return await self.until(lambda: any(isinstance(one, Suback) for one in self.packets), seconds)
+        if not await self.until(lambda: any(isinstance(one, Suback) for one in self.packets), seconds):
+            return False
+        self.hears = await self._echo(seconds) is not None
+        return not self.how
 
     async def round_trip(self, seconds: float) -> float | None:
-        """Publish to oneself: the seconds it took, ``None`` when nothing came back."""
+        """Publish to oneself, or ask for PINGRESP where that leads nowhere: the seconds it took, ``None`` for never."""
+        return await (self._echo(seconds) if self.hears else self._ping(seconds))
+
+    async def _ping(self, seconds: float) -> float | None:
+        start = time.monotonic()
+        self.packets.clear()
+        self._send(Pingreq())
+        came = await self.until(lambda: any(isinstance(one, Pingresp) for one in self.packets), seconds)
+        return time.monotonic() - start if came else None
+
+    async def _echo(self, seconds: float) -> float | None:
         self._round += 1
         payload = f"{self._round}".encode()
         start = time.monotonic()
@@ -107,12 +137,13 @@ class Companion(Inbox):
         return time.monotonic() - start if came else None
 
     async def publish(self, topic: str, payload: bytes, qos: int, seconds: float, *, retain: bool = False) -> bool:
-        """Publish, and wait until the broker has taken it over."""
+        """Publish, at the highest QoS that the broker takes, and wait until it has taken it over."""
+        qos = min(qos, self._maximum_qos)
         identifier = self._publish(topic, payload, qos, retain=retain)
         if not qos:
-            return True
-        last = Puback if qos == 1 else Pubcomp
-        return await self.until(lambda: (last, identifier) in self._acknowledged, seconds)
+            # It takes packets in their order: with PINGRESP it has read this one.
+            return not retain or await self._ping(seconds) is not None
+        return await self.until(lambda: identifier in self._acknowledged, seconds)
 
     async def leave(self) -> None:
         """End in good order."""
@@ -135,10 +166,10 @@ class Companion(Inbox):
             if packet.topic_name == TOPIC + self.token:
                 self._heard.add(packet.payload)
         elif isinstance(packet, Puback | Pubcomp):
-            self._acknowledged.add((type(packet), packet.packet_identifier))
+            self._acknowledged.add(packet.packet_identifier)
         elif isinstance(packet, Pubrec):
             if (packet.reason_code or 0) >= 0x80:
-                self._acknowledged.add((Pubcomp, packet.packet_identifier))
+                self._acknowledged.add(packet.packet_identifier)
             else:
                 self._send(Pubrel(packet_identifier=packet.packet_identifier))
 
@@ -176,7 +207,8 @@ async def witness(door: Door, seconds: float) -> Companion | None:
             if await made.connect(seconds) and await made.watch(seconds):
                 return made
         except RefusedError as error:
-            refused = error
+            # That it does not speak one version says less than why it refuses us in another.
+            refused = error if refused is None or error.code not in UNSPOKEN else refused
         await made.drop()
     if refused is not None:
         raise refused
@@ -194,6 +226,17 @@ async def pulse(door: Door, version: ProtocolVersion, seconds: float) -> Pulse:
         served = True
     await (probe.leave() if served else probe.drop())
     return Pulse.SERVES if served else Pulse.SILENT
+
+
+async def speaks(door: Door, version: ProtocolVersion, seconds: float) -> bool:
+    """Whether the broker speaks a version: it answers a plain CONNECT in it, or refuses who connects and not that."""
+    probe = Companion(door, version)
+    try:
+        return await probe.connect(seconds)
+    except RefusedError as error:
+        return error.code not in UNSPOKEN
+    finally:
+        await probe.leave()
 
 
 async def forget_session(door: Door, version: ProtocolVersion, client_identifier: str, seconds: float) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
+from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Subscribe
 from mqttscope.mutate import Flow
 from mqttscope.replay.player import adapt
@@ -37,7 +38,8 @@ def fitted(
         if entry.from_client:
             fit = None
             if isinstance(packet, Connect):
-                fit = adapt.connect(original, {}, user_name, password)
+                own = user_name if user_name is not None else packet.user_name
+                fit = adapt.connect(original, {}, user_name, password_for(script.version, own, password))
             elif isinstance(packet, Publish) and connack is not None:
                 fit = adapt.publish(original, live, recorded)
             elif isinstance(packet, Subscribe) and connack is not None:
@@ -50,6 +52,11 @@ def fitted(
             entry.packet, entry.raw = connack, connack.raw
             live.apply(connack, S2C, number, 0, 0)
     return made
+
+
+def password_for(version: ProtocolVersion, user_name: str | None, password: bytes | None) -> bytes | None:
+    """The password where it may be sent: before 5.0 there is none without a User Name (3.1.1 MQTT-3.1.2-22)."""
+    return None if user_name is None and version < ProtocolVersion.V5 else password
 
 
 def recorded_failures(script: Script) -> frozenset[int]:

@@ -58,6 +58,16 @@ class Inbox:
                 return bool(happened())
         return True
 
+    async def until_quiet(self, happened: Callable[[], object], seconds: float, longest_s: float) -> bool:
+        """As `until`, but for who still sends: until nothing comes for ``seconds``, or ``longest_s`` passed."""
+        deadline = time.monotonic() + longest_s
+        while True:
+            before = self.bytes
+            if await self.until(happened, seconds):
+                return True
+            if self.how or self.bytes == before or time.monotonic() > deadline:
+                return False
+
     async def until_ended(self, seconds: float) -> bool:
         """Wait until the other side has ended."""
         await self.until(lambda: False, seconds)

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connack, Connect, Publish
+from mqttscope.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec
+from mqttscope.mqtt.topics import is_valid_topic_name
 from mqttscope.session.connection import Connection
 from mqttscope.trial.conversation import Conversation
 
 V5 = ProtocolVersion.V5
+_FAILED = 0x80
 
 
 @dataclass(slots=True)
@@ -21,13 +23,35 @@ class Leavings:
     """Version and Client Identifier."""
     topics: list[str] = field(default_factory=list)
     """Topics whose retained message may be ours."""
+    doubtful: set[str] = field(default_factory=set)
+    """Those of them where the broker closed the connection and had not acknowledged the message."""
+
+    def told(self) -> list[str]:
+        """What it is, for people."""
+        return [
+            *(f"session {identifier}" for _, identifier in self.sessions),
+            *(f"retained message {topic}" for topic in self.topics),
+        ]
+
+
+def accepted(conversation: Conversation) -> bool:
+    """Whether the broker accepted the connection, so that it may keep a session of it."""
+    return any(isinstance(one, Connack) and not one.reason_code for one in conversation.packets(from_client=False))
 
 
 def leavings(conversation: Conversation) -> Leavings:
-    """What the client of a conversation may have left behind; what a broker may have tolerated counts as well."""
+    """What the client of a conversation may have left behind; what a broker may have tolerated counts as well.
+
+    A message that it refused is not there, and neither is one on what is no Topic Name when it closed the connection
+    and had not acknowledged it: nobody could delete that one either.
+    """
     found = Leavings()
     identifiers: dict[tuple[ProtocolVersion, str], None] = {}
     topics: dict[str, None] = {}
+    doubtful: set[str] = set()
+    taken, refused = _acknowledged(conversation)
+    closed = any(one.ends and not one.from_client for one in conversation.said)
+    connected = accepted(conversation)
     live = Connection(0, "", "", "", 0, 0, handshake_seen=True)
     live.assume_version(conversation.version, "the case", known=True)
     for number, item in enumerate(conversation.packets(from_client=True)):
@@ -35,12 +59,16 @@ def leavings(conversation: Conversation) -> Leavings:
         if isinstance(packet, Connect):
             if packet.client_identifier:
                 identifiers[_spoken(packet, conversation.version), packet.client_identifier] = None
-            if packet.will is not None and packet.will.will_retain and packet.will.will_topic:
-                topics[packet.will.will_topic] = None
+            topic = packet.will.will_topic if packet.will is not None and packet.will.will_retain else None
+            if topic and (connected or _nameable(topic)):
+                topics[topic] = None
         elif isinstance(packet, Publish):
             topic = live.resolve_topic(packet, Direction.CLIENT_TO_SERVER)
-            if packet.retain and topic and packet.payload != b"":
+            identifier = packet.packet_identifier
+            gone = identifier in refused or (closed and identifier not in taken and not _nameable(topic or ""))
+            if packet.retain and topic and packet.payload != b"" and not gone:
                 topics[topic] = None
+                (doubtful.add if closed and identifier not in taken else doubtful.discard)(topic)
             live.apply(packet, Direction.CLIENT_TO_SERVER, number, 0, 0)
     for item in conversation.packets(from_client=False):
         if isinstance(item, Connack) and item.properties is not None:
@@ -49,7 +77,27 @@ def leavings(conversation: Conversation) -> Leavings:
                 identifiers[V5, assigned] = None
     found.sessions = list(identifiers)
     found.topics = list(topics)
+    found.doubtful = doubtful & set(topics)
     return found
+
+
+def _nameable(topic: str) -> bool:
+    """Whether a client that keeps the protocol can send a message on it."""
+    try:
+        topic.encode()
+    except UnicodeEncodeError:
+        return False
+    return is_valid_topic_name(topic)
+
+
+def _acknowledged(conversation: Conversation) -> tuple[set[int], set[int]]:
+    """Packet Identifiers of messages that the broker took over, and of those that it refused and never took."""
+    taken: set[int] = set()
+    refused: set[int] = set()
+    for one in conversation.packets(from_client=False):
+        if isinstance(one, Puback | Pubrec):
+            (refused if (one.reason_code or 0) >= _FAILED else taken).add(one.packet_identifier)
+    return taken, refused - taken
 
 
 def _readable(item: ControlPacket | Malformed) -> ControlPacket | None:

@@ -55,10 +55,10 @@ class Numbering:
             place -= count
         raise NotApplicable("there is no such case")
 
-    def cases(self, pattern: str, chosen: Iterable[int], turns: int = 1) -> Iterator[Numbered]:
-        """The applicable cases of a pattern on chosen flows, in the order of their numbers."""
+    def cases(self, pattern: str, chosen: Iterable[int], turns: int = 1, *, begin: int = 0) -> Iterator[Numbered]:
+        """The applicable cases of a pattern on chosen flows, in the order of their numbers, from a turn on."""
         counts, wanted = self.counts(), set(chosen)
-        for turn in range(turns):
+        for turn in range(begin, begin + turns):
             first = turn * sum(counts)
             for index, count in enumerate(counts):
                 if index in wanted:

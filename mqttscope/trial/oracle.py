@@ -6,6 +6,7 @@ violation was really on the wire where it had to be answered, or a client that k
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 from mqttscope.dissect import Dissector, dissect_segments
@@ -18,9 +19,11 @@ from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mutate import Case
 from mqttscope.trial.conversation import SERVER, Conversation, frames
-from mqttscope.trial.verdict import Ruling, Verdict, excused
+from mqttscope.trial.verdict import NOT_OF_TABLE, OF_A_CLIENT, Ruling, Verdict, excused
 
 C2S = Direction.CLIENT_TO_SERVER
+BY_ITSELF = (OF_A_CLIENT, *NOT_OF_TABLE.values())
+"""Statements that a reason code breaks whatever it is the reason for."""
 WRONG_REASON_RULES = ("ERR202", "CON220")
 """Rules about the reason that a server gives for closing: of 5.0 and of 3.1.1."""
 
@@ -50,6 +53,23 @@ def findings(conversation: Conversation) -> tuple[list[Finding], list[Finding]]:
     return client, server
 
 
+def of_the_client(conversation: Conversation) -> list[Finding]:
+    """What the linter finds of the client, wherever in the conversation."""
+    whole = replace(conversation, said=[replace(one, mutated=False) for one in conversation.said])
+    return findings(whole)[0]
+
+
+def blamed(conversation: Conversation) -> set[str]:
+    """Codes of the rules that the client of a conversation breaks, wherever in it."""
+    return {one.rule for one in of_the_client(conversation)}
+
+
+def broken_by_client(conversation: Conversation) -> tuple[str, ...]:
+    """The statements that the client of a conversation breaks, wherever in it."""
+    found = (one for one in of_the_client(conversation) if one.severity is Severity.ERROR)
+    return tuple(sorted({text for one in found for text in one.statements}))
+
+
 def _length(event: Event) -> int:
     """How far an event goes on in the client's stream, in bytes."""
     if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent) or event.direction is not C2S:
@@ -67,10 +87,14 @@ def confirm(ruling: Ruling, case: Case, conversation: Conversation) -> Ruling:
         if case.statements:
             if broken.isdisjoint(case.statements):
                 return excused(ruling, "the violation does not show in what was sent")
-        elif any(one.severity is Severity.ERROR for one in client):
-            return excused(ruling, "the flow broke a statement before")
-        if ruling.verdict is Verdict.WRONG_REASON:
+        elif any(one.severity is not Severity.INFO for one in client):
+            return excused(ruling, "the flow may break a statement")
+        if ruling.verdict is Verdict.WRONG_REASON and ruling.statements not in BY_ITSELF:
             return _reason(ruling, server)
+        if ruling.verdict is Verdict.NO_ANSWER and not case.statements:
+            # What came instead of the answer may break more than that there was none.
+            told = {text for one in server if one.severity is Severity.ERROR for text in one.statements}
+            return replace(ruling, statements=tuple(sorted(told)) or ruling.statements)
     return ruling
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -15,24 +16,25 @@ from mqttscope.replay.player import Manner, Player, Sessions
 from mqttscope.replay.player.actions import Send, Skip, Wait
 from mqttscope.replay.script import Ending, Entry, Script
 from mqttscope.session.connection import Connection
-from mqttscope.transport.link import Link
+from mqttscope.trial.acknowledging import Acknowledging, deliveries
 from mqttscope.trial.conversation import Conversation
 from mqttscope.trial.door import Door
 from mqttscope.trial.fit import recorded_failures
-from mqttscope.trial.inbox import Inbox
+from mqttscope.trial.heard import Heard
 from mqttscope.trial.owed import ANSWERS, owed
 from mqttscope.trial.verdict import Observation
 
 HOPELESS_S = 0.05
 """How long anything is waited for behind an answer that did not come."""
+MAX_VAIN = 10
+"""Answers that are waited for in vain before nothing is waited for any more."""
+LONGEST_S = 60.0
+"""How long a broker may take to answer PINGREQ while it is still busy answering what came before."""
 FREE_S = 0.2
 """How long anything is waited for in a case in which nothing is demanded."""
 SETTLE_S = 0.1
-"""How long a broker that has answered PINGREQ may take to close all the same."""
-MAX_RECEIVED_BYTES = 64 * 1024 * 1024
-"""A broker that sends more than this in one case is not listened to any longer."""
+"""How long a broker that has answered PINGREQ may take to close all the same, at the first look."""
 _PING = b"\xc0\x00"
-_ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
 
 Supply = Callable[[str, bytes, int], Awaitable[bool]]
 """Publishes a message that others published in the recording: topic, payload, QoS."""
@@ -54,31 +56,6 @@ class Played:
     """What was really done, with the bytes that were really sent."""
 
 
-class _Heard(Inbox):
-    """The inbox of a pilot."""
-
-    def __init__(self, pilot: Pilot) -> None:
-        super().__init__(pilot.script.version)
-        self.pilot = pilot
-        self.link: Link | None = None
-
-    def received(self, data: bytes) -> None:
-        """Bytes of the broker."""
-        self.pilot.heard(data)
-        super().received(data)
-        if self.bytes > MAX_RECEIVED_BYTES and self.link is not None:
-            self.link.read(False)
-
-    def ended(self, how: str, detail: str) -> None:
-        """The broker has ended the connection."""
-        self.pilot.conversation.add(False, b"", time.time_ns(), ends="reset" if how == "reset" else "fin")
-        super().ended(how, detail)
-
-    def took(self, packet: ControlPacket | Malformed) -> None:
-        """A packet of the broker."""
-        self.pilot.took(packet)
-
-
 @dataclass(slots=True, eq=False)
 class Pilot:
     """One case at one connection.  Use once."""
@@ -93,14 +70,13 @@ class Pilot:
     """Called behind the last step, while the connection is still open."""
     raw: bool = False
     """Send the bytes as they are, without the player: for cases that were reduced."""
+    thorough: bool = False
+    """Wait for a close as long behind PINGRESP as anywhere else."""
     conversation: Conversation = field(init=False)
-    inbox: _Heard = field(init=False)
+    inbox: Heard = field(init=False)
     played: Played = field(init=False)
     _player: Player | None = None
-    _live: dict[Entry, int] = field(default_factory=dict)
-    """Packet Identifiers of live deliveries, by the recorded ones."""
-    _own: dict[Entry, int | None] = field(default_factory=dict)
-    """Packet Identifiers that mutated packets of the client really have; ``None`` where they have none any more."""
+    _acks: Acknowledging = field(init=False)
     _owed: dict[Entry, frozenset[PacketType]] = field(default_factory=dict)
     """What the broker has to answer to mutated packets as they really are."""
     _used: set[int] = field(default_factory=set)
@@ -109,16 +85,20 @@ class Pilot:
     """All places before this one are used; what is sent by the thousand would take the square of it otherwise."""
     _seen: int = 0
     """Packets of the broker before the mutation."""
-    _missed: bool = False
-    """An answer did not come."""
+    _lacking: bool = False
+    """Something recorded did not come before the mutation."""
+    _missed: list[tuple[PacketType, int | None]] = field(default_factory=list)
+    """Answers that did not come in time, with the Packet Identifiers that they had to have."""
     _undelivered: bool = False
     """A delivery did not come: the mutation may have changed what the client is subscribed to."""
     _deaf: bool = False
 
     def __post_init__(self) -> None:
         self.conversation = Conversation(self.script.version)
-        self.inbox = _Heard(self)
-        self.played = Played(self.conversation, Observation(recorded_codes=recorded_failures(self.script)))
+        self.inbox = Heard(self.conversation, self.took)
+        self._acks = Acknowledging(self.script.version)
+        seen = Observation(recorded_codes=recorded_failures(self.script), login=self.door.user_name is not None)
+        self.played = Played(self.conversation, seen)
 
     async def run(self) -> Played:
         """Play it; `LinkError` without a connection, `NotPlayedError` where the mutation was not reached."""
@@ -163,13 +143,25 @@ class Pilot:
                 await self._until_sent(player, entry)
             elif isinstance(entry.packet, packets.Publish):
                 await self._delivered(player, entry)
+            elif isinstance(entry.packet, packets.Auth):
+                await self._challenged(entry)
             elif entry.answers is not None:
-                came = await self.inbox.until(lambda entry=entry: entry in player.done, self.patience_s)  # type: ignore[misc]
+                came = await self._came(player, entry)
                 if not came and isinstance(entry.packet, packets.Connack):
                     raise NotPlayedError("CONNECT was not answered")
         if self.inbox.how:
             raise NotPlayedError(f"the broker ended the connection before the mutation ({self.inbox.how})")
-        self._live.update(_identifiers(player))
+        # In the middle of an authentication nothing is decided yet.
+        decided = any(isinstance(one.packet, packets.Connack) for one in kept)
+        if not self._accepted() and (decided or any(isinstance(one, packets.Connack) for one in self.inbox.packets)):
+            raise NotPlayedError("CONNECT was refused")
+        for entry, packet in deliveries(player):
+            self._acks.delivered(entry, packet)
+        self._acks.without_pubrec |= {
+            entry.answers
+            for entry in kept
+            if isinstance(entry.packet, packets.Pubrec) and entry.answers is not None and entry not in player.done
+        }
         # From here on nothing is acknowledged but by the steps of the case.
         self._player = None
 
@@ -188,12 +180,28 @@ class Pilot:
             elif not isinstance(action, Skip):
                 return
 
+    async def _challenged(self, entry: Entry) -> None:
+        """Have the AUTH of a recorded authentication come."""
+        wanted = sum(
+            isinstance(one.packet, packets.Auth) and not one.from_client
+            for one in self.script.entries
+            if one.place <= entry.place
+        )
+        if not await self.inbox.until(lambda: self._auths() >= wanted, self.patience_s) and not self.inbox.how:
+            raise NotPlayedError("the broker sent no AUTH")
+
     async def _delivered(self, player: Player, entry: Entry) -> None:
         """Have a recorded delivery come: by what the client has sent itself, or by a helper in the others' place."""
         if entry in player.done:
             return
         await self._provide(entry)
-        await self.inbox.until(lambda: entry in player.done, self.patience_s)
+        await self._came(player, entry)
+
+    async def _came(self, player: Player, entry: Entry) -> bool:
+        """Wait for something recorded; where another broker left something out before, not for long."""
+        came = await self.inbox.until(lambda: entry in player.done, HOPELESS_S if self._lacking else self.patience_s)
+        self._lacking = self._lacking or not came
+        return came
 
     async def _provide(self, entry: Entry) -> None:
         packet, topic = entry.packet, entry.topic
@@ -217,10 +225,10 @@ class Pilot:
             if not step.mutated and entry is not None and isinstance(entry.packet, packets.Disconnect):
                 # What the broker makes of the mutation shows only as long as nobody leaves.
                 return False
-            data = self._addressed(step, entry)
+            data = self._acks.data(step, entry)
             if step.mutated and entry is not None:
                 packet = decode(data, self.script.version)
-                self._own[entry] = getattr(packet, "packet_identifier", None)
+                self._acks.own[entry] = getattr(packet, "packet_identifier", None)
                 self._owed[entry] = owed(packet)
             if data:
                 self._send(data, mutated=step.mutated)
@@ -253,23 +261,6 @@ class Pilot:
     def _entry(self, step: Step) -> Entry | None:
         return None if step.entry is None or self.raw else self.script.entries[step.entry]
 
-    def _addressed(self, step: Step, entry: Entry | None) -> bytes:
-        """The bytes of a step; acknowledgements get the Packet Identifier of the live delivery."""
-        if entry is None or not isinstance(entry.packet, _ACKNOWLEDGEMENTS) or entry.answers is None:
-            return step.data
-        recorded = entry.packet.packet_identifier.to_bytes(2, "big")
-        if entry.answers.from_client:
-            # A PUBREL: it goes with the client's own PUBLISH.
-            identifier = self._own.get(entry.answers, entry.packet.packet_identifier)
-        else:
-            identifier = self._live.get(entry.answers)
-        if identifier is None:
-            # Nothing came that it could acknowledge.
-            return step.data if step.mutated else b""
-        if step.data[2:4] == recorded and step.data[1:2] == entry.raw[1:2]:
-            return step.data[:2] + identifier.to_bytes(2, "big") + step.data[4:]
-        return step.data
-
     async def _await(self, step: Step, entry: Entry | None) -> None:
         if entry is not None and isinstance(entry.packet, packets.Publish):
             await self._provide(entry)
@@ -280,7 +271,8 @@ class Pilot:
             place = self._delivery(entry)
             assert place is not None
             self._used.add(place)
-            self._live[entry] = getattr(self.inbox.packets[place], "packet_identifier", None) or 0
+            if isinstance(came := self.inbox.packets[place], packets.Publish):
+                self._acks.delivered(entry, came)
             return
         kind = step.awaits
         if kind not in ANSWERS:
@@ -289,22 +281,31 @@ class Pilot:
                 await self.inbox.until(lambda: self._answer(kind, None) is not None, min(HOPELESS_S, self._patience()))
             return
         identifier, asked = step.packet_identifier, None if entry is None else entry.answers
-        if asked is not None and asked in self._own:
-            identifier = self._own[asked]
+        if asked is not None and asked in self._acks.without_pubrec:
+            return
+        if asked is not None and asked in self._acks.own:
+            identifier = self._acks.own[asked]
             if kind not in self._owed[asked]:
                 await self.inbox.until(lambda: self._answer(kind, identifier) is not None, HOPELESS_S)
                 return
-        if await self.inbox.until(lambda: self._answer(kind, identifier) is not None, self._patience()):
+        elif asked is not None and isinstance(asked.packet, packets.Publish) and kind not in owed(asked.packet):
+            # It went at a lower QoS than it was recorded with, since the broker takes no higher one.
+            self._acks.without_pubrec.add(asked)
+            return
+        seconds = self._patience()
+        await asyncio.sleep(0)  # what has come is read, even where it is not waited for
+        if await self.inbox.until(lambda: self._answer(kind, identifier) is not None, seconds):
             place = self._answer(kind, identifier)
             assert place is not None
             self._used.add(place)
         elif not self.inbox.how:
-            self._missed = True
-            self.played.seen.missing.append(kind)
+            self._missed.append((kind, identifier))
+            if kind is PacketType.PUBREC and asked is not None:
+                self._acks.without_pubrec.add(asked)
 
     def _patience(self) -> float:
-        if self._missed:
-            return HOPELESS_S
+        if self._missed:  # they may still come: in the end it is looked at again
+            return HOPELESS_S if len(self._missed) < MAX_VAIN else 0.0
         # Where nothing is demanded, nothing has to be proven by waiting.
         return min(self.patience_s, FREE_S) if self.case.reaction.demand is Demand.ANY else self.patience_s
 
@@ -336,19 +337,24 @@ class Pilot:
         seen.waited_s = self.patience_s
         if inbox.how or self.case.reaction.demand is Demand.ANY:
             return
-        if self._deaf or seen.left or not self._accepted():
+        if self._deaf or seen.left:
             await inbox.until_ended(self.patience_s)
+            return
+        if not await inbox.until(self._accepted, self.patience_s):
             return
         before = self._pings()
         self._send(_PING)
-        seen.fenced = await inbox.until(lambda: self._pings() > before, self.patience_s)
+        seen.fenced = await inbox.until_quiet(lambda: self._pings() > before, self.patience_s, LONGEST_S)
         if seen.fenced and self.case.reaction.demand is not Demand.ACCEPT:
-            await inbox.until_ended(SETTLE_S if self.patience_s < 2 else self.patience_s / 4)
+            await inbox.until_ended(self.patience_s if self.thorough else SETTLE_S)
         if inbox.how:
             seen.fenced = None
 
     def _pings(self) -> int:
         return sum(isinstance(one, packets.Pingresp) for one in self.inbox.packets)
+
+    def _auths(self) -> int:
+        return sum(isinstance(one, packets.Auth) for one in self.inbox.packets)
 
     def _accepted(self) -> bool:
         return any(isinstance(one, packets.Connack) and not one.reason_code for one in self.inbox.packets)
@@ -365,6 +371,12 @@ class Pilot:
     def _sum_up(self) -> None:
         seen, inbox = self.played.seen, self.inbox
         seen.answers = inbox.packets[self._seen :]
+        for kind, identifier in self._missed:
+            place = self._answer(kind, identifier)
+            if place is None:
+                seen.missing.append(kind)
+            else:
+                self._used.add(place)
         seen.accepted = self._accepted()
         seen.received_bytes = inbox.bytes
 
@@ -374,10 +386,6 @@ class Pilot:
         self.conversation.add(True, data, time.time_ns(), mutated=mutated)
         link.write(data)
 
-    def heard(self, data: bytes) -> None:
-        """Bytes of the broker."""
-        self.conversation.add(False, data, time.time_ns())
-
     def took(self, packet: ControlPacket | Malformed) -> None:
         """A packet of the broker: before the mutation the player answers it."""
         player = self._player
@@ -386,15 +394,3 @@ class Pilot:
             player.receive(packet, now)
             for send in player.react(now):
                 self._send(send.data)
-
-
-def _identifiers(player: Player) -> dict[Entry, int]:
-    """Packet Identifiers of the live deliveries that stand for recorded ones."""
-    return {
-        one.source: one.packet.packet_identifier
-        for one in player.live.entries
-        if not one.from_client
-        and one.source is not None
-        and isinstance(one.packet, packets.Publish)
-        and one.packet.packet_identifier is not None
-    }

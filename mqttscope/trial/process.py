@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,13 +29,20 @@ class Process:
     _child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:
-        """Start it, where it is ours to start and does not run."""
+        """Start it, where it is ours to start and does not run; in a session of its own.
+
+        What is typed at the terminal is for us: a broker that ended by Ctrl-C would look like one that has crashed.
+        """
         if not self.command or self.alive():
             return
         words = shlex.split(self.command)
         try:
             self._child = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
         except (OSError, ValueError) as error:
             raise StartError(f"cannot start {words[0]}: {getattr(error, 'strerror', None) or error}") from None
@@ -66,13 +75,19 @@ class Process:
             return 0
 
     def stop(self) -> None:
-        """End one that was started here."""
+        """End one that was started here, with all that it has started."""
         child = self._child
         if child is None or child.poll() is not None:
             return
-        child.terminate()
+        self._signal(child.pid, signal.SIGTERM)
         try:
             child.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            child.kill()
+            self._signal(child.pid, signal.SIGKILL)
             child.wait()
+
+    @staticmethod
+    def _signal(group: int, number: signal.Signals) -> None:
+        """Its session is its process group as well: a shell in between would keep the signal for itself."""
+        with suppress(ProcessLookupError):
+            os.killpg(group, number)

@@ -2,29 +2,38 @@
 
 What is left out is what can be left out: after each step the broker is tried again, and only what keeps the verdict
 stays out.  Verdicts about one connection are held against the specification as before, so that a reduced case breaks
-the same statement.
+the same statement, and no other one: what is left would show something else.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.stream import PacketStream
 from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.mutate import Action, Case, MutatedFlow, Step
 from mqttscope.mutate.layout import Layout
 from mqttscope.replay.script import Script
+from mqttscope.trial.oracle import blamed, broken_by_client
 from mqttscope.trial.owed import ANSWERS
+from mqttscope.trial.pilot import Played
 from mqttscope.trial.run import NoBrokerError, Result, Trial
-from mqttscope.trial.verdict import Verdict
+from mqttscope.trial.verdict import BROKER_WIDE, Verdict
 
 MAX_TRIES = 400
 """So often the broker is tried at most for one case."""
+MAX_S = 30.0
+"""So long it may take."""
 
 ANSWER_TYPES = frozenset(int(one) for one in ANSWERS)
 Try = Callable[[list[Step]], Awaitable[bool]]
 """Whether steps keep the verdict."""
+Progress = Callable[[int], None]
+"""Is told how often the broker was tried."""
 
 
 @dataclass(slots=True)
@@ -39,6 +48,16 @@ class Smaller:
     bytes_before: int = 0
     result: Result | None = None
     """Of the reduced case, played a last time."""
+    unfinished: str = ""
+    """Why it was not reduced any further, though there was more to try; empty when all was tried."""
+    breaks: tuple[str, ...] = ()
+    """Statements that the reduced flow breaks: for a broker that suffers as a whole they may be others than before."""
+
+    @classmethod
+    def of(cls, case: Case, verdict: Verdict) -> Smaller:
+        """A case as it is, from which nothing has been left out yet."""
+        sends = [one.data for one in case.flow.steps if one.action is Action.SEND]
+        return cls(case, verdict, packets_before=len(sends), bytes_before=sum(map(len, sends)))
 
     @property
     def sends(self) -> list[bytes]:
@@ -69,36 +88,112 @@ def _type(data: bytes) -> PacketType | None:
     return PacketType(kind) if kind in ANSWER_TYPES else None
 
 
-async def smaller(trial: Trial, script: Script, result: Result, *, max_tries: int = MAX_TRIES) -> Smaller | None:
-    """Reduce a failing case; ``None`` where it does not fail the same way when its bytes are sent as they are."""
+async def smaller(
+    trial: Trial,
+    script: Script,
+    result: Result,
+    *,
+    max_tries: int = MAX_TRIES,
+    max_s: float = MAX_S,
+    progress: Progress | None = None,
+    worse: list[Result] | None = None,
+    raw: bool = False,
+) -> Smaller | None:
+    """Reduce a failing case; ``None`` where it does not fail the same way when its bytes are sent as they are.
+
+    What is left when the tries or the seconds are used up, or the trial is stopped, is as far as it got.  A try that
+    harms the whole broker, where the case did not, ends the reduction and is put into ``worse``.  ``raw``: the steps of
+    the case are what was sent, as in one of these.
+    """
     assert result.ruling is not None
     wanted = result.ruling.verdict
-    case = as_played(result)
-    found = Smaller(case, wanted)
+    case = result.case if raw else as_played(result)
+    found = Smaller.of(case, wanted)
 
-    async def keeps(steps: list[Step]) -> bool:
-        if found.tries >= max_tries or not any(one.data for one in steps):
-            return False
+    async def once(steps: list[Step]) -> Played | None:
+        """Play steps; what came of it where the verdict is the same."""
         found.tries += 1
-        flow = replace(case.flow, steps=steps)
+        if progress is not None:
+            progress(found.tries)
+        less = replace(case, flow=replace(case.flow, steps=steps))
         try:
-            tried = await trial.once(script, replace(case, flow=flow), raw=True)
+            tried = await trial.once(script, less, raw=True)
+            if _verdict(tried) in BROKER_WIDE - {wanted, Verdict.CRASHED}:
+                # Once is no proof, as everywhere.
+                tried = await trial.one(script, less, raw=True)
         except NoBrokerError:
-            return False
-        return tried.ruling is not None and tried.ruling.verdict is wanted
+            return None
+        if worse is not None and wanted not in BROKER_WIDE and _verdict(tried) in BROKER_WIDE:
+            worse.append(replace(tried, number=result.number))
+        return tried.played if _verdict(tried) is wanted else None
 
     steps = list(case.flow.steps)
-    found.packets_before = sum(one.action is Action.SEND for one in steps)
-    found.bytes_before = sum(len(one.data) for one in steps)
-    if not await keeps(steps):
+    deadline = time.monotonic() + max_s
+    first = await once(steps)
+    if first is None:
         return None
+    faithful = _faithful_to(steps, first)
+
+    def over() -> str:
+        """Why nothing more is tried."""
+        if trial.stopped:
+            return "interrupted"
+        if worse:
+            return "a smaller case did worse"
+        if found.tries >= max_tries:
+            return f"{max_tries:,} tries used up"
+        return f"{max_s:g} s used up" if time.monotonic() > deadline else ""
+
+    async def keeps(steps: list[Step]) -> bool:
+        if not any(one.data for one in steps):
+            return False
+        found.unfinished = found.unfinished or over()
+        if found.unfinished:
+            return False
+        played = await once(steps)
+        return played is not None and (wanted in BROKER_WIDE or faithful(steps, played))
+
     steps = await _fewer(steps, keeps)
     steps = await _simpler(steps, keeps, case)
     steps = await _shorter(steps, keeps)
     found.case = replace(case, flow=replace(case.flow, steps=steps))
-    found.result = await trial.one(script, found.case, raw=True)
-    same = found.result.ruling is not None and found.result.ruling.verdict is wanted
-    return found if same else None
+    # An interrupted case has no verdict any more: nobody knows whether what is left still shows it.
+    if trial.stopped:
+        return None
+    found.result = last = await trial.one(script, found.case, raw=True)
+    if last.ruling is None or last.ruling.verdict is not wanted or last.played is None:
+        return None
+    found.breaks = broken_by_client(last.played.conversation)
+    return found
+
+
+def _verdict(result: Result) -> Verdict | None:
+    return None if result.ruling is None else result.ruling.verdict
+
+
+def _faithful_to(whole: list[Step], first: Played) -> Callable[[list[Step], Played], bool]:
+    """Whether fewer steps show the same: no rule more is broken, no packet more unfinished, and as far as before."""
+    version = first.conversation.version
+    allowed, unfinished = blamed(first.conversation), _unfinished(whole, version)
+
+    def faithful(steps: list[Step], played: Played) -> bool:
+        return (
+            played.seen.accepted == first.seen.accepted
+            and bool(played.seen.fenced) == bool(first.seen.fenced)
+            and (unfinished or not _unfinished(steps, version))
+            and blamed(played.conversation) <= allowed
+        )
+
+    return faithful
+
+
+def _unfinished(steps: list[Step], version: ProtocolVersion) -> bool:
+    """Whether bytes are left behind the last whole packet: a broker may wait for the rest of it."""
+    data = b"".join(one.data for one in steps if one.action is Action.SEND)
+    stream = PacketStream()
+    stream.version = version
+    whole = sum(len(one.raw) for one in stream.feed(data) if isinstance(one, ControlPacket | Malformed))
+    return whole < len(data)
 
 
 async def _fewer(steps: list[Step], keeps: Try) -> list[Step]:

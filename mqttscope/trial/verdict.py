@@ -11,21 +11,60 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
+from mqttscope.mqtt.constants import RETURN_CODES, MalformedReason, PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Pubcomp, Pubrec, Suback, Unsuback
 from mqttscope.mutate import Case, Demand
+from mqttscope.trial.owed import ANSWERED_BY
+from mqttscope.trial.rehearsal import Rehearsal
 
 V3_1_1, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
+NO_REHEARSAL = Rehearsal()
+CLIENTS_CODES = frozenset({0x00, 0x04})
+"""Codes of a DISCONNECT that clients may send and servers may not (5.0 3.14.2.1): good-bye, with a Will and without."""
+OF_A_CLIENT = ("5.0 V5-DISCONNECT-sender",)
+"""Each DISCONNECT code is used by the side that the table names."""
+NOT_OF_TABLE = {
+    PacketType.CONNACK: ("5.0 MQTT-3.2.2-8",),
+    PacketType.DISCONNECT: ("5.0 MQTT-3.14.2-1",),
+}
+"""Reason codes are those of the table of the packet that has them."""
 _SILENTLY = ("3.1.1 MQTT-3.1.4-1",)
 """A malformed CONNECT gets no CONNACK in 3.1.1."""
 BLAMES = frozenset({0x81, 0x82, 0x90, 0x93, 0x94, 0x95, 0x9A, 0x9B, 0x9E, 0xA1, 0xA2})
 """Reason codes of 5.0 that blame the client for a packet; all others may have reasons of their own (5.0 4.13.2)."""
+GENERAL = frozenset({0x81, 0x82})
+"""Malformed Packet and Protocol Error: no statement demands one of them rather than the other, or a closer one."""
 OWN_REASONS_5 = frozenset(
-    {0x83, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8A, 0x8B, 0x8C, 0x8E, 0x91, 0x95, 0x96, 0x97, 0x98, 0x99, 0x9A, 0x9B}
+    {
+        0x83,
+        0x85,
+        0x86,
+        0x87,
+        0x88,
+        0x89,
+        0x8A,
+        0x8B,
+        0x8C,
+        0x8E,
+        0x8F,
+        0x90,
+        0x91,
+        0x95,
+        0x96,
+        0x97,
+        0x98,
+        0x99,
+        0x9A,
+        0x9B,
+    }
     | {0x9C, 0x9D, 0x9E, 0x9F, 0xA0, 0xA1, 0xA2}
 )
-"""Reason codes of 5.0 with which a broker may refuse what is legal: who may do what, limits, its own state."""
+"""Reason codes of 5.0 with which a broker may refuse what is legal: who may do what, limits, its own state.
+
+0x8F and 0x90 are among them: "correctly formed but not allowed for this Client" (3.9.3), "not malformed, but not
+accepted by this Client or Server" (3.4.2.1).
+"""
 OWN_REASONS_BEFORE_5 = frozenset({2, 3, 4, 5})
 """Return codes of CONNACK in 3.1 and 3.1.1 that are about who connects and not about the packet."""
 _FAILED = 0x80
@@ -45,7 +84,7 @@ class Verdict(StrEnum):
     """It neither answers what it has to answer nor closes."""
     CRASHED = "crashed"
     HUNG = "hung"
-    """It takes connections and serves nobody."""
+    """It takes connections and serves nobody, or nobody who comes."""
     LEAKED = "leaked"
     """Its memory grows each time."""
     COLLATERAL = "collateral"
@@ -93,6 +132,8 @@ class Observation:
     waited_s: float = 0.0
     """How long the broker had for its last reaction."""
     received_bytes: int = 0
+    login: bool = False
+    """The broker is used with a User Name of ours: it may be one that refuses others."""
 
     @property
     def codes(self) -> list[tuple[PacketType, int]]:
@@ -114,12 +155,22 @@ def _codes(answers: Iterable[ControlPacket | Malformed]) -> Iterable[tuple[Packe
                     yield one.packet_type, code
 
 
-def judge(case: Case, seen: Observation) -> Ruling:
-    """What the specification says about a reaction; about this connection alone."""
+def judge(case: Case, seen: Observation, rehearsal: Rehearsal = NO_REHEARSAL) -> Ruling:
+    """What the specification says about a reaction; about this connection alone.
+
+    ``rehearsal`` is how the broker took the connection without the mutation: what it lacked then proves nothing.
+    """
     demand = case.reaction.demand
     if demand is Demand.ANY:
         return _conforming("nothing is demanded but to go on serving")
-    return _accepting(case, seen) if demand is Demand.ACCEPT else _closing(case, seen)
+    if demand is not Demand.ACCEPT:
+        return _closing(case, seen)
+    ruling = _accepting(case, seen, rehearsal)
+    if ruling.verdict is Verdict.NO_ANSWER and rehearsal.missing.issuperset(seen.missing) and seen.fenced:
+        return excused(ruling, "so it is without the mutation")
+    if ruling.verdict is Verdict.REFUSED_LEGAL and rehearsal.ended:
+        return excused(ruling, "so it is without the mutation")
+    return ruling
 
 
 def _conforming(why: str) -> Ruling:
@@ -141,7 +192,8 @@ def _closing(case: Case, seen: Observation) -> Ruling:
     if seen.left:
         return _conforming("the client had left, so that there was nothing to close")
     if seen.fenced:
-        return Ruling(Verdict.TOLERATED, "the connection goes on, PINGREQ is answered", demanded)
+        refused = f"it refuses with {_told(case, seen.codes)}, but " if seen.codes else ""
+        return Ruling(Verdict.TOLERATED, f"{refused}the connection goes on, PINGREQ is answered", demanded)
     if closing:
         told = _told(case, closing)
         return Ruling(Verdict.TOLERATED, f"{told} came, and the connection stays open", demanded)
@@ -152,13 +204,20 @@ def _closing(case: Case, seen: Observation) -> Ruling:
 
 def _reason(case: Case, closing: Sequence[tuple[PacketType, int]], seen: Observation) -> Ruling:
     """The connection was closed: whether the reason is the right one."""
+    good_bye = next((one for one in seen.answers if isinstance(one, Disconnect)), None)
+    if case.version == V5 and good_bye is not None and (good_bye.reason_code or 0) in CLIENTS_CODES:
+        told = _told(case, [(good_bye.packet_type, good_bye.reason_code or 0)])
+        return Ruling(Verdict.WRONG_REASON, f"closed with {told}, which only clients may send", OF_A_CLIENT)
+    foreign = _of_no_table(case, seen.answers)
+    if foreign is not None:
+        return foreign
     if not closing:
         return _conforming(f"closed ({seen.ended})")
     kind, code = closing[-1]
     told = _told(case, closing[-1:])
     if case.version == V5:
         fitting = case.reaction.reason_codes
-        if fitting and code in BLAMES and code not in fitting:
+        if fitting and code in BLAMES and code not in fitting and code not in GENERAL:
             due = " or ".join(f"0x{one:02x}" for one in fitting)
             return Ruling(
                 Verdict.WRONG_REASON,
@@ -170,21 +229,45 @@ def _reason(case: Case, closing: Sequence[tuple[PacketType, int]], seen: Observa
     return _conforming(f"closed with {told}")
 
 
-def _accepting(case: Case, seen: Observation) -> Ruling:
+def _of_no_table(case: Case, answers: Iterable[ControlPacket | Malformed]) -> Ruling | None:
+    """The ruling for a close with a reason code that its packet does not have; ``None`` where there is none."""
+    if case.version != V5:
+        return None
+    for one in answers:
+        if not isinstance(one, Malformed) or one.reason is not MalformedReason.REASON_CODE_INVALID:
+            continue
+        kind, code = PacketType(one.packet_type or 0), getattr(one.packet, "reason_code", None)
+        if kind is PacketType.CONNACK and code in RETURN_CODES:
+            # It may have taken the client for one of an earlier version, or of no version that it knows.
+            continue
+        if kind in NOT_OF_TABLE and code is not None:
+            told = f"closed with {kind.name} 0x{code:02x}, a code that {kind.name} does not have"
+            return Ruling(Verdict.WRONG_REASON, told, NOT_OF_TABLE[kind])
+    return None
+
+
+def _accepting(case: Case, seen: Observation, rehearsal: Rehearsal) -> Ruling:
     own = OWN_REASONS_5 if case.version == V5 else OWN_REASONS_BEFORE_5 | {_FAILED}
-    codes = [(kind, code) for kind, code in seen.codes if code not in seen.recorded_codes]
+    known = seen.recorded_codes | rehearsal.codes
+    codes = [(kind, code) for kind, code in seen.codes if code not in known]
     blaming = [(kind, code) for kind, code in codes if code not in own]
     if blaming:
         return Ruling(Verdict.REFUSED_LEGAL, f"refused with {_told(case, blaming)}", ())
     if codes:
         return _conforming(f"refused with {_told(case, codes)}, for which a broker may have reasons of its own")
+    if seen.ended and seen.login and not seen.accepted:
+        return _conforming(f"closed ({seen.ended}) before CONNACK, as who wants a login may")
     if seen.ended and not seen.left:
         return Ruling(Verdict.REFUSED_LEGAL, f"closed ({seen.ended}) without a reason", ())
     if seen.left:
         return _conforming("accepted")
     if seen.missing or seen.fenced is False:
-        names = ", ".join(dict.fromkeys(one.name for one in seen.missing)) or "PINGRESP"
-        return Ruling(Verdict.NO_ANSWER, f"no {names} within {seen.waited_s:g} s", ())
+        missing = tuple(dict.fromkeys(seen.missing)) or (PacketType.PINGRESP,)
+        names = ", ".join(one.name for one in missing)
+        demanded = [ANSWERED_BY[case.version, one] for one in missing if (case.version, one) in ANSWERED_BY]
+        malformed = any(isinstance(one, Malformed) for one in seen.answers)
+        what = ", but something malformed" if malformed else ""
+        return Ruling(Verdict.NO_ANSWER, f"no {names} within {seen.waited_s:g} s{what}", tuple(dict.fromkeys(demanded)))
     return _conforming("accepted")
 
 

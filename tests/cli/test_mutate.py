@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import stat
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.cli.running import capture, inspected, invoke
-from tests.proxy.rig import Broker, free_port, mosquitto
+from tests.cli.running import capture, environment, inspected, invoke
+from tests.proxy.rig import Broker, free_port, mosquitto, until
 
 BROKEN = Path(__file__).parent.parent / "trial" / "broken.py"
 FEW = "pingreq:reserved-flag-0,publish:qos-3,publish.topic_name:spaces"
 ONE_CLIENT = ("--filter", 'connect.client_identifier == "logger"')
+OTHER = 'connect.client_identifier != "logger"'
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +61,12 @@ def test_deviations_are_told_and_make_exit_code_1(broker: Broker) -> None:
     number = next(row["number"] for row in cases if row["case"]["mutation"] == "publish:qos-3")
     alone = invoke(*words[:4], "--case", str(number), "--format", "jsonl", "--wait", "0.5")
     assert alone.code == 0
-    assert [row["case"]["steps"] for row in alone.lines[:-1]] == [
-        row["case"]["steps"] for row in cases if row["number"] == number
-    ]
+    (row,) = alone.lines[:-1]
+    assert row["case"]["steps"][row["case"]["at"]]["mutated"]
+    # What was sent is told only where the broker deviates, or of a case that is played alone.
+    assert ["steps" in row["case"] for row in cases] == [row["verdict"] != "conforming" for row in cases]
+    del row["case"]["steps"], row["case"]["changes"]
+    assert row["case"] == next(row["case"] for row in cases if row["number"] == number)
 
 
 def test_failing_cases_are_reduced_and_written_down(tmp_path: Path) -> None:
@@ -70,6 +79,7 @@ def test_failing_cases_are_reduced_and_written_down(tmp_path: Path) -> None:
     assert done.code == 1
     assert ElementTree.fromstring(done.out).get("failures") == "1"
     name = "publish-qos-3-3.1.1-no-answer"
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
     assert sorted(os.listdir(folder)) == [f"{name}.{kind}" for kind in ("json", "pcapng", "sh", "txt")]
     document = json.loads((folder / f"{name}.json").read_text())
     sends = [bytes.fromhex(one) for one in document["reduced"]["sends"]]
@@ -77,7 +87,26 @@ def test_failing_cases_are_reduced_and_written_down(tmp_path: Path) -> None:
     assert len(sends) <= 2
     assert (folder / f"{name}.sh").read_text().startswith("#!/bin/sh\n{ printf '")
     assert "reduced from" in (folder / f"{name}.txt").read_text()
-    assert inspected("--port", "1883", folder / f"{name}.pcapng").lines
+    assert document["reduced"]["unfinished"] == ""
+    seen = inspected("--port", f"{port}", folder / f"{name}.pcapng").lines
+    assert {line["server"] for line in seen} == {f"127.0.0.1:{port}"}
+
+
+def test_what_a_reduction_finds_is_written_down_as_well(tmp_path: Path) -> None:
+    port, folder = free_port(), tmp_path / "found"
+    done = invoke(
+        "mutate", capture("v5-qos"), "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} fragile",
+        "--mutation", "publish:qos-3", *ONE_CLIENT, "--reduce", folder, "--wait", "0.05",
+    )  # fmt: skip
+
+    name = "publish-qos-3-5.0-crashed"
+    assert done.code == 1
+    assert f": crashed when less of it was sent (its process is gone (exit code 11)); {folder}/{name}.sh" in done.err
+    assert {f"{name}.{kind}" for kind in ("json", "pcapng", "sh", "txt")} < set(os.listdir(folder))
+    document = json.loads((folder / f"{name}.json").read_text())
+    assert (document["verdict"], len(document["reduced"]["sends"])) == ("crashed", 1)
+    assert (folder / f"{name}.txt").read_text().startswith("crashed: publish:qos-3")
+    assert "a smaller case did worse" in (folder / "publish-qos-3-5.0-tolerated.txt").read_text()
 
 
 def test_mutated_flows_as_a_capture(tmp_path: Path) -> None:
@@ -90,18 +119,103 @@ def test_mutated_flows_as_a_capture(tmp_path: Path) -> None:
         assert "20 mutated flows written" in done.err
 
     assert first.read_bytes() == second.read_bytes()
+    assert stat.S_IMODE(first.stat().st_mode) == 0o600
     told = inspected(first)
     assert len([line for line in told.lines if line["event"] == "connection_opened"]) == 20
 
 
-def test_brokers_side_by_side(broker: Broker) -> None:
+def test_the_written_capture_says_what_is_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MQTTSCOPE_BROKER", "mqtt://nowhere.invalid")
+    path, words = tmp_path / "a.pcapng", ("--mutation", "publish", "--cases", "5")
+    done = invoke("mutate", capture("v5-qos"), "--write", path, *words, "--format", "json")
+    document = json.loads(done.out)
+    lines = invoke("mutate", capture("v5-qos"), "--write", path, *words, "--format", "jsonl").lines
+    opened = [line for line in inspected(path).lines if line["event"] == "connection_opened"]
+
+    assert done.code == 0
+    assert [row["client"] for row in document["flows"]] == [line["client"] for line in opened]
+    assert [row["connection"] for row in document["flows"]] == list(range(5))
+    assert [*document.pop("flows"), document] == lines
+    for row in lines[:-1]:
+        assert f"{row['mutation']} (case {row['number']}): 5.0: ".encode() in path.read_bytes()
+
+
+def test_the_number_of_cases_is_that_of_those_played() -> None:
+    port = free_port()
     done = invoke(
-        "mutate", capture("v311-qos"), "--broker", url(broker.port), "--matrix", url(broker.port),
-        "--mutation", "publish.topic_name:many-levels", *ONE_CLIENT, "--format", "markdown", "--wait", "0.5",
+        "mutate", capture("v311-qos"), "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} none",
+        "--mutation", "flow:*-connect,pingreq", *ONE_CLIENT, "--cases", "6", "--wait", "0.05", "--format", "json",
     )  # fmt: skip
+    shown = json.loads(done.out)
+    long = invoke(
+        "mutate", capture("v311-qos"), "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} none",
+        "--mutation", "flow:nothing-sent", *ONE_CLIENT, "--cases", "6", "--wait", "0.05",
+    )  # fmt: skip
+
+    assert (shown["cases"] + sum(row["cases"] for row in shown["not_played"]), shown["too_long"] > 0) == (6, True)
+    assert long.code == 3
+    assert "1 case left out" in long.text
+
+
+def test_results_are_told_whatever_happens_at_the_end(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"odd\nname \xff.pcapng")
+    odd.write_bytes(capture("v311-qos").read_bytes())
+    port = free_port()
+    words = (
+        "mutate", odd, "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} none",
+        "--mutation", "publish:qos-3", *ONE_CLIENT, "--wait", "0.05",
+    )  # fmt: skip
+    shown = {kind: invoke(*words, "--format", kind) for kind in ("json", "sarif")}
+    full = invoke(*words, "--format", "json", "--output", "/dev/full")
+    with mosquitto(tmp_path, verbose=False) as other:
+        both = ("mutate", odd, "--mutation", "publish:qos-3", *ONE_CLIENT, "--broker", url(other.port))
+        half = invoke(*both, "--matrix", url(port), "--wait", "0.5", "--format", "json")
+
+    assert [one.code for one in shown.values()] == [0, 0]
+    assert json.loads(shown["json"].out)["capture"]["hex"] == os.fsencode(odd).hex()
+    assert full.code == 2
+    assert "1 case against" in full.err
+    assert "cannot write /dev/full: No space left on device" in full.err
+    assert (half.code, "nothing listens there" in half.err) == (3, True)
+    assert [one["cases"] for one in json.loads(half.out)["runs"]] == [1, 0]
+    assert [bool(one["stopped"]) for one in json.loads(half.out)["runs"]] == [False, True]
+
+
+def test_brokers_side_by_side(broker: Broker, tmp_path: Path) -> None:
+    words = ("mutate", capture("v311-qos"), "--broker", url(broker.port), *ONE_CLIENT, "--wait", "0.5")
+    with mosquitto(tmp_path, verbose=False) as other:
+        more = ("--matrix", url(other.port), "--mutation", "publish.topic_name:many-levels")
+        done = invoke(*words, *more, "--format", "markdown")
+        document = json.loads(invoke(*words, *more, "--format", "json").out)
 
     assert done.code == 1
     assert "| `publish.topic_name:many-levels` | 3.1.1 | refused-legal | refused-legal |" in done.text
+    assert [one["broker"] for one in document["runs"]] == [url(broker.port), url(other.port)]
+
+
+def test_brokers_at_once_and_by_name(broker: Broker, tmp_path: Path) -> None:
+    with mosquitto(tmp_path, verbose=False) as other:
+        done = invoke(
+            "mutate", capture("v311-qos"), "--broker", f"one={url(broker.port)}", "--matrix", f"two={url(other.port)}",
+            "--together", "--mutation", "publish:qos-3", *ONE_CLIENT, "--format", "jsonl", "--wait", "0.5",
+        )  # fmt: skip
+
+    assert done.code == 0
+    assert sorted(row["broker"] for row in done.lines[:-2]) == ["one", "two"]
+    assert [(row["event"], row["broker"]) for row in done.lines[-2:]] == [("mutate", "one"), ("mutate", "two")]
+
+
+def test_versions_that_a_broker_does_not_speak_are_left_out() -> None:
+    port = free_port()
+    words = ("--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} old", "--mutation", "publish:qos-3")
+    some = invoke("mutate", capture("v5-qos"), capture("v311-qos"), *words, "--wait", "0.05")
+    none = invoke("mutate", capture("v5-qos"), *words, "--wait", "0.05", "--format", "json")
+
+    assert (some.code, none.code) == (0, 3)
+    assert "does not speak MQTT 5.0: 2 connections of the captures left out" in some.err
+    assert "2 cases" in some.text
+    assert "not spoken by the broker, and left out: MQTT 5.0" in some.text
+    assert none.lines[0]["unspoken_versions"] == ["5.0"]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +228,26 @@ def test_brokers_side_by_side(broker: Broker) -> None:
         (["x.pcapng", "--broker", "mqtt://h", "--side", "server"], 2, "--side server"),
         (["x.pcapng", "--broker", "mqtt://h", "--spawn", "x", "--broker-pid", "1"], 2, "one of them"),
         (["x.pcapng", "--broker", "mqtt://h", "--matrix", "mqtt://i", "--reduce", "f"], 2, "--matrix compares"),
-        (["x.pcapng", "--write", "y.pcapng", "--format", "html"], 2, "compares brokers"),
-        (["x.pcapng", "--broker", "http://h"], 2, "http://h"),
+        (["x.pcapng", "--broker", "mqtt://h", "--spawn", ""], 2, "--spawn needs the command"),
+        (["x.pcapng", "--broker", "mqtt://h", "--spawn", "'"], 2, "--spawn: ': no closing quotation"),
+        (["x.pcapng", "--broker", "mqtt://h", "--reduce", "x.pcapng"], 2, "--reduce: x.pcapng is no folder"),
+        (["x.pcapng", "--write", "y.pcapng", "--format", "html"], 2, "--format html is for brokers"),
+        (["x.pcapng", "--write", "y.pcapng", "--format", "junit"], 2, "--format junit is for brokers"),
+        (["x.pcapng", "--write", "y.pcapng", "--longest", "3"], 2, "--longest is for brokers: --write has none"),
+        (["x.pcapng", "--write", "y.pcapng", "-o", "z"], 2, "--output with --write"),
+        (["x.pcapng", "--write", "-"], 2, "/dev/stdout is standard output"),
+        (["x.pcapng", "--write", "/dev/full", "--cases", "1"], 2, "cannot write /dev/full: No space left"),
+        (["x.pcapng", "--write", "y.pcapng", "--case", "0", "--mutation", "auth"], 2, "which --mutation 'auth' leaves"),
+        (["x.pcapng", "--write", "y", "--case", "0", "-f", OTHER], 2, "that --filter leaves"),
+        (["--list", "--format", "sarif"], 2, "--list has the formats text, json and jsonl, not sarif"),
+        (["--list", "x.pcapng"], 2, "CAPTURE changes nothing there"),
+        (["--list", "--cases", "3"], 2, "--cases changes nothing there"),
+        (["x.pcapng", "--broker", "http://h"], 2, "--broker: "),
+        (["x.pcapng", "--broker", "mqtt://127.0.0.1:99999"], 2, "--broker: "),
+        (["x.pcapng", "--broker", "mqtt://127.0.0.1", "--matrix", "mqtt://localhost"], 2, "is the same broker as"),
+        (["x.pcapng", "--broker", "a=mqtt://127.0.0.1", "--matrix", "a=mqtt://127.0.0.1:1"], 2, "are called a"),
+        (["x.pcapng", "--broker", "mqtt://127.0.0.1", "--case", "1", "--cases", "2"], 2, "--case is one case"),
+        (["x.pcapng", "--broker", "=mqtt://127.0.0.1"], 2, "=mqtt://127.0.0.1: NAME=URL needs a name"),
         (["x.pcapng", "--broker", "mqtt://192.0.2.7"], 2, "--yes-i-may-test 192.0.2.7"),
         (["x.pcapng", "--broker", "mqtt://192.0.2.7", "--yes-i-may-test", "192.0.2.8"], 2, "--yes-i-may-test"),
         (["x.pcapng", "--write", "x.pcapng"], 2, "is a capture that is read"),
@@ -141,6 +273,84 @@ def test_without_a_broker_it_ends_with_3(tmp_path: Path) -> None:
     assert "nothing listens there" in done.err
     assert "no connection can be mutated" in nothing.err
     assert "cannot start /nowhere/broker" in unstarted.err
+
+
+def test_a_process_that_is_no_broker_is_refused(broker: Broker) -> None:
+    words = ("mutate", capture("v311-qos"), "--broker", url(broker.port), "--mutation", "publish:qos-3", *ONE_CLIENT)
+    gone = invoke(*words, "--broker-pid", str(2**22 + 1))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        elsewhere = invoke(*words, "--broker-pid", str(os.getpid()), "--wait", "0.2")
+        told = f"does not listen on port {broker.port} but on "
+        assert str(other.getsockname()[1]) in elsewhere.err
+    sleeping = subprocess.Popen(["sleep", "60"])
+    nothing = invoke(*words, "--broker-pid", str(sleeping.pid))
+    sleeping.kill()
+    sleeping.wait()
+
+    assert (gone.code, nothing.code, elsewhere.code) == (2, 2, 0)
+    assert "there is no such process" in gone.err
+    assert "listens on no TCP port" in nothing.err
+    assert told in elsewhere.err
+
+
+def test_a_broker_cannot_be_started_where_one_listens(broker: Broker) -> None:
+    done = invoke("mutate", capture("v311-qos"), "--broker", url(broker.port), "--spawn", "sleep 60")
+
+    assert (done.code, done.text) == (3, "")
+    assert "listens at" in done.err
+
+
+def test_who_acknowledges_nothing_deviates() -> None:
+    port = free_port()
+    done = invoke(
+        "mutate", capture("v311-qos"), "--broker", url(port), "--spawn",
+        f"{sys.executable} {BROKEN} {port} no-acknowledgement", "--mutation", "publish:qos-3",
+        "--wait", "0.05", "--format", "jsonl",
+    )  # fmt: skip
+
+    assert done.code == 1
+    row = done.lines[0]
+    assert (row["case"]["mutation"], row["verdict"], row["number"]) == ("flow:as-recorded", "no-answer", None)
+    assert "without any mutation" in done.err
+
+
+@pytest.mark.parametrize(("signals", "told"), [(1, "1 case not played: interrupted"), (2, "may be left on")])
+def test_signals_end_a_run_with_what_was_found(signals: int, told: str) -> None:
+    """The first one lets the case end, without a verdict; the second one does not wait for that."""
+    port = free_port()
+    with subprocess.Popen(
+        [
+            sys.executable, "-m", "mqttscope", "mutate", capture("v311-qos"), "--broker", url(port),
+            "--spawn", f"{sys.executable} {BROKEN} {port} hang", "--mutation", "publish:qos-3", *ONE_CLIENT,
+            "--wait", "0.3" if signals == 1 else "30",
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(),
+    ) as process:  # fmt: skip
+        until(lambda: _hangs(port), "the broker's end of service")
+        for _ in range(signals):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+        out, _ = process.communicate(timeout=20)
+
+    assert process.returncode == 3, out
+    assert "ended early: interrupted" in out
+    assert told in out
+    assert "Traceback" not in out
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def _hangs(port: int) -> bool:
+    """Whether the broker takes connections and answers no CONNECT."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=0.3) as probe:
+            probe.sendall(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00")
+            probe.recv(1)
+    except TimeoutError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def test_the_help_fits_a_screen() -> None:

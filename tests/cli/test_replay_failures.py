@@ -265,9 +265,10 @@ async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def leaving(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Ends the connection behind its CONNACK."""
+    """Ends the connection behind its CONNACK; reads on, since closing with unread bytes may reset it instead."""
     await reader.read(1_000)
     writer.write(CONNACK_5)
+    await half_closing(reader, writer)
 
 
 async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -68,6 +68,13 @@ def test_a_pattern_means_names_and_their_beginnings() -> None:
     assert not matches("publish:qos-3", "")
 
 
+def test_a_whole_name_means_no_longer_one() -> None:
+    """What ends with the number of a version is not the beginning of what ends with a later one."""
+    assert matches("connect:of-3.1", "connect:of-3.1")
+    assert not matches("connect:of-3.1.1", "connect:of-3.1")
+    assert [one.name for one in select("connect:protocol-level-of-3.1")] == ["connect:protocol-level-of-3.1"]
+
+
 def test_selection_knows_version_and_sender() -> None:
     assert all(one.name.startswith("connack") for one in select("connack"))
     assert select("connack", sender="client") == ()

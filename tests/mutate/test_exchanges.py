@@ -23,6 +23,17 @@ def test_an_acknowledgement_of_nothing_has_an_identifier_that_the_flow_does_not_
     assert found.steps[found.at].data == bytes.fromhex("4002ffff")
 
 
+@pytest.mark.parametrize("name", ["puback", "pubrec", "pubrel", "pubcomp"])
+def test_an_acknowledgement_of_something_else_stands_in_the_place_of_the_right_one(name: str) -> None:
+    found = mutated(f"flow:acknowledge-wrong-identifier-{name}")
+    step = found.steps[found.at]
+    recorded = good(V5).entries[step.entry]  # type: ignore[index]
+
+    assert step.data[:2] == recorded.raw[:2]
+    assert step.data[2:4] == b"\xff\xff"
+    assert recorded.raw not in [one.data for one in found.steps if one.action is Action.SEND]
+
+
 def test_two_messages_with_one_identifier_are_different_messages() -> None:
     one, two = added(mutated("flow:identifier-in-use-qos-2", V3_1_1))
 

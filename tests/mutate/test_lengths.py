@@ -11,7 +11,7 @@ from mqttscope.mutate.fields import all_fields
 from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.layout import Layout
 from mqttscope.mutate.lengths import cut_mutations
-from tests.mutate.talk import V3_1_1, V5, packet_of
+from tests.mutate.talk import V3_1_1, V5, good, packet_of
 
 
 def reason(raw: bytes, version: object = V5) -> MalformedReason | None:
@@ -65,6 +65,35 @@ def test_a_packet_that_ends_before_and_in_a_field() -> None:
     assert reason(inside) is MalformedReason.FIELD_OVERRUN
     for raw in (before, inside):
         assert packet_end(raw, 0, len(raw))[1] == len(raw)
+
+
+@pytest.mark.parametrize("place", ["before", "inside"])
+def test_a_packet_that_breaks_off_keeps_its_lengths(place: str) -> None:
+    cut = packet_of(f"connect.client_identifier:cut-{place}")
+    raw = packet_of(f"connect.client_identifier:cut-{place}-lying")
+    body, end = packet_end(raw, 0, len(raw))
+
+    assert raw[body:] == cut[packet_end(cut, 0, len(cut))[0] :]
+    assert raw[:body] == good(V5).entries[0].raw[:body]
+    assert end > len(raw)
+
+
+def test_a_packet_that_breaks_off_in_a_property_keeps_both_lengths() -> None:
+    raw = packet_of("publish.properties.content_type:cut-inside-lying")
+    whole = packet_of("publish.properties.content_type:maximum-length")
+    body, end = packet_end(raw, 0, len(raw))
+
+    assert end - len(raw) > 1
+    assert raw[body : body + 2] == whole[packet_end(whole, 0, len(whole))[0] :][:2]
+    assert raw.endswith(b"text/plai")
+
+
+def test_every_cut_has_a_lying_twin() -> None:
+    names = {one.name for one in cut_mutations()}
+
+    assert {name for name in names if not name.endswith("-lying")} == {
+        name.removesuffix("-lying") for name in names if name.endswith("-lying")
+    }
 
 
 def test_a_block_that_ends_in_a_property_leaves_the_rest_right() -> None:

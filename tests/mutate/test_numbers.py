@@ -31,7 +31,12 @@ def test_values_of_plain_fields(name: str, value: int) -> None:
         ("connect.properties.receive_maximum:zero", 0, Verdict.VIOLATION),
         ("connect.properties.receive_maximum:one", 1, Verdict.LEGAL),
         ("connect.properties.request_problem_information:two", 2, Verdict.VIOLATION),
+        ("connect.properties.receive_maximum:sign-bit", 0x8000, Verdict.LEGAL),
         ("connect.properties.session_expiry_interval:maximum", 0xFFFFFFFF, Verdict.OPEN),
+        ("publish.properties.message_expiry_interval:sign-bit", 0x80000000, Verdict.LEGAL),
+        ("subscribe.properties.subscription_identifier:boundary-127", 127, Verdict.LEGAL),
+        ("subscribe.properties.subscription_identifier:boundary-128", 128, Verdict.LEGAL),
+        ("subscribe.properties.subscription_identifier:boundary-2097152", 2_097_152, Verdict.LEGAL),
         ("subscribe.properties.subscription_identifier:maximum", 268_435_455, Verdict.LEGAL),
     ],
 )

@@ -19,6 +19,13 @@ def test_bytes_that_are_no_utf8(slug: str) -> None:
     assert found.field == "topic_name"
 
 
+def test_ill_formed_is_ill_formed_for_python_too() -> None:
+    for octets, words in ILL_FORMED.values():
+        with pytest.raises(UnicodeDecodeError):
+            octets.decode()
+        assert words
+
+
 @pytest.mark.parametrize("slug", [*CONTROL, *NON_CHARACTERS])
 def test_characters_that_should_not_be_there(slug: str) -> None:
     found = decode(packet_of(f"publish.topic_name:{slug}"), V5)

@@ -199,11 +199,12 @@ def test_without_a_broker_the_client_is_reset() -> None:
     assert recording.flags[3:] == [PSH | ACK, RST | ACK]
 
 
-@pytest.mark.parametrize(("gone", "asked"), [("lost", "abort"), ("finished", "close")])
+@pytest.mark.parametrize(("gone", "asked"), [("lost", "abort"), ("finished", "eof")])
 def test_a_client_that_left_meanwhile_is_not_waited_for(gone: str, asked: str) -> None:
     recording = Kept("it")
     pair = Pair(recording.wire(*V4), recording, lambda _: None)
-    pair.client.connection_made(Transport())
+    client = Transport()
+    pair.client.connection_made(client)
     pair.client.data_received(b"early")
     if gone == "lost":
         pair.client.connection_lost(None)
@@ -214,6 +215,9 @@ def test_a_client_that_left_meanwhile_is_not_waited_for(gone: str, asked: str) -
     pair.join()
     assert server.written == b"early"
     assert server.asked == [asked]
+    # Who has finished may still listen.
+    pair.server.data_received(b"answer")
+    assert client.written == (b"" if gone == "lost" else b"answer")
 
 
 def test_the_end_of_the_proxy_closes_both(scene: Scene) -> None:

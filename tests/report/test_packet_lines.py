@@ -10,6 +10,7 @@ from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.view import text, view
 from mqttscope.report import packet_lines
 from mqttscope.report.packet_lines import PacketLines, dumps_text
+from tests.conftest import EXHAUSTIVE
 from tests.mqtt.strategies import packets
 from tests.report.make import C2S, S2C, V3_1, V3_1_1, V5, Talk, publish
 
@@ -39,7 +40,7 @@ SPOKEN = st.sampled_from((V3_1, V3_1_1, V5)).flatmap(lambda version: st.tuples(s
 
 
 @given(st.lists(st.tuples(SPOKEN, st.sampled_from((C2S, S2C)), st.integers(0, 3), st.integers(0, 2)), max_size=12))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300 if EXHAUSTIVE else 100, deadline=None, derandomize=True)
 def test_written_out_lines_are_those_made_from_objects(
     said: list[tuple[tuple[ProtocolVersion, ControlPacket], Direction, int, int]],
 ) -> None:

@@ -90,6 +90,8 @@ def test_what_a_target_speaks() -> None:
 
 def test_loopback_is_asked_of_addresses() -> None:
     assert loopback(["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "::1%lo"])
+    # Connecting to the unspecified addresses leads to this host.
+    assert loopback(["0.0.0.0", "::"])
     assert not loopback([])
     assert not loopback(["127.0.0.1", "192.0.2.1"])
     assert not loopback(["::ffff:192.0.2.1"])

@@ -1,6 +1,7 @@
 """A small broker with faults that can be switched on: what a trial has to find.
 
-Without a fault it closes for whatever is malformed, and for a Topic Name with a wildcard.  A fault shows when a client
+Without a fault it closes for whatever is malformed, for a Topic Name with a wildcard, and for authentications (of the
+method `METHOD`, with one challenge) that are none.  A fault shows when a client
 does just that (or, for `Fault.REFUSE`, publishes to a topic with a space), so that others are served until then.
 """
 
@@ -15,6 +16,7 @@ from contextlib import asynccontextmanager
 from enum import StrEnum
 
 from mqttscope.mqtt import (
+    Auth,
     Connack,
     Connect,
     ControlPacket,
@@ -39,7 +41,9 @@ from mqttscope.mqtt.stream import PacketStream
 from mqttscope.mqtt.topics import is_valid_topic_name, matches
 
 V5 = ProtocolVersion.V5
-LEAK_BYTES = 2 << 20
+LEAK_BYTES = 12 << 20
+LATE_S = 0.3
+METHOD = "EXAMPLE-1"
 
 
 class Fault(StrEnum):
@@ -54,6 +58,33 @@ class Fault(StrEnum):
     HANG = "hang"
     LEAK = "leak"
     COLLATERAL = "collateral"
+    LOGIN = "login"
+    """Whoever gives no User Name is refused."""
+    LATE = "late"
+    """It closes, but not at once."""
+    GOOD_BYE = "good-bye"
+    """It closes as if nothing had happened."""
+    NO_ACKNOWLEDGEMENT = "no-acknowledgement"
+    """It takes messages and acknowledges none, from the first one on."""
+    OLD = "old"
+    """It knows nothing of 5.0."""
+    NO_SUBSCRIBE = "no-subscribe"
+    """It lets nobody subscribe."""
+    MAXIMUM_QOS = "maximum-qos"
+    """It takes no QoS 2, and says so."""
+    MAXIMUM_QOS_0 = "maximum-qos-0"
+    """It takes QoS 0 alone, and says so."""
+    OF_NO_TABLE = "of-no-table"
+    """It closes with a reason code that DISCONNECT does not have."""
+    SHUT = "shut"
+    """It answers no CONNECT any more, and serves those who are there."""
+    FRAGILE = "fragile"
+    """It tolerates everything once a client is connected, and crashes over anything odd before that."""
+    DEAF = "deaf"
+    """It delivers nothing any more, to nobody."""
+
+
+MAXIMUM = {Fault.MAXIMUM_QOS: 1, Fault.MAXIMUM_QOS_0: 0}
 
 
 class Broker:
@@ -65,6 +96,8 @@ class Broker:
         """A crash ends the process, not only the listener."""
         self.clients: set[Client] = set()
         self.hanging = False
+        self.shut = False
+        self.deaf = False
         self.leaked: list[bytearray] = []
         self.server: asyncio.Server | None = None
         self.port = 0
@@ -103,12 +136,21 @@ class Broker:
             case Fault.NO_ANSWER:
                 client.mute = True
                 return
-            case Fault.CRASH:
+            case Fault.LATE:
+                asyncio.get_running_loop().call_later(LATE_S, client.transport.close)
+                return
+            case Fault.FRAGILE if client.connected:
+                return
+            case Fault.CRASH | Fault.FRAGILE:
                 self.stop()
                 return
             case Fault.HANG:
                 self.hanging = True
                 return
+            case Fault.SHUT:
+                self.shut = True
+            case Fault.DEAF:
+                self.deaf = True
             case Fault.LEAK:
                 self.leaked.append(bytearray(b"x" * LEAK_BYTES))
             case Fault.COLLATERAL:
@@ -116,7 +158,8 @@ class Broker:
                     other.transport.abort()
             case _:
                 pass
-        client.dismiss(0x9B if self.fault is Fault.WRONG_REASON else 0x81)
+        codes = {Fault.WRONG_REASON: 0x9B, Fault.GOOD_BYE: 0x00, Fault.OF_NO_TABLE: 0x84}
+        client.dismiss(codes.get(self.fault, 0x81))
 
 
 class Client(asyncio.Protocol):
@@ -129,6 +172,8 @@ class Client(asyncio.Protocol):
         self.connected = False
         self.mute = False
         self.filters: dict[str, int] = {}
+        self.method: str | None = None
+        self.challenged = False
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -162,8 +207,25 @@ class Client(asyncio.Protocol):
         if isinstance(packet, Connect) and not self.connected:
             self.connected = True
             self.version = self.stream.version = packet.version
-            told = Properties(receive_maximum=20, topic_alias_maximum=5) if self.version == V5 else None
-            self.send(Connack(session_present=False, properties=told))
+            if self.broker.shut:
+                self.mute = True
+                return
+            if self.broker.fault is Fault.OLD and self.version == V5:
+                self.transport.write(b"\x20\x02\x00\x01")
+                self.transport.close()
+                return
+            if self.broker.fault is Fault.LOGIN and packet.user_name is None:
+                self.send(Connack(reason_code=0x87 if self.version == V5 else 5))
+                self.transport.close()
+                return
+            self.method = None if packet.properties is None else packet.properties.authentication_method
+            if self.method is not None:
+                self.connected = False
+                self.challenge()
+                return
+            self.admit()
+        elif isinstance(packet, Auth):
+            self.authenticate(packet)
         elif not self.connected or isinstance(packet, Connect):
             self.broker.provoked(self)
         elif isinstance(packet, Publish):
@@ -172,7 +234,10 @@ class Client(asyncio.Protocol):
             self.send(Pubcomp(packet_identifier=packet.packet_identifier))
         elif isinstance(packet, Subscribe):
             codes = [one.maximum_qos for one in packet.subscriptions]
-            self.filters.update((one.topic_filter, one.maximum_qos) for one in packet.subscriptions)
+            if self.broker.fault is Fault.NO_SUBSCRIBE:
+                codes = [0x87 if self.version == V5 else 0x80] * len(codes)
+            else:
+                self.filters.update((one.topic_filter, one.maximum_qos) for one in packet.subscriptions)
             self.send(Suback(packet_identifier=packet.packet_identifier, properties=block, reason_codes=codes))
         elif isinstance(packet, Unsubscribe):
             done = [0] * len(packet.topic_filters) if self.version == V5 else None
@@ -182,6 +247,36 @@ class Client(asyncio.Protocol):
         elif isinstance(packet, Disconnect):
             self.transport.close()
 
+    def admit(self) -> None:
+        limits: dict[str, int | str] = {"receive_maximum": 20, "topic_alias_maximum": 5}
+        if self.broker.fault in MAXIMUM:
+            limits["maximum_qos"] = MAXIMUM[self.broker.fault]
+        if self.method is not None:
+            limits["authentication_method"] = self.method
+        self.connected, self.challenged = True, False
+        told = Properties(**limits) if self.version == V5 else None
+        self.send(Connack(session_present=False, properties=told))
+
+    def challenge(self) -> None:
+        if self.method != METHOD:
+            self.dismiss(0x8C)
+            return
+        self.challenged = True
+        self.send(Auth(0x18, Properties(authentication_method=METHOD, authentication_data=b"?")))
+
+    def authenticate(self, packet: Auth) -> None:
+        method = None if packet.properties is None else packet.properties.authentication_method
+        wanted = 0x18 if self.challenged else 0x19 if self.connected else None
+        if self.method is None or method != self.method or packet.reason_code != wanted:
+            self.broker.provoked(self)
+        elif not self.challenged:
+            self.challenge()
+        elif self.connected:
+            self.challenged = False
+            self.send(Auth(0x00, Properties(authentication_method=METHOD)))
+        else:
+            self.admit()
+
     def publish(self, packet: Publish) -> None:
         if not is_valid_topic_name(packet.topic_name):
             self.broker.provoked(self)
@@ -189,11 +284,14 @@ class Client(asyncio.Protocol):
         if " " in packet.topic_name and self.broker.fault is Fault.REFUSE:
             self.dismiss(0x82)
             return
-        for client in list(self.broker.clients):
+        if packet.qos > MAXIMUM.get(self.broker.fault, 2) and self.version == V5:
+            self.dismiss(0x9B)
+            return
+        for client in () if self.broker.deaf else list(self.broker.clients):
             if client.connected and any(matches(one, packet.topic_name) for one in client.filters):
                 block = Properties() if client.version == V5 else None
                 client.send(Publish(topic_name=packet.topic_name, payload=packet.payload, properties=block))
-        if packet.qos:
+        if packet.qos and self.broker.fault is not Fault.NO_ACKNOWLEDGEMENT:
             kind = Puback if packet.qos == 1 else Pubrec
             assert packet.packet_identifier is not None
             self.send(kind(packet_identifier=packet.packet_identifier))

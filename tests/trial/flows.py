@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt import Connect, Properties, ProtocolVersion, Puback, Publish, Suback, Subscribe, Subscription
-from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp, Pubcomp, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Pingreq, Pingresp, Pubcomp, Pubrec, Pubrel
 from mqttscope.mutate import Case, Chance, apply, mutation
 from mqttscope.replay.script import Script
 from mqttscope.transport.target import Target, parse_broker
@@ -13,7 +13,7 @@ from mqttscope.trial.fit import fitted, flow_of
 from mqttscope.trial.process import Process
 from mqttscope.trial.run import Result, Trial
 from tests.replay.recordings import conversation
-from tests.trial.broken import Fault, broken
+from tests.trial.broken import METHOD, Fault, broken
 
 # Rules are imported when they are first needed, which pytest's rewriting of modules does not stand deep inside a loop.
 all_rules()
@@ -50,10 +50,30 @@ def script(version: ProtocolVersion = V5, *, more: int = 0) -> Script:
     )
 
 
-def make_case(name: str, one: Script) -> Case:
+def authenticated(method: str = METHOD) -> Script:
+    """A connection with an authentication in two steps, and another one later."""
+
+    def step(code: int) -> Auth:
+        return Auth(code, Properties(authentication_method=method, authentication_data=b"data"))
+
+    block = Properties(authentication_method=method, authentication_data=b"data")
+    return conversation(
+        (">", Connect(protocol_level=5, client_identifier="device1", keep_alive=60, properties=block)),
+        ("<", step(0x18)),
+        (">", step(0x18)),
+        ("<", Connack(session_present=False, properties=Properties(authentication_method=method))),
+        (">", step(0x19)),
+        ("<", step(0x18)),
+        (">", step(0x18)),
+        ("<", step(0x00)),
+        (">", Disconnect()),
+    )
+
+
+def make_case(name: str, one: Script, seed: str = "test") -> Case:
     """A mutation of a connection."""
     flow = flow_of(one, HASH, 0)
-    return Case(0, 1, HASH, 0, mutation(name), apply(mutation(name), flow, Chance("test", name)))
+    return Case(0, 1, HASH, 0, mutation(name), apply(mutation(name), flow, Chance(seed, name)))
 
 
 def target(port: int) -> Target:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mqttscope.mqtt import Connack, Connect, Properties, Publish, decode, encode
 from mqttscope.trial.fit import fitted, flow_of, recorded_failures
 from tests.replay.recordings import connect, conversation, publish
-from tests.trial.flows import V5, script
+from tests.trial.flows import V3_1_1, V5, script
 
 
 def live(**limits: int) -> Connack:
@@ -41,6 +41,13 @@ def test_credentials_are_replaced_without_a_connack_too() -> None:
     again = decode(first.raw, V5)
     assert isinstance(again, Connect)
     assert again.password == b"secret"
+
+
+def test_before_5_0_there_is_no_password_without_a_user_name() -> None:
+    for version, sent in ((V3_1_1, None), (V5, b"secret")):
+        first = fitted(script(version), None, password=b"secret").entries[0].packet
+        assert isinstance(first, Connect)
+        assert first.password == sent
 
 
 def test_what_was_refused_in_the_recording_is_known() -> None:

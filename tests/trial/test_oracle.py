@@ -5,8 +5,8 @@ from __future__ import annotations
 from mqttscope.mqtt import Disconnect, Pingresp, encode
 from mqttscope.mutate import Case
 from mqttscope.trial.conversation import Conversation
-from mqttscope.trial.oracle import confirm, findings
-from mqttscope.trial.verdict import Ruling, Verdict
+from mqttscope.trial.oracle import broken_by_client, confirm, findings
+from mqttscope.trial.verdict import OF_A_CLIENT, Ruling, Verdict
 from mqttscope.trial.written import conversation_of
 from tests.trial.flows import V5, make_case, script
 
@@ -61,3 +61,18 @@ def test_what_concerns_the_whole_broker_needs_no_statement() -> None:
     heard.add(False, encode(Pingresp(), V5), 2_000)
 
     assert confirm(crashed, case, heard) is crashed
+
+
+def test_a_code_that_only_clients_may_send_is_a_table_of_its_own() -> None:
+    case = make_case("publish:qos-3", script())
+    ruling = Ruling(Verdict.WRONG_REASON, "closed with 0x00", OF_A_CLIENT)
+    unseen = said(case)
+    unseen.said = unseen.said[: unseen.begins]
+
+    assert confirm(ruling, case, said(case)) is ruling
+    assert not confirm(ruling, case, unseen).deviates
+
+
+def test_statements_that_the_client_breaks() -> None:
+    assert "5.0 MQTT-3.3.1-4" in broken_by_client(said(make_case("publish:qos-3", script())))
+    assert broken_by_client(said(make_case("publish.topic_name:spaces", script()))) == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -46,3 +47,22 @@ def test_what_cannot_be_started_is_told() -> None:
     with pytest.raises(StartError, match="cannot start /nowhere/broker: No such file"):
         Process(command="/nowhere/broker -p 1").start()
     assert not Process(pid=2**22 + 1).alive()
+
+
+def test_what_is_typed_at_the_terminal_does_not_reach_it() -> None:
+    one = Process(command="sleep 60")
+    one.start()
+
+    assert os.getsid(one.pid) == one.pid != os.getsid(0)
+    one.stop()
+
+
+def test_what_a_shell_has_started_ends_with_it() -> None:
+    one = Process(command="sh -c 'sleep 60; true'")
+    one.start()
+    children = Path(f"/proc/{one.pid}/task/{one.pid}/children")
+    until(children.read_text, "the start")
+    child = Process(int(children.read_text().split()[0]))
+    one.stop()
+
+    until(lambda: not child.alive(), "its end")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.trial.run import Result
@@ -14,7 +15,7 @@ from tests.trial.inside import Inside
 
 
 async def reduced(
-    name: str, fault: Fault, version: ProtocolVersion, more: int = 10, tries: int = 200
+    name: str, fault: Fault, version: ProtocolVersion, more: int = 10, tries: int = 200, seconds: float = 30.0
 ) -> tuple[Result, Smaller | None]:
     """A failing case, and what is left of it."""
     process = Inside(fault)
@@ -23,7 +24,7 @@ async def reduced(
     try:
         own = script(version, more=more)
         found = await trial.one(own, make_case(name, own))
-        return found, await smaller(trial, own, found, max_tries=tries)
+        return found, await smaller(trial, own, found, max_tries=tries, max_s=seconds)
     finally:
         await trial.end()
         await process.end()
@@ -50,6 +51,45 @@ def test_what_is_tolerated_still_breaks_the_same_statement() -> None:
     # Without CONNECT there would be no answer to PINGREQ, which shows that the connection goes on.
     assert [data[0] & 0xF6 for data in made.sends] == [0x10, 0x36]
     assert made.tries <= 50
+    assert "5.0 MQTT-3.3.1-4" not in made.breaks
+    assert "3.1.1 MQTT-3.3.1-4" in made.breaks
+
+
+def test_what_is_legal_stays_legal() -> None:
+    """A broker that closes at the first packet that is no CONNECT would refuse nearly any bytes as well."""
+    _, made = asyncio.run(reduced("publish.topic_name:spaces", Fault.REFUSE, V3_1_1, more=0, tries=60))
+
+    assert made is not None
+    assert [data[0] & 0xF0 for data in made.sends] == [0x10, 0x30]
+    assert b" " in made.sends[-1]
+
+
+def test_it_ends_in_time_and_says_so() -> None:
+    _, made = asyncio.run(reduced("publish:qos-3", Fault.TOLERATE, V3_1_1, more=0, seconds=0.01))
+
+    assert made is not None
+    assert (made.tries, made.unfinished) == (1, "0.01 s used up")
+
+
+def test_a_stopped_trial_reduces_no_further() -> None:
+    async def run() -> tuple[list[int], Smaller | None]:
+        process = Inside(Fault.TOLERATE)
+        trial = trial_of(process.port, process, patience_s=0.05)
+        await trial.begin()
+        own = script(V3_1_1)
+        found = await trial.one(own, make_case("publish:qos-3", own))
+        told: list[int] = []
+
+        def progress(tries: int) -> None:
+            told.append(tries)
+            trial.stopped = tries == 2
+
+        made = await smaller(trial, own, found, progress=progress)
+        await trial.end()
+        await process.end()
+        return told, made
+
+    assert asyncio.run(run()) == ([1, 2], None)
 
 
 def test_a_case_that_does_not_fail_again_is_not_reduced() -> None:
@@ -66,6 +106,32 @@ def test_a_case_that_does_not_fail_again_is_not_reduced() -> None:
         return made
 
     assert asyncio.run(run()) is None
+
+
+def test_what_is_worse_than_the_case_ends_its_reduction_and_is_kept() -> None:
+    """A broker that tolerates the case crashes when CONNECT is left out."""
+
+    async def run() -> tuple[Smaller | None, list[Result], Smaller | None]:
+        process = Inside(Fault.FRAGILE)
+        trial = trial_of(process.port, process, patience_s=0.05)
+        await trial.begin()
+        own = script()
+        found = replace(await trial.one(own, make_case("publish:qos-3", own)), number=7)
+        worse: list[Result] = []
+        made = await smaller(trial, own, found, worse=worse)
+        assert worse[0].script is not None
+        again = await smaller(trial, worse[0].script, worse[0], raw=True)
+        await trial.end()
+        await process.end()
+        return made, worse, again
+
+    made, (worse,), again = asyncio.run(run())
+    assert made is not None
+    assert (made.verdict, made.unfinished) == (Verdict.TOLERATED, "a smaller case did worse")
+    assert worse.ruling is not None
+    assert (worse.ruling.verdict, worse.number) == (Verdict.CRASHED, 7)
+    assert again is not None
+    assert (again.verdict, again.unfinished, len(again.sends)) == (Verdict.CRASHED, "", 1)
 
 
 def test_what_was_played_is_what_was_sent() -> None:

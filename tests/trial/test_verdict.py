@@ -6,13 +6,20 @@ from typing import Any
 
 import pytest
 
-from mqttscope.mqtt import Connack, Disconnect, PacketType, Puback, Suback
+from mqttscope.mqtt import Connack, ControlPacket, Disconnect, Malformed, PacketType, Puback, Suback, decode
+from mqttscope.trial.rehearsal import Rehearsal
 from mqttscope.trial.verdict import Observation, Verdict, excused, judge, ruling_json
-from tests.trial.flows import V3_1, V3_1_1, make_case, script
+from tests.trial.flows import V3_1, V3_1_1, V5, make_case, script
 
 CLOSE = "publish:qos-3"
 LEGAL = "publish.topic_name:spaces"
+ALIAS_ZERO = "publish.properties.topic_alias:zero"
 REFUSE = "subscribe.subscriptions.topic_filter:hash-not-last"
+
+
+def decoded(text: str) -> ControlPacket | Malformed:
+    """A packet of 5.0, from its bytes in hexadecimal."""
+    return decode(bytes.fromhex(text), V5)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +29,14 @@ REFUSE = "subscribe.subscriptions.topic_filter:hash-not-last"
         (CLOSE, {"ended": "reset"}, Verdict.CONFORMING),
         (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x81)]}, Verdict.CONFORMING),
         (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x9B)]}, Verdict.WRONG_REASON),
+        # Codes that only clients may send: the good-bye, with and without a Will.
+        (CLOSE, {"ended": "fin", "answers": [Disconnect()]}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x04)]}, Verdict.WRONG_REASON),
+        # Codes of no table; but return codes of 3.1.1 may be for whom the broker took for an earlier client.
+        (CLOSE, {"ended": "fin", "answers": [decoded("e0 01 84")]}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": [decoded("20 03 00 70 00")]}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": [decoded("20 02 00 01")]}, Verdict.CONFORMING),
+        (CLOSE, {"ended": "fin", "answers": [decoded("20 03 00 01 00")]}, Verdict.CONFORMING),
         # Reasons of its own: it is shutting down, it is busy.
         (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x8B)]}, Verdict.CONFORMING),
         (CLOSE, {"fenced": True}, Verdict.TOLERATED),
@@ -40,12 +55,21 @@ REFUSE = "subscribe.subscriptions.topic_filter:hash-not-last"
         # Who may publish where is the broker's own affair.
         (LEGAL, {"fenced": True, "answers": [Puback(reason_code=0x87)]}, Verdict.CONFORMING),
         (LEGAL, {"fenced": True, "answers": [Puback(reason_code=0x10)]}, Verdict.CONFORMING),
+        # Correctly formed, and not accepted by this server: 3.4.2.1, 3.9.3.
+        (LEGAL, {"fenced": True, "answers": [Puback(reason_code=0x90)]}, Verdict.CONFORMING),
+        (LEGAL, {"fenced": True, "answers": [Suback(reason_codes=[0x8F])]}, Verdict.CONFORMING),
+        # The general codes fit whatever is wrong.
+        (ALIAS_ZERO, {"ended": "fin", "answers": [Disconnect(reason_code=0x81)]}, Verdict.CONFORMING),
+        (ALIAS_ZERO, {"ended": "fin", "answers": [Disconnect(reason_code=0x9B)]}, Verdict.WRONG_REASON),
         (LEGAL, {"fenced": True, "answers": [Suback(reason_codes=[0x80])]}, Verdict.REFUSED_LEGAL),
         (
             LEGAL,
             {"fenced": True, "answers": [Suback(reason_codes=[0x80])], "recorded_codes": frozenset({0x80})},
             Verdict.CONFORMING,
         ),
+        # Where we log in, others may not be let in.
+        (LEGAL, {"ended": "fin", "login": True}, Verdict.CONFORMING),
+        (LEGAL, {"ended": "fin", "login": True, "accepted": True}, Verdict.REFUSED_LEGAL),
         ("random:bits", {"ended": "fin"}, Verdict.CONFORMING),
         ("random:bits", {"fenced": False}, Verdict.CONFORMING),
     ],
@@ -81,3 +105,16 @@ def test_an_excuse_keeps_the_reason_and_takes_the_blame() -> None:
     assert made.statements == ()
     assert made.why.startswith("it was not on the wire (")
     assert ruling_json(ruling) == {"verdict": "tolerated", "why": ruling.why, "statements": ["5.0 MQTT-4.13.1-1"]}
+
+
+def test_what_is_missing_without_the_mutation_too_is_no_answer_to_it() -> None:
+    case = make_case(LEGAL, script(V3_1_1))
+    seen = Observation(fenced=True, missing=[PacketType.PUBREC], waited_s=1.0)
+    alone = judge(case, seen)
+
+    assert (alone.verdict, alone.statements) == (Verdict.NO_ANSWER, ("3.1.1 MQTT-4.3.3-2",))
+    assert not judge(case, seen, Rehearsal(frozenset({PacketType.PUBREC}))).deviates
+    assert judge(case, seen, Rehearsal(frozenset({PacketType.SUBACK}))).deviates
+    assert not judge(case, Observation(ended="fin"), Rehearsal(ended=True)).deviates
+    refused = Observation(fenced=True, answers=[Suback(reason_codes=[0x80])])
+    assert not judge(make_case(LEGAL, script()), refused, Rehearsal(codes=frozenset({0x80}))).deviates

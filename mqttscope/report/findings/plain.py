@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from mqttscope.lint.finding import Finding
-from mqttscope.mqtt.view import text
+from mqttscope.mqtt.view import text, utf8
 from mqttscope.report.findings.base import ORDER, Summary
 from mqttscope.report.jsonl import SCHEMA, dumps, harmless
 
@@ -41,18 +41,6 @@ def finding_view(finding: Finding) -> dict[str, Any]:
     return shown
 
 
-def utf8(told: str) -> str:
-    r"""Text that can be encoded: bytes of the capture that are not UTF-8 as ``\xff``."""
-    if told.isascii():
-        return told
-    raw = told.encode("utf-8", "surrogateescape" if _escaped_bytes_only(told) else "surrogatepass")
-    return raw.decode("utf-8", "backslashreplace")
-
-
-def _escaped_bytes_only(told: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" and not "\udc80" <= char <= "\udcff" for char in told)
-
-
 def summary_view(summary: Summary) -> dict[str, Any]:
     """A run by key."""
     return {
@@ -72,7 +60,7 @@ def summary_view(summary: Summary) -> dict[str, Any]:
     }
 
 
-def line(shown: dict[str, Any]) -> bytes:
-    """A JSON object on one line, without the line end and without anything that a terminal obeys."""
+def line(shown: Any) -> bytes:
+    """A JSON value on one line, without the line end and without anything that a terminal obeys."""
     made = dumps(shown)
     return made if made.isascii() and b"\x7f" not in made else harmless(made + b"\n")[:-1]

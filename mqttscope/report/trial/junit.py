@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from mqttscope.report.base import Sink
 from mqttscope.report.findings.junit import attribute, content
 from mqttscope.report.trial.outcome import Tried
+from mqttscope.report.trial.text import numbered
 from mqttscope.trial.run import Result
 
 
@@ -30,7 +31,7 @@ def _suite(tried: Tried) -> str:
 
 def _case(one: Result, tried: Tried) -> str:
     assert one.ruling is not None
-    name = f"{one.case.mutation.name} (case {one.number}, {one.case.version.text})"
+    name = f"{one.case.mutation.name} ({', '.join([*numbered(one), one.case.version.text])})"
     head = f'    <testcase classname={attribute(tried.broker)} name={attribute(name)} time="{one.seconds:.3f}"'
     if not one.deviates:
         return f"{head}/>\n"
@@ -39,9 +40,9 @@ def _case(one: Result, tried: Tried) -> str:
     told += [f"the flow breaks {text}" for text in one.case.statements]
     told += [f"the broker breaks {text}" for text in ruling.statements]
     reduced = tried.reduced.get(one.number)
-    if reduced is not None and reduced.shell:
-        told.append(reduced.shell)
-    body = content("\n".join(told))
+    if reduced is not None:
+        told.append(reduced.shell if tried.show_secrets else reduced.without_secrets(one)[1])
+    body = content("\n".join(filter(None, told)))
     return (
         f"{head}>\n      <failure message={attribute(f'{ruling.verdict}: {ruling.why}')} "
         f"type={attribute(str(ruling.verdict))}>{body}</failure>\n    </testcase>\n"

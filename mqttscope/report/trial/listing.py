@@ -7,6 +7,7 @@ from typing import Any
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mutate import Mutation, Verdict, as_json
+from mqttscope.mutate.unversioned import ASSUMED, cited_instead
 from mqttscope.report.page import Page
 
 
@@ -17,7 +18,7 @@ def write_listing(page: Page, mutations: Iterable[Mutation], sender: str) -> Non
         count += 1
         page.line([one.name], "bold")
         page.paragraph(f"  {one.description}", indent=2)
-        for told, versions in _said(one, sender).items():
+        for told, versions in _rows(one, sender).items():
             page.paragraph(f"  {', '.join(versions)}: {told}", indent=4)
     page.line([f"{count:,} mutations"])
 
@@ -30,6 +31,7 @@ def listing_json(one: Mutation, sender: str) -> dict[str, Any]:
         document["versions"][version.text] |= {
             "verdict": str(one.verdict(version, sender)),
             "statements": list(one.broken(version, sender)),
+            "cited_instead": list(cited_instead(one, version, sender)),
             "demand": str(reaction.demand),
             "reason_codes": list(reaction.reason_codes),
             "demanded_by": list(one.demanded_by(version, sender)),
@@ -37,15 +39,16 @@ def listing_json(one: Mutation, sender: str) -> dict[str, Any]:
     return {"schema": 1, **document}
 
 
-def _said(one: Mutation, sender: str) -> dict[str, list[str]]:
+def _rows(one: Mutation, sender: str) -> dict[str, list[str]]:
     """What is to be said of a mutation, with the versions that it holds for."""
     rows: dict[str, list[str]] = {}
     for version in one.versions:
-        rows.setdefault(_in_version(one, version, sender), []).append(version.text)
+        rows.setdefault(said(one, version, sender), []).append(version.text)
     return rows
 
 
-def _in_version(one: Mutation, version: ProtocolVersion, sender: str) -> str:
+def said(one: Mutation, version: ProtocolVersion, sender: str) -> str:
+    """What a mutation breaks in a version and what is demanded then: ``breaks MQTT-3.3.1-4; close with 0x81``."""
     verdict = one.verdict(version, sender)
     reaction = one.reaction_in(version, sender)
     codes = " or ".join(f"0x{code:02x}" for code in reaction.reason_codes)
@@ -55,4 +58,7 @@ def _in_version(one: Mutation, version: ProtocolVersion, sender: str) -> str:
     statements = ", ".join(text.split(" ", 1)[1] for text in one.broken(version, sender))
     broken = f"breaks {statements}" if statements else "breaks nothing for certain"
     should = " (should)" if verdict is Verdict.DISCOURAGED else ""
-    return f"{broken}{should}; {told}"
+    instead = ", ".join(text.split(" ", 1)[1] for text in cited_instead(one, version, sender))
+    # Captures tell no version before CONNECT does, so that a linter has to take one.
+    cited = f"; seen in a capture as {instead} of {ASSUMED.text}" if instead else ""
+    return f"{broken}{should}; {told}{cited}"

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqttscope.mqtt.view import text, utf8
+from mqttscope.report.findings.plain import line
+from mqttscope.report.trial.secrets import concealed, concealed_case, known_secrets
+from mqttscope.trial.rehearsal import AS_RECORDED
 from mqttscope.trial.run import Result
 from mqttscope.trial.smaller import Smaller
 from mqttscope.trial.verdict import Verdict, ruling_json
@@ -30,6 +35,13 @@ class Reduced:
 
     smaller: Smaller
     shell: str
+    """Empty where no shell can play it."""
+
+    def without_secrets(self, result: Result) -> tuple[list[bytes], str]:
+        """What is still sent and the line for a shell, as reports show them; no line that would hold a secret."""
+        sends = self.smaller.sends
+        shown = concealed(sends, result.case.version, known_secrets(result.script))
+        return shown, self.shell if shown == sends else ""
 
 
 @dataclass(slots=True)
@@ -47,11 +59,17 @@ class Tried:
     """Why cases did not get to their mutation."""
     too_long: int = 0
     """Cases left out, since their pauses are longer than was allowed."""
+    unspoken: tuple[str, ...] = ()
+    """Versions of the captures that the broker does not speak: what was recorded in them is left out."""
     seconds: float = 0.0
     stopped: str = ""
     """Why it ended early."""
     reduced: dict[int, Reduced] = field(default_factory=dict)
     """By the number of the case."""
+    show_secrets: bool = False
+    """Whether the bytes in reports are shown with their passwords."""
+    alone: bool = False
+    """A single case was asked for."""
 
     def add(self, result: Result) -> None:
         """Count a case."""
@@ -94,26 +112,51 @@ def verdict(result: Result) -> Verdict:
     return result.ruling.verdict
 
 
-def result_json(result: Result, reduced: Reduced | None = None) -> dict[str, Any]:
-    """One case as plain JSON."""
+def result_json(
+    result: Result, reduced: Reduced | None = None, *, whole: bool = True, show_secrets: bool = False
+) -> dict[str, Any]:
+    """One case as plain JSON: ``whole`` with what was sent, else with what it takes to make it again."""
     ruling = None if result.ruling is None else ruling_json(result.ruling)
+    case = result.case if show_secrets or not whole else concealed_case(result)
+    shown = case.as_json()
+    if not whole:
+        del shown["changes"], shown["steps"]
+    elif case is not result.case:
+        shown["redacted"] = True
     document: dict[str, Any] = {
         "schema": 1,
         "event": "case",
-        "number": result.number,
+        "number": None if result.number == AS_RECORDED else result.number,
         **(ruling or {"verdict": None, "why": result.not_played, "statements": []}),
         "seconds": round(result.seconds, 6),
-        "case": result.case.as_json(),
+        "case": shown,
     }
+    document["why"] = utf8(document["why"])
     if result.unclean:
-        document["left_behind"] = list(result.unclean)
+        document["left_behind"] = [utf8(one) for one in result.unclean]
     if reduced is not None:
-        document["reduced"] = {
-            "tries": reduced.smaller.tries,
-            "sends": [one.hex() for one in reduced.smaller.sends],
-            "shell": reduced.shell,
-        }
+        document["reduced"] = _reduced_json(result, reduced, show_secrets=show_secrets)
     return document
+
+
+def _reduced_json(result: Result, reduced: Reduced, *, show_secrets: bool) -> dict[str, Any]:
+    whole = reduced.smaller.sends, reduced.shell
+    sends, shell = whole if show_secrets else reduced.without_secrets(result)
+    small = reduced.smaller
+    shown = {
+        "tries": small.tries,
+        "sends": [one.hex() for one in sends],
+        "shell": shell,
+        "breaks": list(small.breaks),
+        "unfinished": small.unfinished,
+    }
+    return shown if sends == whole[0] else {**shown, "redacted": True}
+
+
+def case_json(result: Result, tried: Tried) -> dict[str, Any]:
+    """One case of a run; what was sent is told where the broker deviates, and of a case that is played alone."""
+    whole = result.deviates or tried.alone
+    return result_json(result, tried.reduced.get(result.number), whole=whole, show_secrets=tried.show_secrets)
 
 
 def summary_json(tried: Tried) -> dict[str, Any]:
@@ -121,15 +164,32 @@ def summary_json(tried: Tried) -> dict[str, Any]:
     return {
         "schema": 1,
         "event": "mutate",
-        "broker": tried.broker,
-        "capture": tried.capture,
+        "broker": text(tried.broker),
+        "capture": text(tried.capture),
         "capture_hash": tried.capture_hash,
         "seed": tried.seed,
         "cases": len(tried.results),
         "deviations": len(tried.deviations),
         "verdicts": {str(name): count for name, count in tried.verdicts.items()},
-        "not_played": [{"reason": why, "cases": count} for why, count in tried.not_played.most_common()],
+        "not_played": [{"reason": utf8(why), "cases": count} for why, count in tried.not_played.most_common()],
         "too_long": tried.too_long,
+        "unspoken_versions": list(tried.unspoken),
         "seconds": round(tried.seconds, 6),
-        "stopped": tried.stopped,
+        "stopped": utf8(tried.stopped),
     }
+
+
+def case_line(result: Result, tried: Tried) -> bytes:
+    """A case as one of the JSON Lines."""
+    return line({**case_json(result, tried), "broker": text(tried.broker)}) + b"\n"
+
+
+def summary_lines(runs: Sequence[Tried]) -> bytes:
+    """The end of the JSON Lines: a line for each broker."""
+    return b"".join(line(summary_json(one)) + b"\n" for one in runs)
+
+
+def document(runs: Sequence[Tried], *, matrix: bool = False) -> bytes:
+    """The whole run as one JSON document; with several brokers side by side they are its ``runs``."""
+    shown = [{**summary_json(one), "results": [case_json(row, one) for row in one.results]} for one in runs]
+    return line({"schema": 1, "event": "matrix", "runs": shown} if matrix else shown[0]) + b"\n"

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
-import orjson
-
 from mqttscope import __version__
+from mqttscope.mqtt.view import utf8
+from mqttscope.report.findings.plain import line
 from mqttscope.report.findings.sarif import SCHEMA, physical, plain
-from mqttscope.report.trial.outcome import RANK, Tried, result_json, summary_json
+from mqttscope.report.trial.outcome import RANK, Tried, case_json, summary_json
 from mqttscope.trial.run import Result
 from mqttscope.trial.verdict import Verdict
 
@@ -34,7 +34,7 @@ LEVELS = {Verdict.TOLERATED: "warning", Verdict.NO_ANSWER: "warning", Verdict.WR
 def sarif_log(runs: Iterable[Tried]) -> bytes:
     """The whole log."""
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(one) for one in runs]}
-    return orjson.dumps(log) + b"\n"
+    return line(log) + b"\n"
 
 
 def _run(tried: Tried) -> dict[str, Any]:
@@ -65,13 +65,13 @@ def _result(one: Result, tried: Tried, rules: list[Verdict]) -> dict[str, Any]:
     verdict = one.ruling.verdict
     statements = ", ".join(one.ruling.statements)
     told = f"{one.case.mutation.name}: {one.ruling.why}.{f' The broker breaks {statements}.' if statements else ''}"
-    key = f"{tried.broker} {one.case.mutation.name} {one.case.version.text} {verdict}"
-    properties = result_json(one, tried.reduced.get(one.number))
+    key = f"{utf8(tried.broker)} {one.case.mutation.name} {one.case.version.text} {verdict}"
+    properties = case_json(one, tried)
     return {
         "ruleId": str(verdict),
         "ruleIndex": rules.index(verdict),
         "level": LEVELS.get(verdict, "error"),
-        "message": {"text": plain(told)},
+        "message": {"text": plain(utf8(told))},
         "locations": [{"physicalLocation": physical(tried.capture.split(", ")[0], 1)}],
         "partialFingerprints": {"mqttscopeMutation/v1": sha256(key.encode()).hexdigest()[:32]},
         "properties": properties,

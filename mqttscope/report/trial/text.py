@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.page import Column, Page, number
 from mqttscope.report.trial.outcome import RANK, Reduced, Tried
 from mqttscope.report.when import duration
+from mqttscope.trial.rehearsal import AS_RECORDED
 from mqttscope.trial.run import Result
 from mqttscope.trial.verdict import Verdict
 
@@ -22,7 +23,7 @@ def write(page: Page, tried: Tried) -> None:
     """The whole report."""
     found = tried.deviations
     for one in found[:MAX_SHOWN]:
-        write_deviation(page, one, tried.reduced.get(one.number))
+        write_deviation(page, one, tried.reduced.get(one.number), show_secrets=tried.show_secrets)
     if len(found) > MAX_SHOWN:
         page.line([f"{len(found) - MAX_SHOWN:,} more deviations"])
     if found:
@@ -32,13 +33,11 @@ def write(page: Page, tried: Tried) -> None:
     _sum(page, tried)
 
 
-def write_deviation(page: Page, one: Result, reduced: Reduced | None) -> None:
+def write_deviation(page: Page, one: Result, reduced: Reduced | None, *, show_secrets: bool = False) -> None:
     """One case in which the broker deviates."""
     assert one.ruling is not None
     case = one.case
-    page.line(
-        [f"{one.ruling.verdict}: {page.safe(case.mutation.name)}", f"case {one.number}", case.version.text], "bold"
-    )
+    page.line([f"{one.ruling.verdict}: {page.safe(case.mutation.name)}", *numbered(one), case.version.text], "bold")
     page.paragraph(f"  {page.safe(case.mutation.description)}", indent=2)
     page.paragraph(f"  {page.safe(one.ruling.why)}", indent=2)
     if case.statements:
@@ -46,12 +45,16 @@ def write_deviation(page: Page, one: Result, reduced: Reduced | None) -> None:
     if one.ruling.statements:
         page.paragraph(f"  the broker breaks {', '.join(one.ruling.statements)}", indent=4)
     if reduced is not None:
-        _reduced(page, reduced)
+        _reduced(page, one, reduced, reduced.smaller.sends if show_secrets else reduced.without_secrets(one)[0])
 
 
-def _reduced(page: Page, reduced: Reduced) -> None:
+def numbered(one: Result) -> list[str]:
+    """How a case is called; nothing for a connection without a mutation, which --case does not know."""
+    return [] if one.number == AS_RECORDED else [f"case {one.number}"]
+
+
+def _reduced(page: Page, one: Result, reduced: Reduced, sends: Sequence[bytes]) -> None:
     small = reduced.smaller
-    sends = small.sends
     page.paragraph(
         f"  reduced from {counted(small.packets_before, 'packet')} of {counted(small.bytes_before, 'byte')} "
         f"to {counted(len(sends), 'packet')} of {counted(sum(map(len, sends)), 'byte')}:",
@@ -60,6 +63,10 @@ def _reduced(page: Page, reduced: Reduced) -> None:
     for data in sends:
         more = f" and {counted(len(data) - MAX_SENT, 'more byte')}" if len(data) > MAX_SENT else ""
         page.paragraph(f"    {data[:MAX_SENT].hex(' ')}{more}", indent=6)
+    if small.breaks and not set(small.breaks) & set(one.case.statements):
+        page.paragraph(f"  what is left breaks other statements: {', '.join(small.breaks)}", indent=4)
+    if small.unfinished:
+        page.paragraph(f"  perhaps not the smallest: {small.unfinished}", indent=4)
 
 
 def _table(page: Page, title: str, name: str, rows: Mapping[str, Counter[Verdict]]) -> None:
@@ -92,6 +99,8 @@ def _sum(page: Page, tried: Tried) -> None:
         page.paragraph(f"{counted(count, 'case')} not played: {page.safe(why)}", "yellow", indent=2)
     if tried.too_long:
         page.paragraph(f"{counted(tried.too_long, 'case')} left out that need longer than --longest", "yellow")
+    if tried.unspoken:
+        page.paragraph(f"not spoken by the broker, and left out: MQTT {', '.join(tried.unspoken)}", "yellow")
     left = [told for one in tried.results for told in one.unclean]
     for told in dict.fromkeys(left):
         page.paragraph(f"could not be removed from the broker: {page.safe(told)}", "red")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from mqttscope.report.findings.plain import KEYS, finding_view, line, summary_view, utf8
-from tests.report.findings.samples import HOSTILE, HOSTILE_TEXT, MADE, clean, many, summary
+from mqttscope.report.findings.plain import KEYS, finding_view, line, summary_view
+from tests.report.findings.samples import HOSTILE, MADE, clean, many, summary
 from tests.report.test_harmless import check
 
 INTERFACE = [
@@ -39,13 +39,6 @@ def test_any_finding_is_one_harmless_line() -> None:
         made = line(finding_view(finding)).decode()
         check([made], 0)
         assert json.loads(made)["rule"] == finding.rule
-
-
-def test_text_that_is_no_utf8() -> None:
-    assert utf8("a\udcffé") == "a\\xffé"
-    assert utf8("\ud800") == "\\xed\\xa0\\x80"
-    assert utf8("plain") == "plain"
-    assert HOSTILE_TEXT[:5] in utf8(HOSTILE_TEXT)
 
 
 def test_the_summary() -> None:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from mqttscope.report.trial.junit import write_junit
 from tests.report.make import Lines
-from tests.report.trial.tries import LINE, run, with_reduction
+from tests.report.trial.tries import LINE, run, secret, with_reduction
 
 
 def test_a_suite_for_each_broker_and_a_failure_for_each_deviation() -> None:
@@ -23,3 +23,13 @@ def test_a_suite_for_each_broker_and_a_failure_for_each_deviation() -> None:
     assert "PINGREQ is <answered>" in failure.text
     assert LINE in failure.text
     assert len(root.findall(".//testcase")) == 6
+
+
+def test_names_that_are_no_text_do_no_harm_and_no_line_holds_a_password() -> None:
+    made = with_reduction(secret())
+    made.broker = "\udcff"
+    lines = Lines()
+    write_junit(lines, [made])
+
+    assert len(ElementTree.fromstring(lines.data)) == 1
+    assert LINE.encode() not in lines.data

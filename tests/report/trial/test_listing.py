@@ -20,6 +20,19 @@ def test_each_says_what_it_breaks_and_what_is_demanded() -> None:
     assert said.endswith("3 mutations\n")
 
 
+def test_what_comes_before_the_version_is_told_with_the_statement_that_a_linter_cites() -> None:
+    page = Page(View(width=120, unicode=False))
+    one = mutation("connect.protocol_name:cut-before")
+    write_listing(page, [one], "client")
+    rows = listing_json(one, "client")["versions"]
+
+    assert "5.0: breaks V5-LENGTH-overrun; close with 0x81; seen in a capture as V311-LENGTH-overrun of 3.1.1" in (
+        page.encoded().decode()
+    )
+    assert rows["5.0"]["cited_instead"] == ["3.1.1 V311-LENGTH-overrun"]
+    assert rows["3.1.1"]["cited_instead"] == []
+
+
 def test_for_programs() -> None:
     document = listing_json(mutation("publish:qos-3"), "server")
 

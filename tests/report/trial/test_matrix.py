@@ -17,6 +17,8 @@ def test_markdown() -> None:
     assert "| tolerated | 1 | 0 |" in lines
     assert "| `publish:qos-3` | 5.0 | tolerated | · |" in lines
     assert not any("random:bits" in line for line in lines)
+    assert "· conforming, – the broker does not speak the version, empty: not played" in lines
+    assert "conforming," not in markdown([TWO])
 
 
 def test_html() -> None:
@@ -24,3 +26,16 @@ def test_html() -> None:
 
     assert "<th>mqtt://&lt;b&gt;</th>" in page
     assert "<tr><td>publish:qos-3</td><td>5.0</td><td>crashed</td><td>·</td></tr>" in page
+
+
+def test_a_version_that_is_not_spoken() -> None:
+    silent = run("mqtt://three", ("random:bits", Verdict.CONFORMING))
+    silent.results.clear()
+    silent.unspoken = ("5.0",)
+
+    assert "| `publish:qos-3` | 5.0 | tolerated | – |" in markdown([ONE, silent]).splitlines()
+
+
+def test_names_that_are_no_text_do_no_harm() -> None:
+    assert "\\xff" in markdown([run("\udcff")]).encode().decode()
+    assert "\\xff" in html([run("\udcff")]).encode().decode()

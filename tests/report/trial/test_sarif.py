@@ -10,7 +10,7 @@ from mqttscope.report.trial.outcome import RANK
 from mqttscope.report.trial.sarif import WORDS, sarif_log
 from mqttscope.trial.verdict import Verdict
 from tests.conftest import ROOT
-from tests.report.trial.tries import run, with_reduction
+from tests.report.trial.tries import run, secret, with_reduction
 
 
 def test_it_is_valid_and_names_what_is_broken() -> None:
@@ -27,3 +27,13 @@ def test_it_is_valid_and_names_what_is_broken() -> None:
 
 def test_every_deviation_has_words() -> None:
     assert set(WORDS) == set(RANK) - {Verdict.CONFORMING}
+
+
+def test_names_that_are_no_text_and_secrets_do_no_harm() -> None:
+    made = secret()
+    made.broker, made.capture = "\udcff", "odd \udcff.pcapng"
+    data = sarif_log([made])
+    (result,) = json.loads(data)["runs"][0]["results"]
+
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "odd%20%FF.pcapng"
+    assert b"open sesame".hex().encode() not in data

@@ -6,7 +6,7 @@ from mqttscope.report.base import View
 from mqttscope.report.page import Page
 from mqttscope.report.trial.text import write
 from mqttscope.trial.verdict import Verdict
-from tests.report.trial.tries import run, with_reduction
+from tests.report.trial.tries import run, secret, with_reduction
 
 
 def text(tried: object) -> str:
@@ -39,3 +39,13 @@ def test_where_all_is_well_the_sum_is_enough() -> None:
 
     assert said.startswith("1 case against mqtt://h; 1 conforming")
     assert "By statement" not in said
+
+
+def test_reduced_cases_are_shown_without_their_passwords() -> None:
+    made = with_reduction(secret())
+    word = b"open sesame"
+
+    assert b"*".hex() * 3 in text(made).replace(" ", "").replace("\n", "")
+    assert word.hex(" ") not in " ".join(text(made).split())
+    made.show_secrets = True
+    assert word.hex(" ") in " ".join(text(made).split())

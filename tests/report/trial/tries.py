@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from mqttscope.mqtt import Connack, Connect, Properties, Publish
 from mqttscope.report.trial.outcome import Reduced, Tried
 from mqttscope.trial.run import Result
 from mqttscope.trial.smaller import Smaller
 from mqttscope.trial.verdict import Ruling, Verdict
+from tests.replay.recordings import conversation
 from tests.trial.flows import HASH, make_case, script
 
 LINE = "{ printf '\\020'; } | nc -w 2 h 1883 | xxd"
@@ -30,6 +32,20 @@ def run(broker: str = "mqtt://h:1883", *verdicts: tuple[str, Verdict]) -> Tried:
 
 def with_reduction(tried: Tried) -> Tried:
     """The same with the first case reduced."""
-    small = Smaller(make_case("publish:qos-3", script()), Verdict.TOLERATED, 12, 9, 200)
+    small = Smaller(tried.results[0].case, Verdict.TOLERATED, 12, 9, 200)
     tried.reduced[0] = Reduced(small, LINE)
     return tried
+
+
+def secret() -> Tried:
+    """A run with one case that deviates, of a connection with a password."""
+    login = Connect(protocol_level=5, user_name="me", password=b"open sesame", properties=Properties())
+    own = conversation(
+        (">", login),
+        ("<", Connack(session_present=False, properties=Properties())),
+        (">", Publish(topic_name="a", payload=b"1", properties=Properties())),
+    )
+    made = Tried("mqtt://h:1883", "site.pcapng", HASH, 1)
+    ruling = Ruling(Verdict.TOLERATED, "PINGREQ is answered")
+    made.add(Result(make_case("publish:qos-3", own), ruling, script=own, seconds=0.25))
+    return made

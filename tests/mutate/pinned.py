@@ -1,0 +1,64 @@
+"""What the whole catalogue makes of committed captures, as hashes: ``python -m tests.mutate.pinned [CAPTURE...]``.
+
+It needs nothing but the standard library, so that it runs wherever a Python does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect
+from mqttscope.mutate import Case, Flow
+from mqttscope.mutate.flow import SIDES
+from mqttscope.replay.script import read_scripts
+from mqttscope.trial.fit import flow_of
+from mqttscope.trial.numbering import Numbering, capture_hash
+
+CAPTURES = Path(__file__).resolve().parents[2] / "captures"
+NAMES = ("v31-qos", "v311-qos", "v5-qos")
+SEEDS = (1, 2)
+"""Each with another connection of the capture."""
+
+
+def flows_of(name: str) -> list[Flow]:
+    """The connections of a committed capture."""
+    captured = open_capture([str(CAPTURES / name / "capture.pcapng")])
+    scripts = [one for one in read_scripts(dissect(captured)) if one.connect is not None]
+    told = capture_hash(scripts)
+    return [flow_of(one, told, one.connection.number) for one in scripts]
+
+
+def digest(name: str, seed: int) -> str:
+    """Hash of all cases of one connection: what both sides send in them, when, and what they wait for."""
+    total = hashlib.sha256()
+    flows = flows_of(name)
+    for side in SIDES:
+        for one in Numbering(flows, seed, side).cases("*", [SEEDS.index(seed) % len(flows)]):
+            total.update(f"{one.number} {one.case.mutation.name} {one.case.connection}\n".encode())
+            total.update(said(one.case))
+    return total.hexdigest()[:16]
+
+
+def said(case: Case) -> bytes:
+    """All that a case says, so that no two cases say the same by chance."""
+    parts = []
+    for step in case.flow.steps:
+        awaits = "" if step.awaits is None else step.awaits.name
+        parts.append(f"{step.action} {step.nanoseconds} {awaits} {step.packet_identifier} {len(step.data)}:".encode())
+        parts.append(step.data)
+    return b"".join(parts)
+
+
+def main() -> None:
+    """Print the hashes, as the test has them."""
+    sys.stdout.write(f"    # Python {sys.version}\n")
+    for name in sys.argv[1:] or NAMES:
+        for seed in SEEDS:
+            sys.stdout.write(f'    ("{name}", {seed}): "{digest(name, seed)}",\n')
+
+
+if __name__ == "__main__":
+    main()
