@@ -7,11 +7,7 @@ import sys
 
 def run() -> None:
     """Entry point: run the command line and leave with its exit code."""
-    if sys.argv[1:] in (["--version"], ["-V"]) and sys.stdout is not None:
-        # Scripts ask for the version in loops; it must not wait for click.
-        from mqttscope import __version__
-
-        sys.stdout.write(f"mqttscope {__version__}\n")
+    if sys.argv[1:] in (["--version"], ["-V"]) and sys.stdout is not None and _said_version():
         return
     import signal
 
@@ -24,3 +20,15 @@ def run() -> None:
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, handler)
     main()
+
+
+def _said_version() -> bool:
+    """Say the version: scripts ask for it in loops, and it must not wait for click.  Who cannot, leaves it to click."""
+    from mqttscope import __version__
+
+    try:
+        sys.stdout.write(f"mqttscope {__version__}\n")
+        sys.stdout.flush()
+    except OSError:
+        return False
+    return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mqttscope.cli.main import EXIT_UNREADABLE
-from mqttscope.cli.options import colour_option, dissection, make_options, viewing
+from mqttscope.cli.options import CAPTURES, colour_option, dissection, make_options, viewing
 
 if TYPE_CHECKING:
     from mqttscope.cli.output import Output
@@ -27,7 +27,7 @@ Examples:
   tcpdump -i eth0 -U -w - port 1883 | mqttscope inspect - --format ladder
 """
 )
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=click.Path(allow_dash=True))
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=CAPTURES)
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form.")
 @dissection
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many packets.")

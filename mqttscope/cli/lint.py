@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mqttscope.cli.main import EXIT_CLEAN
-from mqttscope.cli.options import Port, Version, colour_option
+from mqttscope.cli.options import CAPTURES, Port, Version, colour_option
 
 if TYPE_CHECKING:
     from mqttscope.mqtt.constants import ProtocolVersion
@@ -121,7 +121,7 @@ Examples:
 Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a capture could not be read to its end.
 """
 )
-@click.argument("captures", nargs=-1, metavar="CAPTURE...", type=click.Path(allow_dash=True))
+@click.argument("captures", nargs=-1, metavar="CAPTURE...", type=CAPTURES)
 @judging
 @click.option(
     "--format",

@@ -20,7 +20,6 @@ from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.baseline import Baseline, BaselineError, client_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
-from mqttscope.lint.secrets import LENGTH
 from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
@@ -28,8 +27,6 @@ from mqttscope.report.findings.registry import make_reporter
 from mqttscope.report.findings.statistics import make_statistics
 
 IN_BASELINE = Suppression("baseline", "in the baseline")
-SECRETS = "SEC104"
-"""The rule whose setting says how long random text is that reports hide."""
 MAX_CLIENTS = 100_000
 """Clients that are remembered to tell what was fixed since the baseline."""
 
@@ -168,7 +165,7 @@ class Run:
 
     def _reporters(self, statistics: bool, colour: bool | None) -> list[Any]:
         settings = self.settings
-        length = next((rule.set["length"] for rule in settings.rules if rule.code == SECRETS), LENGTH)
+        length = settings.secret_length
         plain = View(width=0, payload_limit=256, secret_length=length)
         made: list[Any] = []
         if settings.output is None:

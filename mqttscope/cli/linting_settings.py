@@ -21,6 +21,7 @@ from mqttscope.lint.catalogue import UnknownRuleError, select
 from mqttscope.lint.config import Config
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import Rule
+from mqttscope.lint.secrets import LENGTH
 from mqttscope.lint.suppress import Suppressions
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
@@ -29,6 +30,10 @@ from mqttscope.report.jsonl import SCHEMA
 
 if TYPE_CHECKING:
     from mqttscope.lint.profile import Profile
+
+
+SECRETS = "SEC104"
+"""The rule whose setting says how long random text is that reports hide."""
 
 
 @dataclass(slots=True)
@@ -53,6 +58,11 @@ class Settings:
     """The configuration file."""
     profile_file: Path | None = None
     """Where the profile was read, if it is none of those that come with the program."""
+
+    @property
+    def secret_length(self) -> int:
+        """Characters from which on random text in a finding is a secret: what the rule that looks for it goes by."""
+        return next((int(rule.set["length"]) for rule in self.rules if rule.code == SECRETS), LENGTH)
 
     def inputs(self) -> dict[str, Path | None]:
         """Files that are read beside the captures, by what they are."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mqttscope.capture.files import STDIN
-from mqttscope.cli.linting import SECRETS, Run
+from mqttscope.cli.linting import Run
 from mqttscope.cli.pipeline.common import EXTRA, Failed, session, task_progress
-from mqttscope.lint.secrets import LENGTH
+from mqttscope.net.frame import CaptureError, CaptureNotice
 
 if TYPE_CHECKING:
     from mqttscope.lake.judging import Sums
@@ -25,6 +26,15 @@ class SparkRun(Run):
         if self.reading.decrypting:
             raise click.UsageError("--engine spark decrypts nothing: leave out --keylog (and $SSLKEYLOGFILE)")
         self.master = master
+        self.begun = False
+
+    def close(self) -> None:
+        """Write what the reports still have to say; where nothing was judged, there is no verdict."""
+        if self.begun:
+            super().close()
+            return
+        for file in self.files:
+            file.close()
 
     def _judge(self) -> None:
         try:
@@ -34,21 +44,27 @@ class SparkRun(Run):
             from mqttscope.spark.progress import followed
         except ImportError as error:
             raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
-        rules = self.settings.rules
-        length = next((rule.set["length"] for rule in rules if rule.code == SECRETS), LENGTH)
-        options = LakeOptions(dissect=self.settings.options, rules=tuple(rules), secret_length=length)
+        given = self.settings
+        options = LakeOptions(dissect=given.options, rules=tuple(given.rules), secret_length=given.secret_length)
         try:
             found = find(list(self.captures))
         except NoCaptures as error:
-            raise Failed(str(error)) from None
+            self.begun = True
+            self._tell_notices([CaptureError(one.name, one.fault or "") for one in error.faulty])
+            return
         with session(self.master, {}) as spark, task_progress() as show, followed(spark, show):
             judged = judge(spark, found, options)
+            self.begun = True
             for finding in judged.findings:
                 self._take(finding)
         self.watch.skipped.update(judged.skipped)
-        for notice in self.watch.events(judged.notices):
-            self.linter.feed(notice)
+        self._tell_notices(judged.notices)
         self._count(judged.sums)
+
+    def _tell_notices(self, notices: Sequence[CaptureNotice]) -> None:
+        """What the captures say, to people and to the linter."""
+        for notice in self.watch.events(notices):
+            self.linter.feed(notice)
 
     def _count(self, sums: Sums) -> None:
         """What the tasks counted, as if it had been counted here."""

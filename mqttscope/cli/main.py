@@ -61,6 +61,8 @@ class LazyGroup(click.Group):
             return None
         found = importlib.import_module(row[0]).command
         assert isinstance(found, click.Command)
+        # As below the group: click keeps the help option that it makes first, also for a command on its own.
+        found.context_settings = {**self.context_settings, **found.context_settings}
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -106,12 +108,9 @@ def main() -> None:
         code = EXIT_CLEAN
         _silence_stdout()
     except OSError as error:
-        # Captures tell their errors as events, so that only output is left.
         if os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
-        click.echo(f"mqttscope: {error.filename or 'standard output'}: {error.strerror or error}", err=True)
-        code = EXIT_USAGE
-        _silence_stdout()
+        code = _failed(error)
     except KeyboardInterrupt:
         code = _interrupted()
     except Exception as error:
@@ -127,6 +126,39 @@ def main() -> None:
         )
         code = EXIT_UNREADABLE
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
+
+
+def _failed(error: OSError) -> int:
+    """Say what could not be read or written; returns the exit code."""
+    name, code = error.filename, EXIT_USAGE
+    if name is None and (_stdout_fails() or _was_echoed(error)):
+        name = "standard output"
+        _silence_stdout()
+    elif name is None:
+        # Of an open file that says nothing of itself: only who opened it could name it.
+        code = EXIT_FAILED
+    told = error.strerror or str(error)
+    plain = told if name is None else f"{os.fsdecode(name) if isinstance(name, bytes) else name}: {told}"
+    click.echo(f"mqttscope: {plain}", err=True)
+    return code
+
+
+def _stdout_fails() -> bool:
+    """Whether standard output takes nothing: what it did not take waits to be written, and fails again."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
+def _was_echoed(error: OSError) -> bool:
+    """Whether click was writing to standard output: where Python does not buffer that, nothing waits."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place is not None and place.tb_frame.f_code is click.echo.__code__ and not place.tb_frame.f_locals["err"]
 
 
 def _interrupted() -> int:

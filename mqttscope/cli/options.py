@@ -38,6 +38,10 @@ class Port(_ParamType):
         return int(number), protocol
 
 
+CAPTURES = click.Path(allow_dash=True, readable=False)
+"""Captures of a command: what cannot be opened is told when it is read, with what else is wrong."""
+
+
 class Version(_ParamType):
     """``auto``, ``3.1``, ``3.1.1`` or ``5.0``."""
 

@@ -18,7 +18,7 @@ import click
 
 from mqttscope.cli.main import EXIT_USAGE
 from mqttscope.events import Event, PacketEvent
-from mqttscope.mqtt.view import text
+from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.base import View
@@ -157,8 +157,12 @@ def make_view(*, colour: bool | None, time_format: str, payload: str, payload_li
 
 def warn(message: str) -> None:
     """One line on standard error."""
-    plain = "".join(char if char.isprintable() else repr(char)[1:-1] for char in message)
-    click.echo(f"mqttscope: {plain}", err=True)
+    click.echo(f"mqttscope: {printable(message)}", err=True)
+
+
+def printable(told: str) -> str:
+    """A text with escapes for what a terminal does not show, or would obey."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in told)
 
 
 class Watch:
@@ -210,12 +214,10 @@ class Watch:
 
 def describe(error: CaptureError) -> str:
     """A capture error as one line: file, place, what is wrong, what was saved."""
-    name = text(error.capture)
-    shown = name if isinstance(name, str) else error.capture.encode("utf-8", "backslashreplace").decode()
     where = f" at offset {error.offset:,}" if error.offset else ""
     kept = (
         f" ({error.frames:,} {'frame before it was' if error.frames == 1 else 'frames before it were'} read)"
         if error.frames
         else ""
     )
-    return f"{shown}: {error.message}{where}{kept}"
+    return f"{utf8(error.capture)}: {error.message}{where}{kept}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from mqttscope.cli.linting import IN_BASELINE, SECRETS, read_baseline
+from mqttscope.cli.linting import IN_BASELINE, read_baseline
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.output import Output, warn
 from mqttscope.cli.targets import FileSink
@@ -13,7 +13,6 @@ from mqttscope.events import Event
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.rule import Needs
-from mqttscope.lint.secrets import LENGTH
 from mqttscope.mqtt.wire import counted as number_of
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.base import View
@@ -47,7 +46,7 @@ class Findings:
         self._told = 0
         self._shown: Any = None
         self._form = "jsonl" if jsonl and not forms else settings.format
-        view.secret_length = next((rule.set["length"] for rule in settings.rules if rule.code == SECRETS), LENGTH)
+        view.secret_length = settings.secret_length
         plain = View(width=0, payload_limit=256, secret_length=view.secret_length)
         self._files: list[FileSink] = []
         self._reporters: list[tuple[bool, Any]] = []

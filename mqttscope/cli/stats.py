@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.cli.main import EXIT_UNREADABLE
-from mqttscope.cli.options import colour_option, dissection, make_options
+from mqttscope.cli.options import CAPTURES, colour_option, dissection, make_options
 
 if TYPE_CHECKING:
     from mqttscope.events import Event
@@ -34,7 +34,7 @@ Examples:
   mqttscope stats site.pcapng --format json | jq '.totals.latencies.publish_puback'
 """
 )
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=click.Path(allow_dash=True))
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=CAPTURES)
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
 @dissection
 @click.option(

@@ -40,12 +40,9 @@ def completions() -> dict[Path, str]:
 
 def help_text(*names: str) -> str:
     """``--help`` of a command by the names that lead to it, or of the program."""
-    context = click.Context(group, info_name="mqttscope", max_content_width=_WIDTH, terminal_width=_WIDTH)
+    context = click.Context(group, info_name="mqttscope", terminal_width=_WIDTH, **group.context_settings)
     for count, name in enumerate(names, 1):
-        command = find_command(*names[:count])
-        context = click.Context(
-            command, info_name=name, parent=context, max_content_width=_WIDTH, terminal_width=_WIDTH
-        )
+        context = click.Context(find_command(*names[:count]), info_name=name, parent=context, terminal_width=_WIDTH)
     return context.command.get_help(context)
 
 

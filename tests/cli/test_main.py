@@ -84,6 +84,13 @@ def test_help_says_what_every_option_does(names: tuple[str, ...]) -> None:
     assert [one.name for one in options if not one.help and not isinstance(one.type, click.Choice)] == []
 
 
+@pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
+def test_a_command_has_the_settings_of_the_program_on_its_own_too(names: tuple[str, ...]) -> None:
+    context = find_command(*names).make_context("alone", [], resilient_parsing=True)
+
+    assert (context.help_option_names, context.max_content_width) == (["-h", "--help"], 100)
+
+
 def examples(names: tuple[str, ...]) -> list[str]:
     """The command lines under "Examples:" of a help page."""
     _, _, rest = help_text(*names).partition("Examples:\n")
@@ -179,7 +186,9 @@ def test_the_traceback_is_there_on_demand(monkeypatch: pytest.MonkeyPatch) -> No
         invoke("decode", "c000")
 
 
-@pytest.mark.parametrize("arguments", [("decode", "c000"), ("inspect", str(capture("v5-qos"))), ("--help",)])
+@pytest.mark.parametrize(
+    "arguments", [("decode", "c000"), ("inspect", str(capture("v5-qos"))), ("--help",), ("--version",)]
+)
 def test_output_that_cannot_be_written_is_said_in_one_line(arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
@@ -191,6 +200,21 @@ def test_output_that_cannot_be_written_is_said_in_one_line(arguments: tuple[str,
     assert done.stderr.count("\n") == 1
     assert "standard output" in done.stderr
     assert "No space left on device" in done.stderr
+
+
+def test_what_else_cannot_be_written_is_not_blamed_on_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(name: str | None) -> None:
+        def fail() -> object:
+            raise OSError(28, "No space left on device", name)
+
+        monkeypatch.setattr(program, "_run", fail)
+
+    full(None)
+    done = invoke("decode", "c000", env={"MQTTSCOPE_TRACEBACK": None})
+    assert (done.code, done.err) == (3, "mqttscope: No space left on device\n")
+    full("b.pcap")
+    done = invoke("decode", "c000", env={"MQTTSCOPE_TRACEBACK": None})
+    assert (done.code, done.err) == (2, "mqttscope: b.pcap: No space left on device\n")
 
 
 def closed(what: str, *arguments: str) -> Done:
@@ -263,6 +287,8 @@ def test_the_shell_completes_commands_and_options_and_choices() -> None:
 def test_ctrl_c_while_modules_are_imported_is_quiet(module: str, code: int) -> None:
     script = f"""if True:
         import os, signal, sys
+        # Who starts the tests in the background has them ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         class Finder:
             def find_spec(self, name, *others):
                 if name == {module!r}:

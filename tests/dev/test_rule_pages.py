@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 
+import pytest
 from markdown_it import MarkdownIt
 
 from mqttscope.dev.rule_pages import CONFORMANCE, FOLDER, pages
@@ -11,17 +13,21 @@ from mqttscope.lint.catalogue import all_rules, find
 from mqttscope.lint.coverage import coverage
 from mqttscope.report.explain import cited
 
-PAGES = pages()
+
+@pytest.fixture(scope="module")
+def made() -> dict[PurePosixPath, str]:
+    """All pages by path, below the checkout."""
+    return pages()
 
 
-def test_a_page_for_every_rule_an_index_and_the_conformance() -> None:
-    assert {path.stem for path in PAGES if path.parent == FOLDER} == {*all_rules(), "README"}
-    assert CONFORMANCE in PAGES
+def test_a_page_for_every_rule_an_index_and_the_conformance(made: dict[PurePosixPath, str]) -> None:
+    assert {path.stem for path in made if path.parent == FOLDER} == {*all_rules(), "README"}
+    assert CONFORMANCE in made
 
 
-def test_a_page_has_everything_of_its_rule() -> None:
+def test_a_page_has_everything_of_its_rule(made: dict[PurePosixPath, str]) -> None:
     rule = find("PUB209")
-    text = PAGES[FOLDER / "PUB209.md"]
+    text = made[FOLDER / "PUB209.md"]
 
     assert text.startswith("# PUB209 qos-exceeds-maximum\n\nA client publishes with a higher QoS than")
     assert "| reason code | 0x9B QoS not supported |" in text
@@ -33,31 +39,31 @@ def test_a_page_has_everything_of_its_rule() -> None:
     assert "^ PUB209 error: PUBLISH 'a' has QoS 2" in text
 
 
-def test_settings_are_shown_as_the_configuration_has_them() -> None:
+def test_settings_are_shown_as_the_configuration_has_them(made: dict[PurePosixPath, str]) -> None:
     for code, rule in all_rules().items():
-        text = PAGES[FOLDER / f"{code}.md"]
+        text = made[FOLDER / f"{code}.md"]
         assert (f"[rules.{code}]\n" in text) == bool(rule.settings)
         for name in rule.settings:
             assert f"\n{name} = " in text
 
 
-def test_the_index_links_every_page() -> None:
-    text = PAGES[FOLDER / "README.md"]
+def test_the_index_links_every_page(made: dict[PurePosixPath, str]) -> None:
+    text = made[FOLDER / "README.md"]
 
     assert re.findall(r"^\| \[(\w+)\]\(\1\.md\)", text, re.M) == list(all_rules())
 
 
-def test_conformance_has_every_statement_and_links_that_lead_somewhere() -> None:
-    text = PAGES[CONFORMANCE]
+def test_conformance_has_every_statement_and_links_that_lead_somewhere(made: dict[PurePosixPath, str]) -> None:
+    text = made[CONFORMANCE]
 
     for row in coverage():
         assert f"| {row.statement.identifier} | {row.statement.section} |" in text
     assert set(re.findall(r"\(rules/(\w+)\.md\)", text)) <= set(all_rules())
 
 
-def test_every_table_is_one() -> None:
+def test_every_table_is_one(made: dict[PurePosixPath, str]) -> None:
     reader = MarkdownIt("commonmark").enable("table")
-    for path, text in PAGES.items():
+    for path, text in made.items():
         shown = reader.render(text)
         assert "|---" not in shown, path
         assert "<p>|" not in shown, path
