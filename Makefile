@@ -6,7 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := captures/v5-publish-properties/capture.pcapng
 
-.PHONY: demo test coverage exhaustive check lint types layers unit generate bench fuzz clean venv dev tools
+LAKE_TESTS := tests/spark/answers tests/spark/test_million.py tests/spark/test_notebook.py tests/cli/pipeline
+SPARK_TESTS := tests/spark $(LAKE_TESTS:%=--ignore=%)
+OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
+
+# Python starts hundreds of times here, and what it compiled is to be found again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate bench fuzz clean venv dev tools
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -29,9 +36,24 @@ tools:
 	@sh .ci/install_tools.sh
 
 ## All tests, with tshark and mosquitto.
-test: dev tools
-	$(MAKE) --no-print-directory lint types layers generated
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+test: venv
+	@$(MAKE) --no-print-directory --jobs=2 dev tools
+	@$(MAKE) --no-print-directory --jobs=4 style test-spark test-lakes test-others
+
+# Beside each other; what these say comes in one piece.
+style:
+	@said=$$($(MAKE) --no-print-directory lint types layers generated 2>&1); failed=$$?; echo "$$said"; exit $$failed
+
+# Processes of their own: each worker would start a Spark.
+test-spark: TESTS = $(SPARK_TESTS)
+test-lakes: TESTS = $(LAKE_TESTS)
+test-spark test-lakes:
+	@said=$$($(BIN)/python -m pytest -q $(TESTS) 2>&1); failed=$$?; echo "$$said"; exit $$failed
+
+test-others:
+	@# So that tests are compiled once, not by each worker.
+	@$(BIN)/python -m pytest --collect-only -qq $(OTHERS) >/dev/null 2>&1 || true
+	@$(BIN)/python -m pytest -n 3 --dist worksteal $(OTHERS)
 
 ## The same, with what the tests have not run.
 coverage: dev tools

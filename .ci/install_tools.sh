@@ -6,6 +6,8 @@ command -v tshark >/dev/null 2>&1 || missing="$missing tshark"
 { command -v mosquitto >/dev/null 2>&1 || [ -x /usr/sbin/mosquitto ]; } || missing="$missing mosquitto"
 command -v mosquitto_pub >/dev/null 2>&1 || missing="$missing mosquitto-clients"
 command -v jq >/dev/null 2>&1 || missing="$missing jq"
+command -v nc >/dev/null 2>&1 || missing="$missing netcat-openbsd"
+command -v xxd >/dev/null 2>&1 || missing="$missing xxd"
 # Spark starts the Java that JAVA_HOME names, or that of the path; it needs 17.
 java="${JAVA_HOME:+$JAVA_HOME/bin/}java"
 jre=""

@@ -227,6 +227,8 @@ TSHARK_IS_WRONG_ABOUT = {
 """Seen with tshark 4.0.17; every other capture it counts as stated."""
 
 
+# tests/corpus/test_tshark.py compares every field of them.
+@pytest.mark.exhaustive
 @pytest.mark.tshark
 @each_capture
 def test_tshark_counts_the_same_packets(folder: Path) -> None:

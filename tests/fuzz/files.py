@@ -10,7 +10,7 @@ import gzip
 import io
 import struct
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 import lz4.frame
@@ -104,23 +104,28 @@ def seeds() -> Iterator[bytes]:
     return unique(all_of_them(), MAX_LENGTH)
 
 
-def bombs() -> dict[str, bytes]:
-    """Small files that stand for large ones."""
-    header = struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 20, 1)
-    zeros = bytes(64 << 20)
-    return {
-        "gzip of empty frames": gzip.compress(header + zeros, mtime=0),
-        "zstd of empty frames": zstandard.ZstdCompressor().compress(header + zeros),
-        "lz4 of empty frames": lz4.frame.compress(header + zeros),
-        "gzip inside one huge frame": gzip.compress(
-            header + struct.pack("<IIII", 0, 0, FRAME_LIMIT, FRAME_LIMIT) + zeros, mtime=0
-        ),
-        "gzip of a huge pcapng block": gzip.compress(
-            pcapng(()) + struct.pack("<II", 0x0BAD, FRAME_LIMIT) + zeros, mtime=0
-        ),
-        "gzip of nothing known": gzip.compress(zeros, mtime=0),
-        "a frame that claims 4 GiB": header + struct.pack("<IIII", 0, 0, 0xFFFFFFFF, 0xFFFFFFFF),
-    }
+_HEADER = struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 20, 1)
+_MANY = 64 << 20
+
+
+def _huge_frame() -> bytes:
+    return _HEADER + struct.pack("<IIII", 0, 0, FRAME_LIMIT, FRAME_LIMIT) + bytes(_MANY)
+
+
+def _huge_block() -> bytes:
+    return pcapng(()) + struct.pack("<II", 0x0BAD, FRAME_LIMIT) + bytes(_MANY)
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "gzip of empty frames": lambda: gzip.compress(_HEADER + bytes(_MANY), mtime=0),
+    "zstd of empty frames": lambda: zstandard.ZstdCompressor().compress(_HEADER + bytes(_MANY)),
+    "lz4 of empty frames": lambda: lz4.frame.compress(_HEADER + bytes(_MANY)),
+    "gzip inside one huge frame": lambda: gzip.compress(_huge_frame(), mtime=0),
+    "gzip of a huge pcapng block": lambda: gzip.compress(_huge_block(), mtime=0),
+    "gzip of nothing known": lambda: gzip.compress(bytes(_MANY), mtime=0),
+    "a frame that claims 4 GiB": lambda: _HEADER + struct.pack("<IIII", 0, 0, 0xFFFFFFFF, 0xFFFFFFFF),
+}
+"""What makes small files that stand for large ones."""
 
 
 def pcap(some: tuple[Frame, ...], order: str, magic: int) -> bytes:
