@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import BinaryIO
 
 CHUNK_SIZE = 1 << 16
@@ -64,6 +65,13 @@ class ByteSource:
             parts.append(chunk)
             have += len(chunk)
         return b"".join(parts)
+
+    def skip(self, size: int) -> None:
+        """Pass over the next ``size`` bytes; over all that come when there are fewer."""
+        while size > 0 and (piece := self.fill(b"", 1)):
+            if len(piece) > size:
+                self._chunks = chain((piece[size:],), self._chunks)
+            size -= len(piece)
 
 
 def is_compressed(head: bytes) -> bool:

@@ -111,8 +111,21 @@ def _read(file: BinaryIO, capture: str, memory: Memory, stop: int, *, more: bool
         if not more:
             file.seek(0)
             yield from read_capture(cast(BinaryIO, _Part(file, 0, stop)), capture)
+    elif is_compressed(head) and not more:
+        yield from _rest_of_compressed(file, capture, memory, stop)
     else:
         yield CaptureError(capture, "has changed: it does not begin like a capture any more", 0, memory.frames)
+
+
+def _rest_of_compressed(file: BinaryIO, capture: str, memory: Memory, stop: int) -> Iterator[Frame | CaptureNotice]:
+    """What comes behind a position of a capture that was compressed when it had been read up to there."""
+    head = ByteSource(cast(BinaryIO, _Part(file, 0, stop))).fill(b"", FILE_HEADER_SIZE)[:FILE_HEADER_SIZE]
+    source = ByteSource(cast(BinaryIO, _Part(file, 0, stop)))
+    source.skip(memory.position)
+    if head[:4] in PCAP_MAGICS:
+        yield from read_pcap(source, head, capture, memory=memory)
+    else:
+        yield from read_pcapng(source, b"", capture, memory=memory)
 
 
 def _exactly(file: BinaryIO, size: int) -> bytes:

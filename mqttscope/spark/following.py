@@ -7,7 +7,7 @@ A capture that is written is read to its last complete record.  It is complete w
 `QUIET_SECONDS`, or when it ends with a whole record and another one whose name differs in digits alone begins behind
 it: capture tools rotate like that.  Only then is told what can be told at the end of a capture: that it ends inside a
 record, what it dropped.  One that grows all the same is read on.  Compressed captures are read when they are complete,
-in one go.
+in one go; of one that a tool has compressed before it was read to its end, the rest.
 
 Captures are known by their content, so that renaming them makes no difference, and one that is overwritten is another
 one.  What can be read already is read in the order of time, also where a batch has a limit: of two captures that were
@@ -75,6 +75,8 @@ class Follower:
     """Other files, as they were when they were looked at."""
     _same: dict[str, tuple[int, float, int, int, int]] = field(default_factory=dict)
     """Captures that were found to be what they were, and what was compared."""
+    _away: set[str] = field(default_factory=set)
+    """Captures that are elsewhere now, compressed, and not whole there yet."""
 
     def freeze(self) -> None:
         """Let everything stay as it is now: what comes later is not seen."""
@@ -86,9 +88,9 @@ class Follower:
         # What is frozen may be gone all the same.
         there = {name: one for name, one in there.items() if self._frozen is None or os.path.exists(name)}
         end = Offset(files=start.files)
-        gone = self._find_again(start, there, end)
+        gone = self._find_again(start, there, end, now)
         fresh = [one for name, one in there.items() if name not in end.captures]
-        self._admit(fresh, start, end, now)
+        self._admit(fresh, end, now)
         self._read(end, there, limit)
         self._complete(end, there, now)
         self._say_faults(start, end)
@@ -154,7 +156,7 @@ class Follower:
         self._no_captures[name] = (size, changed)
         return False
 
-    def _find_again(self, start: Offset, there: dict[str, _There], end: Offset) -> set[str]:
+    def _find_again(self, start: Offset, there: dict[str, _There], end: Offset, now: float) -> set[str]:
         """Take over what was known, as far as it is still there, under whatever name; returns what is gone for good."""
         missing: list[Followed] = []
         for one in start.captures.values():
@@ -168,6 +170,7 @@ class Follower:
             else:
                 missing.append(one)
         gone: set[str] = set()
+        self._away = set()
         for one in missing:
             names = [found for name, found in there.items() if name not in end.captures and one.memory.position]
             renamed = next((found for found in names if self._is_same(one, found)), None)
@@ -175,6 +178,8 @@ class Follower:
                 taken = _gone_on(one, renamed)
                 taken.name = renamed.name
                 end.captures[renamed.name] = taken
+            elif one.size is None and self._is_compressed(one, there, end, now):
+                gone |= {one.name} - self._away
             elif one.size is None:
                 end.said.append(_lost(one, there.get(one.name)))
                 if end.said[-1].message.startswith("has shrunk"):
@@ -183,6 +188,22 @@ class Follower:
             else:
                 gone.add(one.name)
         return gone
+
+    def _is_compressed(self, one: Followed, there: dict[str, _There], end: Offset, now: float) -> bool:
+        """Whether a new file is what a capture was, compressed; the rest is read when that is whole."""
+        for found in there.values() if one.memory.position else ():
+            if found.name in end.captures or not _begins_compressed(found.name, one):
+                continue
+            taken = one.copy()
+            taken.waiting = 0
+            if now - found.changed < self.quiet_seconds:
+                self._away.add(one.name)
+            else:
+                taken.name, taken.is_whole = found.name, True
+                _advance(taken, found.size, found.size)
+            end.captures[taken.name] = taken
+            return True
+        return False
 
     def _is_same(self, one: Followed, found: _There) -> bool | None:
         """Whether what was read of a capture is what the file begins with; of a compressed one that is all of it.
@@ -211,7 +232,7 @@ class Follower:
             self._same[found.name] = looked
         return same
 
-    def _admit(self, fresh: list[_There], start: Offset, end: Offset, now: float) -> None:
+    def _admit(self, fresh: list[_There], end: Offset, now: float) -> None:
         """Take in what is new and has a frame, in the order of their first frames."""
         ready = []
         for one in fresh:
@@ -229,16 +250,12 @@ class Follower:
                 continue
             if is_quiet or one.first_ns > float("-inf"):
                 ready.append(one)
-        gone = [
-            other for other in start.captures.values()
-            if other.name not in end.captures and other.size is None and other.memory.position
-        ]  # fmt: skip
         known = Contents()
         for other in end.captures.values() if ready else ():
             known.add(other)
         for one in sorted(ready, key=lambda one: (one.first_ns, one.name)):
             followed = Followed(end.files, one.name, first_ns=one.first_ns, is_whole=not one.can_grow)
-            is_copy = self._is_copy(one, known, gone)
+            is_copy = self._is_copy(one, known)
             known.add(followed)
             end.files += 1
             end.captures[one.name] = followed
@@ -246,11 +263,8 @@ class Follower:
                 end.passed.append(one.name)
                 _advance(followed, one.size, one.size)
 
-    def _is_copy(self, one: _There, known: Contents, gone: Iterable[Followed]) -> bool:
-        """Whether the content of a new file is in the lake, or in another one that is read: also compressed.
-
-        ``gone``: those that are no longer there and were not read to their ends.
-        """
+    def _is_copy(self, one: _There, known: Contents) -> bool:
+        """Whether the content of a new file is in the lake, or in another one that is read: also compressed."""
         if self.is_known is not None and self.is_known(one.name):
             return True
         if one.first_ns == float("-inf"):
@@ -258,10 +272,7 @@ class Follower:
         try:
             alike = known.alike(one.name, one.first_ns)
             digest = content_digest(Path(one.name)) if alike else ""
-            # Of one that was compressed before it was read to its end, the rest is told to be lost.
-            return any(content_digest(Path(other.name)) == digest for other in alike) or (
-                not one.can_grow and any(begins_with(one.name, other) for other in gone)
-            )
+            return any(content_digest(Path(other.name)) == digest for other in alike)
         except OSError:
             return False
 
@@ -270,7 +281,7 @@ class Follower:
         todo = [
             (one.now_ns, one.file)
             for one in end.captures.values()
-            if one.size is None and one.name in there and one.name not in end.passed
+            if one.size is None and one.name in there.keys() - self._away and one.name not in end.passed
         ]
         by_file = {one.file: one for one in end.captures.values()}
         heapify(todo)
@@ -304,7 +315,7 @@ class Follower:
             latest[_set(one.name)] = max(latest.get(_set(one.name), one.first_ns), one.first_ns)
         for one in end.captures.values():
             found = there.get(one.name)
-            if one.size is not None or one.waiting or found is None or one.name in self._faults:
+            if one.size is not None or one.waiting or found is None or one.name in self._faults.keys() | self._away:
                 continue
             is_even = one.memory.frames > 0 and one.memory.position == found.size
             is_followed = is_even and latest[_set(one.name)] >= max(one.now_ns, one.first_ns + 1)
@@ -315,6 +326,17 @@ class Follower:
                 one.first_ns = float("-inf")
                 # Found again where it grows after all.
                 one.memory = Memory(one.memory.position, one.memory.frames)
+
+
+def _begins_compressed(name: str, one: Followed) -> bool:
+    """Whether a file is compressed, and begins with what was read of a capture."""
+    try:
+        with open(name, "rb", buffering=0) as file:
+            if not may_be_compressed(file.read(4)):
+                return False
+        return begins_with(name, one)
+    except OSError:
+        return False  # the next look says why
 
 
 def remembered(name: str, position: int) -> Memory:

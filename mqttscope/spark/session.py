@@ -48,13 +48,15 @@ def spark_session(
     *,
     configuration: Mapping[str, str] | None = None,
     log: str | None = None,
+    warehouse: str | None = None,
 ) -> SparkSession:
     """A session: the one that is given, the one that is active, or a new one.
 
     A new one is that of ``spark.master`` in ``configuration``: ``local[*]``, ``spark://HOST:PORT``, any other master
     that Spark knows, or ``sc://HOST:PORT`` for Spark Connect.  Without it ``SPARK_REMOTE`` counts, then what
     spark-submit started, then spark-defaults.conf; else it is a local one with all cores.  ``log``: where the noise of
-    Java goes; by default a temporary file, removed at the end.  Raises `SparkUnavailable`.
+    Java goes; by default a temporary file, removed at the end.  ``warehouse``: the folder that Spark makes for tables
+    of its own; by default spark-warehouse in the working directory.  Raises `SparkUnavailable`.
     """
     if given is not None:
         return given
@@ -75,7 +77,7 @@ def spark_session(
         return SparkSession.builder.getOrCreate()
     # Executors are to run this Python, not the one that is called python3 there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return _start(asked, log)
+    return _start(asked, log, warehouse)
 
 
 def running_session() -> SparkSession | None:
@@ -170,7 +172,7 @@ def _await_server(grpc: Any, builder: Any) -> None:
         raise SparkUnavailable(f"no server of Spark Connect answers at {builder.endpoint}")
 
 
-def _start(asked: Mapping[str, str], log: str | None) -> SparkSession:
+def _start(asked: Mapping[str, str], log: str | None, warehouse: str | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -179,7 +181,7 @@ def _start(asked: Mapping[str, str], log: str | None) -> SparkSession:
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
     java = find_java()
-    wanted, here = _wanted(asked)
+    wanted, here = _wanted(asked, warehouse)
     _await_master(wanted["spark.master"])
     path = log or _temporary()
     conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
@@ -198,13 +200,15 @@ def _start(asked: Mapping[str, str], log: str | None) -> SparkSession:
     raise SparkUnavailable(f"Spark does not start: {_plain(cause)}; {path} has all of it")
 
 
-def _wanted(asked: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+def _wanted(asked: Mapping[str, str], warehouse: str | None = None) -> tuple[dict[str, str], bool]:
     """What a new session has, and whether its executors run on this machine."""
     defaults = _defaults()
     master = asked.get("spark.master") or _submitted() or defaults.get("spark.master") or os.environ.get("MASTER")
     master = master or "local[*]"
     here = _is_here(master)
     ours = CONFIGURATION | (LOOPBACK if here else {})
+    if warehouse is not None:
+        ours["spark.sql.warehouse.dir"] = warehouse
     kept = {name: value for name, value in ours.items() if name not in defaults}
     return {**kept, **asked, "spark.master": master}, here
 

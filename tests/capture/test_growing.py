@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+import lz4.frame
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,6 +46,15 @@ def grown(content: bytes, sizes: Iterable[int], *, limit: int = 1 << 20) -> list
             found += read_on(io.BytesIO(content), "a.pcap", Grown(Memory.of(written), end, 0))
             written = end.written()
     return [*found, *read_on(io.BytesIO(content), "a.pcap", Grown(Memory.of(written), None, len(content)))]
+
+
+def compressed_meanwhile(content: bytes, size: int, compress: Callable[[bytes], bytes]) -> list[Item]:
+    """What is read of a file that had this size, and then was compressed."""
+    memory = Memory()
+    advance(io.BytesIO(content[:size]), memory, size)
+    found = list(read_on(io.BytesIO(content[:size]), "a.pcap", Grown(Memory(), memory, 0)))
+    packed = compress(content)
+    return [*found, *read_on(io.BytesIO(packed), "a.pcap", Grown(memory, None, len(packed)))]
 
 
 def of_many_kinds(order: str = "<") -> bytes:
@@ -141,6 +152,26 @@ def test_what_cannot_grow_is_read_in_one_go() -> None:
 
     assert grown(content, range(0, len(content), 10)) == read(pcap_file())
     assert grown(b"abcd", [3]) == read(b"abcd")
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress, lz4.frame.compress])
+def test_what_is_compressed_while_it_grows_is_read_on(compress: Callable[[bytes], bytes]) -> None:
+    for content in (pcap_file(), pcap_file()[:-3], pcap_file(order=">"), of_many_kinds(), of_many_kinds(">")):
+        whole = read(content)
+        for size in range(24, len(content) + 1, 7):
+            assert compressed_meanwhile(content, size, compress) == whole, size
+
+
+def test_what_was_compressed_and_is_damaged_says_so() -> None:
+    content = pcap_file([(number, 0, bytes([number]) * 90_000) for number in range(9)])
+    memory = Memory()
+    advance(io.BytesIO(content), memory, 100_000)
+    packed = gzip.compress(content, 0)[:-200_000]
+    *frames, error = read_on(io.BytesIO(packed), "a", Grown(memory, None, len(packed)))
+
+    assert [one.number for one in frames if isinstance(one, Frame)] == [2, 3, 4, 5, 6]
+    assert isinstance(error, CaptureError)
+    assert error.message == "is truncated: the gzip data end early"
 
 
 def test_what_can_grow() -> None:

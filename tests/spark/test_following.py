@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from mqttscope.net.frame import Frame
 from mqttscope.spark.following import Follower, remembered
 from mqttscope.spark.offsets import Offset
+from mqttscope.spark.steps import tasks
 from tests.spark.growth import PAST, put
 from tests.spark.samples import frames, pcap
 
@@ -189,18 +191,45 @@ def test_captures_with_the_same_bytes_are_read_once(tmp_path: Path) -> None:
     assert set(complete(second)) == {"a.pcap", "b.pcap", "c.pcap", "d.pcap", "e.pcap.gz", "f.pcap.gz", "a.pcap.gz"}
 
 
-def test_what_was_compressed_before_it_was_read_is_not_read_again(tmp_path: Path) -> None:
+def test_what_was_compressed_before_it_was_read_to_its_end_is_read_on(tmp_path: Path) -> None:
     content = pcap(frames(30))
     put(tmp_path / "a.pcap", content[: len(content) // 2])
     follower = Follower([str(tmp_path)])
     first = follower.step(Offset())
     (tmp_path / "a.pcap").unlink()
-    put(tmp_path / "a.pcap.1.gz", gzip.compress(content), quiet=True)
+    put(tmp_path / "a.pcap.1.gz", gzip.compress(content))
     put(tmp_path / "b.pcap.gz", gzip.compress(pcap(frames(30), seconds=1_700_000_100)), quiet=True)
 
     second = follower.step(first)
-    assert [Path(name).name for name in second.passed] == ["a.pcap.1.gz"]
-    assert [one.message.split(":")[0] for one in second.said] == ["has gone before it was complete"]
+    # It may not be whole yet.
+    assert (complete(second), second.said) == ({"a.pcap": False, "b.pcap.gz": True}, [])
+    assert [task.location.name for task in tasks(first, second)] == [str(tmp_path / "b.pcap.gz")]
+    os.utime(tmp_path / "a.pcap.1.gz", (PAST, PAST))
+    third = follower.step(second)
+    assert (complete(third), third.said, third.passed) == ({"a.pcap.1.gz": True, "b.pcap.gz": True}, [], [])
+    (task,) = tasks(second, third)
+    with (tmp_path / "a.pcap.1.gz").open("rb") as file:
+        found = [item.number for item in task.items(file) if isinstance(item, Frame)]
+    assert found == list(range(task.frames_before + 1, 31))
+    assert 0 < task.frames_before < 30
+    assert follower.step(third) is third
+
+
+def test_another_capture_may_have_the_name_of_one_that_was_compressed(tmp_path: Path) -> None:
+    content = pcap(frames(30))
+    put(tmp_path / "a.pcap", content[: len(content) // 2])
+    follower = Follower([str(tmp_path)])
+    first = follower.step(Offset())
+    put(tmp_path / "a.pcap.1.gz", gzip.compress(content))
+    (tmp_path / "a.pcap").write_bytes(pcap(frames(40), seconds=1_700_000_100))
+
+    second = follower.step(first)
+    assert second is first
+    os.utime(tmp_path / "a.pcap.1.gz", (PAST, PAST))
+    third = follower.step(second)
+    assert (complete(third), third.said) == ({"a.pcap.1.gz": True, "a.pcap": False}, [])
+    assert [(one.file, one.memory.frames) for one in third.captures.values()] == [(0, 14), (1, 40)]
+    assert [task.frames_before for task in tasks(second, third)] == [14, 0]
 
 
 def test_a_folder_that_cannot_be_read_for_a_while_loses_nothing(

@@ -87,6 +87,16 @@ def test_the_file_of_defaults_goes_before_ours(tmp_path: Path, monkeypatch: pyte
     assert module._wanted({})[0]["spark.driver.memory"] == "2g"
 
 
+def test_the_folder_for_tables_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "spark.sql.warehouse.dir"
+    assert name not in module._wanted({})[0]
+    assert module._wanted({}, "/some/where")[0][name] == "/some/where"
+    assert module._wanted({name: "/asked"}, "/some/where")[0][name] == "/asked"
+    (tmp_path / "spark-defaults.conf").write_text(f"{name} /known\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert name not in module._wanted({}, "/some/where")[0]
+
+
 def test_what_java_is_started_with_is_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     monkeypatch.setenv("JAVA_HOME", "/before")

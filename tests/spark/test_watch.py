@@ -68,6 +68,28 @@ def test_captures_that_grow_and_rotate(spark: SparkSession, tmp_path: Path) -> N
     assert tables(lake) == expected
 
 
+def test_captures_that_are_compressed_before_they_are_read_to_their_ends(spark: SparkSession, tmp_path: Path) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    whole = rotated(folder)
+    for path, content in whole.items():
+        if path.name < "dev_00002" or "tap_00000" < path.name < "tap_00003":
+            put(path, content[: len(content) * 2 // 3] if path.name.startswith("tap_00002") else content)
+    once(spark, folder, lake)
+    for path, content in whole.items():
+        path.unlink(missing_ok=True)
+        put(path.with_name(f"{path.name}.gz"), gzip.compress(content), quiet=True)
+    taken = once(spark, folder, lake)
+    for path, content in whole.items():
+        put(path, content)
+    write_lake(sorted(whole), tmp_path / "one", options())
+
+    assert [error for one in taken for error in one.errors] == []
+    found = {name: sorted(row.replace(".gz'", "'") for row in rows) for name, rows in tables(lake).items()}
+    assert found == tables(tmp_path / "one")
+    assert ingest(spark, [str(folder)], lake, options()).captures == []
+
+
 def test_drops_count_from_their_place_on_in_every_batch(spark: SparkSession, tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
     captures = troubled(folder, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -207,6 +208,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
     running = running_session()
     handle, log = tempfile.mkstemp(prefix="mqttscope-spark-", suffix=".log")
     os.close(handle)
+    warehouse = tempfile.mkdtemp(prefix="mqttscope-spark-")
     # What py4j has to say of an interrupted call, with all of its stack, it tells the root logger.
     logging.disable(logging.CRITICAL)
     spark = None
@@ -218,7 +220,8 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
         raise KeyboardInterrupt
 
     try:
-        spark = spark_session(configuration=wanted, log=log)
+        # Nothing is written there, but Spark makes the folder when a table is asked for that there is not.
+        spark = spark_session(configuration=wanted, log=log, warehouse=warehouse)
         if threading.current_thread() is threading.main_thread():
             # Spark's own handler calls Java in the middle of another call; who is interrupted cancels the jobs.
             signal.signal(signal.SIGINT, interrupted)
@@ -240,6 +243,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
             with suppress(Exception):
                 spark.stop()
         logging.disable(logging.NOTSET)
+        shutil.rmtree(warehouse, ignore_errors=True)
         if not kept:
             with suppress(OSError):
                 os.unlink(log)
