@@ -13,7 +13,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain
 from typing import BinaryIO
 
 CHUNK_SIZE = 1 << 16
@@ -46,6 +45,7 @@ class ByteSource:
         self.fault: str | None = None
         """Why the bytes ended early, or ``None``."""
         self._chunks = _chunks(file, chunk_size) if plain else _uncompressed(file, chunk_size)
+        self._given_back = b""
 
     def fill(self, rest: bytes, need: int) -> bytes:
         """``rest`` followed by what comes next: at least ``need`` bytes in all, fewer only at the end of the data."""
@@ -53,7 +53,8 @@ class ByteSource:
         parts = [rest]
         while have < need and self.fault is None:
             try:
-                chunk = next(self._chunks, None)
+                chunk = self._given_back or next(self._chunks, None)
+                self._given_back = b""
             except DamagedError as error:
                 self.fault = str(error)
                 break
@@ -69,9 +70,12 @@ class ByteSource:
     def skip(self, size: int) -> None:
         """Pass over the next ``size`` bytes; over all that come when there are fewer."""
         while size > 0 and (piece := self.fill(b"", 1)):
-            if len(piece) > size:
-                self._chunks = chain((piece[size:],), self._chunks)
+            self.give_back(piece[size:])
             size -= len(piece)
+
+    def give_back(self, data: bytes) -> None:
+        """Put bytes before those that come next."""
+        self._given_back = data + self._given_back
 
 
 def is_compressed(head: bytes) -> bool:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
-from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource, is_compressed
-from mqttscope.capture.pcap import FRAME_LIMIT, PCAP_MAGICS, read_pcap
-from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
+from mqttscope.capture.compressed import CHUNK_SIZE
+from mqttscope.capture.pcap import FRAME_LIMIT
+from mqttscope.capture.reading import NO_FRAME, first_time, read_capture
+from mqttscope.capture.rest import look_behind, read_rest
 from mqttscope.capture.sources import expand, identity, why_not_opened
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
@@ -24,23 +25,6 @@ STDIN = "-"
 """The source that stands for standard input."""
 
 _Item = Frame | CaptureNotice
-_PEEK_SIZE = 1 << 16
-_FOREIGN = (
-    (b"snoop\0\0\0", "a snoop file"),
-    (b"GMBU", "a Microsoft Network Monitor file"),
-    (b"RTSS", "a Microsoft Network Monitor 1 file"),
-    (b"btsnoop\0", "a Bluetooth snoop file"),
-    (b"TRSNIFF data    \x1a", "a Sniffer file"),
-    (b"iptrace ", "an AIX iptrace file"),
-    (b"\xab\x01\x00\x1c", "an Ixia lcap file"),
-    (b"\xac\x01\x00\x1c", "an Ixia lcap file"),
-    (b"\x02\x21\x4c\x18", "an lz4 file of the legacy format"),
-    (b"BZh", "a bzip2 file"),
-    (b"\xfd7zXZ\0", "an xz file"),
-    (b"PK\x03\x04", "a zip archive"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
-)
-_LONGEST_FOREIGN = max(len(magic) for magic, _ in _FOREIGN)
 
 
 def open_capture(
@@ -49,6 +33,7 @@ def open_capture(
     stdin: BinaryIO | None = None,
     chunk_size: int = CHUNK_SIZE,
     frame_limit: int = FRAME_LIMIT,
+    behind: Mapping[str, int] | None = None,
 ) -> Iterator[_Item]:
     """Frames and notices of all ``sources``, capture after capture.
 
@@ -59,8 +44,11 @@ def open_capture(
 
     A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
     ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
+    ``behind``: of some captures, by path, how many bytes were read before, uncompressed: only what follows is read.
     """
     captures = list(_expand(sources, stdin, chunk_size, frame_limit))
+    for capture in captures:
+        capture.behind = (behind or {}).get(capture.name, 0)
     if len(captures) > 1:
         for capture in captures:
             capture.peek()
@@ -93,42 +81,6 @@ def find_captures(sources: Sequence[str | os.PathLike[str]]) -> list[str | Captu
     return found
 
 
-def first_time(file: BinaryIO) -> float:
-    """Time of the first frame of a capture, by which captures are ordered; those without any come first."""
-    items = read_capture(file, "", chunk_size=_PEEK_SIZE)
-    return next((item.timestamp_ns for item in items if isinstance(item, Frame)), float("-inf"))
-
-
-def read_capture(
-    file: BinaryIO, capture: str, *, chunk_size: int = CHUNK_SIZE, frame_limit: int = FRAME_LIMIT
-) -> Iterator[_Item]:
-    """Frames and notices of one capture that is open already; ``file`` need not be seekable and stays open.
-
-    ``capture``: name for the frames.  Errors and limits as for :func:`open_capture`.
-    """
-    source = ByteSource(file, chunk_size=chunk_size)
-    head = source.fill(b"", 4)
-    if head[:4] in PCAP_MAGICS:
-        return read_pcap(source, head, capture, frame_limit=frame_limit)
-    if head[:4] == PCAPNG_MAGIC:
-        return read_pcapng(source, head, capture, frame_limit=frame_limit)
-    head = source.fill(head, _LONGEST_FOREIGN)
-    return iter((CaptureError(capture, source.fault or _foreign(head), 0, 0),))
-
-
-def _foreign(head: bytes) -> str:
-    """Why a file that begins with ``head`` is not read."""
-    if not head:
-        return "is empty"
-    start = f"(starts with {head[:4].hex(' ')})"
-    for magic, name in _FOREIGN:
-        if head.startswith(magic):
-            return f"is {name}, which is not read {start}; convert it to pcap or pcapng"
-    if is_compressed(head):
-        return f"is compressed more than once {start}"
-    return f"is not a capture file {start}; pcap and pcapng are read, plain or compressed with gzip, zstd or lz4"
-
-
 @dataclass(slots=True)
 class _Capture:
     """One capture to be read."""
@@ -137,14 +89,16 @@ class _Capture:
     frame_limit: int
     items: Iterable[_Item] | None = None
     """What it gives, when it cannot be opened a second time."""
-    first_ns: float = float("-inf")
+    first_ns: float = NO_FRAME
     """Time of the first frame, once known."""
+    behind: int = 0
+    """So many bytes were read before, uncompressed."""
 
     def peek(self) -> None:
         """Read up to the first frame."""
         if self.items is None and _is_regular(self.name):
             with suppress(OSError, ValueError), open(self.name, "rb", buffering=0) as file:
-                self.first_ns = first_time(file)
+                self.first_ns = look_behind(file, self.behind)[1] if self.behind else first_time(file)
             return
         items: Iterator[_Item] = iter(self.read(CHUNK_SIZE))
         seen: list[_Item] = []
@@ -165,6 +119,9 @@ class _Capture:
             yield CaptureError(self.name, why_not_opened(error, self.name))
             return
         with file:
+            if self.behind:
+                yield from read_rest(file, self.name, self.behind)
+                return
             yield from read_capture(file, self.name, chunk_size=chunk_size, frame_limit=self.frame_limit)
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import ByteSource, is_compressed
-from mqttscope.capture.files import read_capture
 from mqttscope.capture.memory import Memory
 from mqttscope.capture.pcap import FILE_HEADER_SIZE, PCAP_MAGICS, read_pcap
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
+from mqttscope.capture.reading import read_capture
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 PIECE_BYTES = 1 << 20

@@ -26,7 +26,7 @@ from typing import BinaryIO, cast
 from mqttscope.capture import prompt
 from mqttscope.capture.complaints import CannotCaptureError, explain, went_away
 from mqttscope.capture.drops import DropCounter
-from mqttscope.capture.files import read_capture
+from mqttscope.capture.reading import read_capture
 from mqttscope.capture.tools import find_tool
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import BinaryIO, cast
 
 from mqttscope.capture.boundaries import Boundaries
-from mqttscope.capture.files import read_capture
+from mqttscope.capture.reading import read_capture
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 SPLIT_BYTES = 64 << 20

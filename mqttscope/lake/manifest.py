@@ -14,21 +14,17 @@ away.  Each writer of files has a token of its own.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
-
-from mqttscope.capture.compressed import ByteSource, is_compressed
+from typing import Any
 
 FORMAT = 1
 NAME = "manifest.json"
 RETIRED_S = 600.0
 """Seconds that a file stays which readers of an earlier manifest may still want."""
-_PIECE = 1 << 20
 Errors = list[list[Any]]
 """What is wrong with one capture: message, offset, frames of each error."""
 
@@ -50,7 +46,7 @@ class Manifest:
     last_ns: int | None = None
     """Time of the last segment."""
     captures: dict[str, str] = field(default_factory=dict)
-    """Captures that are in, by the digest of their bytes: the name each had."""
+    """Captures that are in, by the digest of their bytes (`lake.contents`): the name each had."""
     files: dict[str, list[str]] = field(default_factory=dict)
     """Paths of the Parquet files of each table, relative to the lake."""
     open_files: dict[str, list[str]] = field(default_factory=dict)
@@ -69,6 +65,9 @@ class Manifest:
     """Files of tables that earlier manifests named, and when they were replaced: seconds since 1970."""
     faulty: dict[str, Errors] = field(default_factory=dict)
     """Captures with errors, by digest; older lakes do not say them."""
+    begins: dict[str, list[int]] = field(default_factory=dict)
+    """Of each capture, by digest, how many bytes it had, uncompressed, and a checksum of the first ones: it may have
+    grown (`lake.contents`).  Older lakes do not say them."""
 
     def all_files(self) -> set[str]:
         """Everything that belongs to the lake."""
@@ -153,33 +152,3 @@ def remove_strays(folder: Path, manifest: Manifest) -> list[str]:
     for path in strays:
         path.unlink()
     return [path.relative_to(folder).as_posix() for path in strays]
-
-
-def content_digest(path: Path, size: int | None = None) -> str:
-    """Names the content of a file, wherever it lies, as `digest_of`; of a plain one the first ``size`` bytes alone."""
-    with path.open("rb") as file:
-        return digest_of(file, size)
-
-
-def digest_of(file: BinaryIO, size: int | None = None) -> str:
-    """SHA-256 of all bytes of a capture, uncompressed, in hexadecimal digits; of a plain one of the first ``size``.
-
-    So a capture is the same when a tool has rotated and compressed it.  Where it is damaged its bytes count as they
-    are.  Head and tail alone would not do: captures of one device begin alike, and one whose middle was damaged on the
-    way ends alike.
-    """
-    head = file.read(4)
-    file.seek(0)
-    if is_compressed(head):
-        source, digest = ByteSource(file), hashlib.sha256()
-        while piece := source.fill(b"", _PIECE):
-            digest.update(piece)
-        if source.fault is None:
-            return digest.hexdigest()
-        file.seek(0)
-        size = None
-    digest, left = hashlib.sha256(), -1 if size is None else size
-    while piece := file.read(_PIECE if left < 0 else min(_PIECE, left)):
-        digest.update(piece)
-        left -= len(piece) if left >= 0 else 0
-    return digest.hexdigest()

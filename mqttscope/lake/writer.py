@@ -1,7 +1,8 @@
 """A lake in a local folder, written in process: for small inputs, and as the measure of every other way.
 
 An ingest is all or nothing: files are written beside those that count, then the manifest is replaced.  What is in
-already, by content, is not read again, so that an ingest that is repeated changes nothing.  A connection that is open
+already, by content, is not read again, so that an ingest that is repeated changes nothing; of a capture that has grown
+since, what is new is read.  A connection that is open
 when the captures end goes on with the next ingest, from what its flow remembers; until then its rows so far are in the
 tables as well, ``how`` being ``open``.  What rules remember of sessions and servers goes on in the same way.  So the
 tables of several ingests are those of one, as long as the captures come in the order of time.
@@ -24,10 +25,11 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
+from mqttscope.lake.contents import Known, behind, content_of
 from mqttscope.lake.faulty import add_errors, known_errors, remember
 from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, reading
 from mqttscope.lake.kernel import Unfinished, connection_of, remembered, resume, state_row
-from mqttscope.lake.manifest import LakeError, Manifest, check_files, content_digest, read_manifest, remove_strays
+from mqttscope.lake.manifest import LakeError, Manifest, check_files, read_manifest, remove_strays
 from mqttscope.lake.merging import merge_small
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, SCOPE_EVENTS, STATE, TABLES
@@ -50,6 +52,8 @@ class Ingested:
 
     captures: list[str] = field(default_factory=list)
     """Those that were read."""
+    grown: list[str] = field(default_factory=list)
+    """Those of them that were in already when they were shorter: only what follows was read."""
     known: list[str] = field(default_factory=list)
     """Those that were in already."""
     known_errors: list[CaptureError] = field(default_factory=list)
@@ -83,14 +87,17 @@ def write_lake(
         before = read_manifest(root)
         check_settings(before, options, root)
         done = Ingested()
-        fresh, known = _fresh(captures, before)
+        found = _fresh(captures, before)
+        fresh, known = found.names, found.known
         done.captures, done.known = list(fresh.values()), [name for name, _ in known]
+        done.grown = list(found.behind)
         remove_strays(root, before)
         after = next_generation(before, options)
         if fresh:
             after.captures |= fresh
+            after.begins |= found.begins
             after.open_files, after.state_files, after.scope_state_files = {}, [], []
-            _read(root, done.captures, options, before, after, done, progress)
+            _read(root, found, options, before, after, done, progress)
             _write_sums(root, after)
         if note_errors(root, after, done, fresh, known, faults or {}) or fresh:
             merge_small(root, before, after)
@@ -128,6 +135,7 @@ def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
         group=options.group,
         settings=settings_digest(options),
         captures=dict(before.captures),
+        begins=dict(before.begins),
         faulty=dict(before.faulty),
         files={name: list(names) for name, names in before.files.items()},
     )
@@ -167,31 +175,46 @@ def check_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
         raise LakeError(f"{root} was written with other options, rules or schemas; take another folder")
 
 
-def _fresh(
-    captures: Sequence[str | os.PathLike[str]], before: Manifest
-) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Captures that are not in yet, by digest; names and digests of the others."""
-    fresh: dict[str, str] = {}
-    known: list[tuple[str, str]] = []
+@dataclass(slots=True)
+class _Fresh:
+    """Captures, told apart by their content."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    """Those that are not in yet, by digest."""
+    begins: dict[str, list[int]] = field(default_factory=dict)
+    """What the manifest says of these, by digest."""
+    behind: dict[str, int] = field(default_factory=dict)
+    """How many bytes were read of those that have grown since they were taken in, by name."""
+    known: list[tuple[str, str]] = field(default_factory=list)
+    """Names and digests of the others."""
+
+
+def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fresh:
+    found, begins = _Fresh(), Known.of(before.begins)
     for one in captures:
         name = os.fspath(one)
         if os.path.exists(name) and not os.path.isfile(name):
             # A pipe would wait for its writer, a device may never end.
             raise LakeError(f"{name} {NOT_REGULAR}")
         try:
-            digest = content_digest(Path(name))
+            with open(name, "rb", buffering=0) as file:
+                content = content_of(file, known=begins)
+                read_before, _ = behind(file, content)
         except OSError as error:
             raise LakeError(f"{name} cannot be opened: {error.strerror or error}") from None
-        if digest in before.captures or digest in fresh:
-            known.append((name, digest))
-        else:
-            fresh[digest] = name
-    return fresh, known
+        if content.digest in before.captures or content.digest in found.names:
+            found.known.append((name, content.digest))
+            continue
+        found.names[content.digest] = name
+        found.begins[content.digest] = [content.size, content.head]
+        if read_before:
+            found.behind[name] = read_before
+    return found
 
 
 def _read(
     root: Path,
-    captures: Sequence[str],
+    fresh: _Fresh,
     options: LakeOptions,
     before: Manifest,
     after: Manifest,
@@ -204,7 +227,7 @@ def _read(
     for memory in _states(root, before):
         resume(memory, dissector, collector)
     seen = _Seen(before.last_ns, progress)
-    source = seen.watch(segments(open_capture(captures)))
+    source = seen.watch(segments(open_capture(list(fresh.names.values()), behind=fresh.behind)))
     with LakeFiles(root, after.generation) as files, WideRules(options) as wide:
 
         def write(made: Iterable[tuple[str, pa.RecordBatch]]) -> None:

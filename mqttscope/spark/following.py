@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from pathlib import Path
 
-from mqttscope.capture.files import first_time
 from mqttscope.capture.growing import PIECE_BYTES, advance, can_grow, may_be_compressed
 from mqttscope.capture.memory import Memory
+from mqttscope.capture.reading import NO_FRAME, first_time
+from mqttscope.capture.rest import memory_at
 from mqttscope.capture.sources import (
     denied,
     fault,
@@ -38,7 +38,7 @@ from mqttscope.capture.sources import (
     looks_like_capture,
     why_not_opened,
 )
-from mqttscope.lake.manifest import content_digest
+from mqttscope.lake.contents import content_at
 from mqttscope.spark.contents import CHECK_BYTES, Contents, begins_with, checks
 from mqttscope.spark.offsets import Followed, Offset, Said
 
@@ -56,7 +56,7 @@ class _There:
     size: int
     changed: float
     """When it was written last, in seconds since the epoch."""
-    first_ns: float = float("-inf")
+    first_ns: float = NO_FRAME
     can_grow: bool = True
 
 
@@ -66,8 +66,8 @@ class Follower:
 
     sources: Sequence[str]
     quiet_seconds: float = QUIET_SECONDS
-    is_known: Callable[[str], bool] | None = None
-    """Whether the content of a file, all of it, has been read elsewhere."""
+    read_elsewhere: Callable[[str], int | None] | None = None
+    """How many bytes at the beginning of a file have been read elsewhere, uncompressed; ``None``: all of it."""
     _frozen: tuple[float, dict[str, _There]] | None = None
     _faults: dict[str, str] = field(default_factory=dict)
     """What was found and cannot be read, when it was looked at last."""
@@ -184,7 +184,7 @@ class Follower:
                 end.said.append(_lost(one, there.get(one.name)))
                 if end.said[-1].message.startswith("has shrunk"):
                     kept = end.captures[one.name] = one.copy()
-                    kept.size, kept.waiting, kept.first_ns = there[one.name].size, 0, float("-inf")
+                    kept.size, kept.waiting, kept.first_ns = there[one.name].size, 0, NO_FRAME
             else:
                 gone.add(one.name)
         return gone
@@ -248,31 +248,34 @@ class Follower:
                 if not isinstance(error, FileNotFoundError):
                     self._faults[one.name] = why_not_opened(error)
                 continue
-            if is_quiet or one.first_ns > float("-inf"):
+            if is_quiet or one.first_ns > NO_FRAME:
                 ready.append(one)
         known = Contents()
         for other in end.captures.values() if ready else ():
             known.add(other)
         for one in sorted(ready, key=lambda one: (one.first_ns, one.name)):
             followed = Followed(end.files, one.name, first_ns=one.first_ns, is_whole=not one.can_grow)
-            is_copy = self._is_copy(one, known)
+            read = 0 if self.read_elsewhere is None else self.read_elsewhere(one.name)
+            is_copy = read is None or self._is_copy(one, known)
             known.add(followed)
             end.files += 1
             end.captures[one.name] = followed
             if is_copy:
                 end.passed.append(one.name)
                 _advance(followed, one.size, one.size)
+            elif read:
+                end.begun[one.name] = read
+                if one.can_grow:
+                    followed.memory = remembered(one.name, read)
 
     def _is_copy(self, one: _There, known: Contents) -> bool:
-        """Whether the content of a new file is in the lake, or in another one that is read: also compressed."""
-        if self.is_known is not None and self.is_known(one.name):
-            return True
-        if one.first_ns == float("-inf"):
+        """Whether the content of a new file is in another one that is read: also compressed."""
+        if one.first_ns == NO_FRAME:
             return False  # each that has nothing in it is told of
         try:
             alike = known.alike(one.name, one.first_ns)
-            digest = content_digest(Path(one.name)) if alike else ""
-            return any(content_digest(Path(other.name)) == digest for other in alike)
+            content = content_at(one.name) if alike else None
+            return any(content_at(other.name) == content for other in alike)
         except OSError:
             return False
 
@@ -323,7 +326,7 @@ class Follower:
                 one.size = found.size
         for one in end.captures.values():
             if one.size is not None:
-                one.first_ns = float("-inf")
+                one.first_ns = NO_FRAME
                 # Found again where it grows after all.
                 one.memory = Memory(one.memory.position, one.memory.frames)
 
@@ -341,11 +344,8 @@ def _begins_compressed(name: str, one: Followed) -> bool:
 
 def remembered(name: str, position: int) -> Memory:
     """What a reader that came to a position remembers: found again from the beginning of the capture."""
-    memory = Memory()
     with open(name, "rb", buffering=0) as file:
-        while memory.position < position and advance(file, memory, position, limit=position):
-            pass
-    return memory
+        return memory_at(file, position)
 
 
 def _set(name: str) -> str:

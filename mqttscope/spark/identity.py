@@ -1,19 +1,20 @@
-"""Which captures a lake has already: by their content, whatever they are called and wherever they lie."""
+"""Which captures a lake has already, and how much of them: by their content, wherever they lie."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mqttscope.capture.ranges import WHOLE
+from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.sources import why_not_opened
-from mqttscope.lake.manifest import digest_of
+from mqttscope.lake.contents import Known, behind, content_of
 from mqttscope.spark.locations import PARALLEL, Location, open_location
 from mqttscope.spark.plan import Task, pack
 
@@ -24,71 +25,108 @@ HERE_BYTES = 1 << 30
 """Captures on this machine are read on the executors when they have more bytes than this together."""
 TASK_BYTES = 256 << 20
 _GIVEN_DDL = "task int, place int, target string"
-_FOUND_DDL = "place int, digest string, fault string"
+_FOUND_DDL = "place int, digest string, size bigint, head bigint, behind bigint, first_ns bigint, fault string"
+_FOUND = pa.schema(
+    {
+        "place": pa.int32(), "digest": pa.string(), "size": pa.int64(), "head": pa.int64(), "behind": pa.int64(),
+        "first_ns": pa.int64(), "fault": pa.string(),
+    }
+)  # fmt: skip
 
 
 @dataclass(slots=True)
-class Known:
+class Apart:
     """Captures, told apart."""
 
     fresh: dict[str, Location] = field(default_factory=dict)
-    """Those that are to be read, by digest, in their order."""
+    """Those that are to be read, by digest, in the order of reading."""
+    begins: dict[str, list[int]] = field(default_factory=dict)
+    """What the manifest says of these, by digest."""
     known: list[tuple[str, str]] = field(default_factory=list)
     """Names and digests of those that are in already, and of copies among those that are given."""
     faults: dict[str, str] = field(default_factory=dict)
     """Why captures cannot be read, by name."""
 
 
+@dataclass(slots=True, frozen=True)
+class Looked:
+    """What is known of the content of a capture."""
+
+    digest: str = ""
+    size: int = 0
+    """Bytes, uncompressed."""
+    head: int = 0
+    """Checksum of the first ones."""
+    behind: int = 0
+    """So many of them were read when it was shorter."""
+    first_ns: int | None = None
+    """Time of the first frame behind these, where there is one."""
+    fault: str | None = None
+    """Why it cannot be read."""
+
+
 def tell_apart(
-    spark: SparkSession, locations: Sequence[Location], known: Iterable[str], settings: Mapping[str, str]
-) -> Known:
-    """Which captures are new to a lake that has those with the digests ``known``."""
-    found = Known(faults={one.name: one.fault for one in locations if one.fault is not None})
+    spark: SparkSession,
+    locations: Sequence[Location],
+    known: Iterable[str],
+    settings: Mapping[str, str],
+    begins: Mapping[str, Sequence[int]] | None = None,
+) -> Apart:
+    """Which captures are new to a lake that has those with the digests ``known``, of which it says how some begin."""
+    found = Apart(faults={one.name: one.fault for one in locations if one.fault is not None})
     readable = [one for one in locations if one.fault is None]
-    seen = set(known)
-    for location, (digest, fault) in zip(readable, digests(spark, readable, settings), strict=True):
-        if fault is not None:
-            found.faults[location.name] = fault
-        elif digest in seen:
-            found.known.append((location.name, digest))
+    seen, fresh = set(known), dict[str, Location]()
+    for location, looked in zip(readable, look(spark, readable, settings, Known.of(begins or {})), strict=True):
+        if looked.fault is not None:
+            found.faults[location.name] = looked.fault
+        elif looked.digest in seen:
+            found.known.append((location.name, looked.digest))
         else:
-            seen.add(digest)
-            found.fresh[digest] = location
+            seen.add(looked.digest)
+            found.begins[looked.digest] = [looked.size, looked.head]
+            if looked.behind:
+                first_ns = NO_FRAME if looked.first_ns is None else looked.first_ns
+                location = replace(location, behind=looked.behind, first_ns=first_ns)
+            fresh[looked.digest] = location
+    if any(one.behind for one in fresh.values()):
+        fresh = dict(sorted(fresh.items(), key=lambda one: one[1].first_ns))
+    found.fresh = fresh
     return found
 
 
-def digests(
-    spark: SparkSession, locations: Sequence[Location], settings: Mapping[str, str]
-) -> list[tuple[str, str | None]]:
-    """For each capture the digest of its content (`digest_of`), or why it cannot be read.
+def look(spark: SparkSession, locations: Sequence[Location], settings: Mapping[str, str], known: Known) -> list[Looked]:
+    """The content of each capture.  ``known``: contents of others.
 
     Captures in a store, and much on this machine, are read by the executors.
     """
     far = any(one.is_remote for one in locations) or sum(one.size for one in locations) > HERE_BYTES
     if not far:
         with ThreadPoolExecutor(PARALLEL) as pool:
-            return list(pool.map(lambda one: _digest(one.target, settings), locations))
+            return list(pool.map(lambda one: _look(one.target, settings, known), locations))
     packed = pack([Task(place, one, WHOLE) for place, one in enumerate(locations)], TASK_BYTES)
     # In JSON, since names of files need not be UTF-8.
     rows = [(number, one.file, json.dumps(one.location.target)) for number, some in enumerate(packed) for one in some]
     given = spark.createDataFrame(rows, _GIVEN_DDL).repartitionById(len(packed), "task")
-    task = partial(_digest_batches, settings=dict(settings))
-    found = {row["place"]: (row["digest"], row["fault"]) for row in given.mapInArrow(task, _FOUND_DDL).collect()}
-    return [found[place] for place in range(len(locations))]
+    task = partial(_look_at_batches, settings=dict(settings), known=known)
+    found = {row["place"]: row.asDict() for row in given.mapInArrow(task, _FOUND_DDL).collect()}
+    return [Looked(**{name: found[place][name] for name in Looked.__slots__}) for place in range(len(locations))]
 
 
-def _digest_batches(batches: Iterable[pa.RecordBatch], settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def _look_at_batches(
+    batches: Iterable[pa.RecordBatch], settings: Mapping[str, str], known: Known
+) -> Iterator[pa.RecordBatch]:
     for one in batches:
         for row in one.to_pylist():
-            digest, fault = _digest(json.loads(row["target"]), settings)
-            found = {"place": pa.array([row["place"]], pa.int32())}
-            found |= {"digest": pa.array([digest]), "fault": pa.array([fault], pa.string())}
-            yield pa.RecordBatch.from_pydict(found)
+            found = asdict(_look(json.loads(row["target"]), settings, known))
+            yield pa.RecordBatch.from_pylist([{"place": row["place"]} | found], schema=_FOUND)
 
 
-def _digest(target: str, settings: Mapping[str, str]) -> tuple[str, str | None]:
+def _look(target: str, settings: Mapping[str, str], known: Known) -> Looked:
     try:
         with open_location(target, settings) as file:
-            return digest_of(file), None
+            content = content_of(file, known=known)
+            read_before, first_ns = behind(file, content)
+            known_ns = None if first_ns == NO_FRAME else int(first_ns)
+            return Looked(content.digest, content.size, content.head, read_before, known_ns)
     except (OSError, ValueError) as error:
-        return "", why_not_opened(error)
+        return Looked(fault=why_not_opened(error))

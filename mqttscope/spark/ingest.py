@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mqttscope.capture.ranges import Settled
+from mqttscope.capture.reading import NO_FRAME
 from mqttscope.lake.files import commit, lake_lock
 from mqttscope.lake.manifest import Manifest, read_manifest, remove_strays
 from mqttscope.lake.merging import merge_small
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 FOLD_BYTES = 16 << 20
 """So many bytes of captures make a task of the fold, as long as these are no more than `MANY_TASKS`."""
 MANY_TASKS = 256
-NO_FRAME = float("-inf")
-"""Time of the first frame of a capture without any."""
 LARGE_FOLD_BYTES = 256 << 20
 """The same where there would be more tasks: each of them writes files of its own."""
 
@@ -77,13 +76,17 @@ def ingest(
         before = read_manifest(root)
         check_settings(before, options, root)
         remove_strays(root, before)
-        apart = tell_apart(spark, locations, before.captures, known)
+        apart = tell_apart(spark, locations, before.captures, known, before.begins)
         fresh, names = list(apart.fresh.values()), {digest: one.name for digest, one in apart.fresh.items()}
-        done = Ingested(list(names.values()), [name for name, _ in apart.known], faults=apart.faults)
+        done = Ingested(
+            list(names.values()), [one.name for one in fresh if one.behind], [name for name, _ in apart.known],
+            faults=apart.faults,
+        )  # fmt: skip
         after = next_generation(before, options)
         try:
             if fresh:
                 after.captures |= names
+                after.begins |= apart.begins
                 plan = plan_captures(spark, fresh, split_bytes=split_bytes, settings=known)
                 reading = Reading(spark, plan, split_bytes, tuple(ports), known)
                 tasks = partitions or good_partitions(sum(one.size for one in fresh))

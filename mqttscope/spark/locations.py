@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote, unquote
 
-from mqttscope.capture.files import find_captures, first_time
+from mqttscope.capture.files import find_captures
+from mqttscope.capture.reading import NO_FRAME, first_time
 from mqttscope.capture.sources import (
     MISSING,
     NO_CAPTURES,
@@ -57,9 +58,12 @@ class Location:
     target: str
     """What to open: an absolute path, or a URI."""
     size: int = 0
-    first_ns: float = float("-inf")
+    first_ns: float = NO_FRAME
+    """Time of the first frame that is to be read."""
     fault: str | None = None
     """Why it cannot be opened."""
+    behind: int = 0
+    """So many bytes of it were read before, uncompressed: only what follows is."""
 
     @property
     def is_remote(self) -> bool:
@@ -128,7 +132,7 @@ def _look(one: Location, settings: Mapping[str, str], *, alone: bool) -> Locatio
         with open_location(one.target, settings) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            return Location(one.name, one.target, size, float("-inf") if alone else first_time(file))
+            return Location(one.name, one.target, size, NO_FRAME if alone else first_time(file))
     except (OSError, ValueError) as error:
         return Location(one.name, one.target, fault=why_not_opened(error, one.target))
 

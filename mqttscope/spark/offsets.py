@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.capture.memory import Memory
+from mqttscope.capture.reading import NO_FRAME
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class Followed:
     """Its length when it was complete; ``None``: it is growing."""
     waiting: int = 0
     """Bytes that could be read already, but for the limit of a batch."""
-    first_ns: float = float("-inf")
+    first_ns: float = NO_FRAME
     """Time of its first frame; forgotten when it is complete."""
     is_whole: bool = False
     """It is compressed, or no capture at all, and read in one go."""
@@ -74,6 +75,8 @@ class Offset:
     said: list[Said] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     """New ones whose content is in the lake already: their rows so far are left out."""
+    begun: dict[str, int] = field(default_factory=dict)
+    """New ones that are in the lake as they were when they were shorter, and how many bytes they had, uncompressed."""
     unread: list[str] = field(default_factory=list)
     """What cannot be read, and has been said so."""
 
@@ -87,7 +90,7 @@ class Offset:
             "growing": [
                 [
                     one.file, one.name, one.memory.written(), one.head, one.tail, None, one.waiting,
-                    None if one.first_ns == float("-inf") else one.first_ns, one.is_whole,
+                    None if one.first_ns == NO_FRAME else one.first_ns, one.is_whole,
                 ]
                 for one in growing
             ],
@@ -102,6 +105,7 @@ class Offset:
             ),
             "said": [[one.file, one.name, one.message, one.frames, one.offset] for one in self.said],
             "passed": self.passed,
+            "begun": self.begun,
             "unread": self.unread,
         }  # fmt: skip
 
@@ -112,7 +116,7 @@ class Offset:
             raise ValueError(f"the offset has version {written.get('version')}, this program reads 1")
         captures = []
         for file, name, memory, head, tail, size, waiting, first_ns, is_whole in written["growing"]:
-            first_ns = float("-inf") if first_ns is None else first_ns
+            first_ns = NO_FRAME if first_ns is None else first_ns
             captures.append(Followed(file, name, Memory.of(memory), head, tail, size, waiting, first_ns, is_whole))
         for file, name, head, tail, size, position, frames, is_whole in _unpacked(written["complete"]):
             captures.append(Followed(file, name, Memory(position, frames), head, tail, size, is_whole=bool(is_whole)))
@@ -121,6 +125,7 @@ class Offset:
             written["files"],
             [Said(*one) for one in written["said"]],
             list(written["passed"]),
+            dict(written.get("begun", {})),
             list(written.get("unread", ())),
         )
 

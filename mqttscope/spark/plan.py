@@ -22,6 +22,7 @@ from mqttscope.capture.ranges import (
     settle,
     split,
 )
+from mqttscope.capture.rest import read_rest
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.spark.locations import Location, open_location
 from mqttscope.spark.rows import ERROR, UNSPLIT, Note
@@ -85,6 +86,8 @@ class Task:
         if self.grown is not None:
             return read_on(file, self.location.name, self.grown)
         assert self.part is not None
+        if self.location.behind:
+            return read_rest(file, self.location.name, self.location.behind)
         return read_range(file, self.location.name, self.part, self.head)
 
     @property
@@ -124,12 +127,12 @@ class Planned:
 def plan(locations: Sequence[Location], settings: Mapping[str, str], split_bytes: int) -> list[Planned]:
     """Ranges by one walk over each long local capture.
 
-    Remote ones stay whole: a walk would fetch all their bytes.
+    Remote ones stay whole: a walk would fetch all their bytes.  So does the rest of those that were read before.
     """
     made = []
     for location in locations:
         planned = Planned(location)
-        if location.fault is None and not location.is_remote and location.size > split_bytes:
+        if location.fault is None and not location.is_remote and location.size > split_bytes and not location.behind:
             with open_location(location.target, settings) as file:
                 found = boundaries(read_head(file))
                 if found is not None:
@@ -212,6 +215,7 @@ def write_plan(planned: Sequence[Planned]) -> str:
                 "target": one.location.target,
                 "size": one.location.size,
                 "fault": one.location.fault,
+                "behind": one.location.behind,
                 "head": one.head.hex(),
                 "ranges": [[part.start, part.stop, part.first, part.frames] for part in one.settled.ranges],
                 "unsplit": [one.settled.fault, one.settled.offset],
@@ -225,7 +229,7 @@ def read_plan(text: str) -> list[Planned]:
     """A plan from text."""
     return [
         Planned(
-            Location(one["name"], one["target"], one["size"], fault=one["fault"]),
+            Location(one["name"], one["target"], one["size"], fault=one["fault"], behind=one["behind"]),
             bytes.fromhex(one["head"]),
             Settled(tuple(Range(*part) for part in one["ranges"]), *one["unsplit"]),
         )

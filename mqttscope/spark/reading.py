@@ -70,7 +70,7 @@ def plan_captures(
     ship(spark)
     known = dict(settings or {})
     size = split_bytes or good_size(locations)
-    remote = [one for one in locations if one.is_remote and one.fault is None]
+    remote = [one for one in locations if one.is_remote and one.fault is None and not one.behind]
     if not any(one.size > size for one in remote):
         return write_plan(plan(locations, known, size))
     asked = write_plan([Planned(one) for one in remote])

@@ -7,6 +7,7 @@ import os
 
 from mqttscope.capture.growing import Grown
 from mqttscope.capture.memory import Memory
+from mqttscope.capture.reading import NO_FRAME
 from mqttscope.mqtt.view import utf8
 from mqttscope.spark.following import remembered
 from mqttscope.spark.locations import Location
@@ -33,7 +34,7 @@ def tasks(start: Offset, end: Offset) -> list[Task]:
         is_known = one.name in end.passed
         task = Task(one.file, _location(one), notes=[_read(one, is_known=is_known)])
         if not is_known:
-            task.grown = _grown(one, earlier)
+            task.grown = _grown(one, earlier, end.begun.get(one.name, 0))
         made.append(task)
     return made
 
@@ -42,14 +43,14 @@ def _location(one: Followed) -> Location:
     return Location(one.name, os.path.abspath(one.name), one.size or one.memory.position)
 
 
-def _grown(one: Followed, earlier: Followed | None) -> Grown | None:
-    """What is new of a capture."""
+def _grown(one: Followed, earlier: Followed | None, begun: int) -> Grown | None:
+    """What is new of a capture; ``begun``: bytes of it that were read elsewhere, uncompressed."""
     position = 0 if earlier is None else earlier.memory.position
     was_complete = earlier is not None and earlier.size is not None
     if one.memory.position <= position and (one.size is None or was_complete):
         return None
     if earlier is None:
-        begin = Memory()
+        begin = remembered(one.name, begun) if begun else Memory()
     elif was_complete:
         begin = remembered(one.name, position)
     else:
@@ -59,7 +60,7 @@ def _grown(one: Followed, earlier: Followed | None) -> Grown | None:
 
 def _read(one: Followed, *, is_known: bool) -> Note:
     state = KNOWN if is_known else BEHIND if one.waiting else GROWING if one.size is None else COMPLETE
-    now_ns = None if one.size is not None or one.now_ns == float("-inf") else int(one.now_ns)
+    now_ns = None if one.size is not None or one.now_ns == NO_FRAME else int(one.now_ns)
     position = one.memory.position if one.size is None else one.size
     # Names in rows are text; who wants to open the file needs its own.
     name = json.dumps(one.name) if utf8(one.name) != one.name else None

@@ -8,7 +8,7 @@ option         meaning
 =============  ====================================================================================================
 max_bytes      about how many bytes of captures a batch has: ``64m``; by default all that is there
 quiet_seconds  a capture that has not changed for so long is complete; 60 by default
-lake           a lake: captures whose content it has already are passed over
+lake           a lake: what it has of captures already is passed over
 =============  ====================================================================================================
 """
 
@@ -24,7 +24,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from mqttscope.lake.manifest import NAME, content_digest, read_manifest
+from mqttscope.lake.contents import Known, behind, content_of
+from mqttscope.lake.manifest import NAME, read_manifest
 from mqttscope.spark.following import Follower
 from mqttscope.spark.locations import local_path
 from mqttscope.spark.offsets import Offset
@@ -59,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def follower(self) -> Follower:
         """What looks at the captures; the executors need none."""
         if self._follower is None:
-            known = None if self.options.lake is None else _Known(Path(self.options.lake))
+            known = None if self.options.lake is None else _Lake(Path(self.options.lake))
             self._follower = Follower(self.sources, self.options.quiet_seconds, known)
         return self._follower
 
@@ -94,22 +95,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from scan(task, batches, self.options.wanted, {})
 
 
-class _Known:
-    """Whether a capture is in a lake already."""
+class _Lake:
+    """How much of a capture is in a lake already."""
 
     def __init__(self, lake: Path) -> None:
         self._lake = lake
         self._looked: os.stat_result | None = None
         self._digests: frozenset[str] = frozenset()
+        self._begins = Known()
 
-    def __call__(self, name: str) -> bool:
+    def __call__(self, name: str) -> int | None:
         try:
             told = os.stat(self._lake / NAME)
         except OSError:
-            return False
+            return 0
         if self._looked is None or (told.st_ino, told.st_mtime_ns) != (self._looked.st_ino, self._looked.st_mtime_ns):
-            self._looked, self._digests = told, frozenset(read_manifest(self._lake).captures)
+            manifest = read_manifest(self._lake)
+            self._looked, self._digests = told, frozenset(manifest.captures)
+            self._begins = Known.of(manifest.begins)
         try:
-            return bool(self._digests) and content_digest(Path(name)) in self._digests
+            with open(name, "rb", buffering=0) as file:
+                content = content_of(file, known=self._begins)
+                return None if content.digest in self._digests else behind(file, content)[0]
         except OSError:
-            return False
+            return 0

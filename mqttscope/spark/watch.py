@@ -25,9 +25,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from mqttscope.lake.contents import Content, content_at
 from mqttscope.lake.faulty import add_errors, known_errors
 from mqttscope.lake.files import STREAM, commit, lake_lock
-from mqttscope.lake.manifest import Errors, LakeError, Manifest, content_digest, read_manifest, remove_strays
+from mqttscope.lake.manifest import Errors, LakeError, Manifest, read_manifest, remove_strays
 from mqttscope.lake.merging import merge_small
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
@@ -316,18 +317,20 @@ class Watcher:
             self._positions[one["file"]] = one["offset"]
             if one["message"] == COMPLETE:
                 errors = wrong.pop(one["file"], [])
-                if digest := _digest(one):
-                    after.captures.setdefault(digest, one["capture"])
-                    after.faulty |= {digest: errors} if errors else {}
+                if content := _content(one):
+                    after.captures.setdefault(content.digest, one["capture"])
+                    after.begins[content.digest] = [content.size, content.head]
+                    after.faulty |= {content.digest: errors} if errors else {}
         if after.faulty:
             # What has the same bytes as a faulty one is not read, and faulty all the same.
-            copies = [(one["capture"], _digest(one)) for one in folded.read if one["message"] == KNOWN]
+            read = [one for one in folded.read if one["message"] == KNOWN]
+            copies = [(one["capture"], content.digest) for one in read if (content := _content(one))]
             told = known_errors(after, copies)
             add_errors(self._root, after, told)
             folded.errors += ((0, error) for error in told)
         self._partitions = self._most_partitions if waiting else min(self._most_partitions, good_partitions(size))
-        read = {one["file"] for one in folded.read}
-        return {str(file): errors for file, errors in wrong.items() if file in read or str(file) in pending}
+        taken = {one["file"] for one in folded.read}
+        return {str(file): errors for file, errors in wrong.items() if file in taken or str(file) in pending}
 
     def _sum(self, spark: SparkSession, after: Manifest) -> bool:
         begun = time.monotonic()
@@ -367,13 +370,13 @@ class Watcher:
                 path.unlink()
 
 
-def _digest(read: Mapping[str, Any]) -> str:
-    """Names the content of a capture, of a row of the kind `READ`; empty where it is gone."""
+def _content(read: Mapping[str, Any]) -> Content | None:
+    """The content of a capture, of a row of the kind `READ`; ``None`` where it is gone."""
     name = json.loads(read["notice"]) if read["notice"] else read["capture"]
     try:
-        return content_digest(Path(name), read["offset"])
+        return content_at(name, read["offset"])
     except OSError:
-        return ""
+        return None
 
 
 def _batches(found: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -21,8 +21,6 @@ from mqttscope.net.frame import CaptureError, CaptureSecrets, Frame
 from tests.capture.test_pcap import Item, pcap_file, read
 from tests.capture.test_pcapng import enhanced, interface, section
 
-LIMITS = "; pcap and pcapng are read, plain or compressed with gzip, zstd or lz4"
-
 
 def capture_at(seconds: int, data: bytes = b"frame") -> bytes:
     return pcap_file([(seconds, 0, data), (seconds + 1000, 0, data)])
@@ -113,43 +111,6 @@ def test_errors_come_first_and_do_not_keep_the_rest_from_being_read(here: Path) 
     assert [type(item) for item in found] == [CaptureError, CaptureError, Frame, Frame]
     assert found[0] == CaptureError("missing", "does not exist")
     assert found[1] == CaptureError("nothing*", "matches no file")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        pytest.param(b"", "is empty", id="empty"),
-        pytest.param(b"\x89PNG\r\n\x1a\n", f"is not a capture file (starts with 89 50 4e 47){LIMITS}", id="picture"),
-        pytest.param(b"ab", f"is not a capture file (starts with 61 62){LIMITS}", id="two bytes"),
-        pytest.param(
-            b"snoop\0\0\0\0\0\0\2",
-            "is a snoop file, which is not read (starts with 73 6e 6f 6f); convert it to pcap or pcapng",
-            id="snoop",
-        ),
-        pytest.param(
-            b"GMBU\0\2" + bytes(100),
-            "is a Microsoft Network Monitor file, which is not read (starts with 47 4d 42 55);"
-            " convert it to pcap or pcapng",
-            id="Network Monitor",
-        ),
-        pytest.param(
-            b"PK\x03\x04" + bytes(30),
-            "is a zip archive, which is not read (starts with 50 4b 03 04); convert it to pcap or pcapng",
-            id="zip archive",
-        ),
-        pytest.param(
-            gzip.compress(gzip.compress(pcap_file(), mtime=0), mtime=0),
-            "is compressed more than once (starts with 1f 8b 08 00)",
-            id="gzip twice",
-        ),
-        pytest.param(gzip.compress(b""), "is empty", id="gzip of nothing"),
-    ],
-)
-def test_what_is_no_capture_says_so(here: Path, content: bytes, message: str) -> None:
-    (here / "a.pcap").write_bytes(content)
-
-    assert list(open_capture(["a.pcap"])) == [CaptureError("a.pcap", message, 0, 0)]
-    assert read(content, chunk_size=1) == [CaptureError("a.pcap", message, 0, 0)]
 
 
 def test_what_cannot_be_opened_says_why(here: Path) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import time
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from mqttscope.lake.manifest import (
     LakeError,
     Manifest,
     check_files,
-    content_digest,
     read_manifest,
     remove_strays,
     sync_folder,
@@ -73,36 +70,6 @@ def test_what_is_replaced_stays_for_readers_that_began_before(monkeypatch: pytes
     last.retire(corrected)
     assert last.retired == {}
     assert last.kept_files() == {"packets/2.parquet", "state/2.parquet"}
-
-
-def test_content_is_known_by_all_its_bytes(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_bytes(b"a" * 3_000_000 + b"b" + b"c" * 3_000_000)
-    other.write_bytes(one.read_bytes())
-
-    assert content_digest(one) == content_digest(other)
-    other.write_bytes(b"a" * 3_000_000 + b"x" + b"c" * 3_000_000)
-    assert content_digest(one) != content_digest(other)
-
-
-def test_the_content_of_the_first_bytes(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_bytes(b"a" * 3_000_000 + b"more")
-    other.write_bytes(b"a" * 3_000_000)
-
-    assert content_digest(one, 3_000_000) == content_digest(other) == content_digest(other, 3_000_000)
-    assert content_digest(one, 2) != content_digest(other)
-
-
-def test_what_was_compressed_has_the_same_content(tmp_path: Path) -> None:
-    content = bytes(range(256)) * 9_000
-    plain, packed, cut = tmp_path / "plain", tmp_path / "packed", tmp_path / "cut"
-    plain.write_bytes(content)
-    packed.write_bytes(gzip.compress(content))
-    cut.write_bytes(gzip.compress(content)[:-2])
-
-    assert content_digest(packed) == content_digest(plain) == content_digest(packed, 7)
-    assert content_digest(cut) == sha256(cut.read_bytes()).hexdigest()
 
 
 def test_files_that_are_missing_or_cut_off_are_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import shutil
@@ -92,6 +93,39 @@ def test_tables_of_several_ingests_are_those_of_one(path: Path, tmp_path: Path) 
     same(tables_of(tmp_path / "at_once"), whole)
     wanted = {name: [dict(row) for row in usual(path).get(name, [])] for name in EVENT_TABLES}
     assert ordered(closing({name: whole[name] for name in EVENT_TABLES})) == ordered(closing(wanted))
+
+
+@pytest.mark.parametrize("path", SEVERAL, ids=lambda path: path.parent.name)
+def test_a_capture_that_grows_from_ingest_to_ingest(path: Path, tmp_path: Path) -> None:
+    content, growing = path.read_bytes(), tmp_path / path.name
+    chance = random.Random(len(content))
+    for size in [*sorted(chance.randrange(400, len(content)) for _ in range(4)), len(content)]:
+        growing.write_bytes(content[:size])
+        write_lake([growing], tmp_path / "steps", options())
+    write_lake([growing], tmp_path / "once", options())
+    once, steps = tables_of(tmp_path / "once"), tables_of(tmp_path / "steps")
+
+    # What ended inside a record has said so.
+    steps["ingest_errors"] = [row for row in steps["ingest_errors"] if row["event"] != "capture_error"]
+    assert ordered(closing(steps)) == ordered(closing(once))
+    (tmp_path / "copy.pcapng.gz").write_bytes(gzip.compress(content))
+    assert write_lake([tmp_path / "copy.pcapng.gz"], tmp_path / "steps", options()).captures == []
+
+
+def test_what_has_grown_is_told_apart_from_what_is_new(tmp_path: Path) -> None:
+    content = SEVERAL[0].read_bytes()
+    growing, other, packed = (tmp_path / name for name in ("a.pcapng", "b.pcapng", "a.pcapng.gz"))
+    growing.write_bytes(content[: len(content) // 2])
+    write_lake([growing], tmp_path / "lake", options())
+    packed.write_bytes(gzip.compress(content))
+    changed = bytearray(content)
+    changed[len(content) // 4] ^= 1
+    other.write_bytes(changed)
+
+    done = write_lake([packed, other], tmp_path / "lake", options())
+    assert (done.captures, done.grown) == ([str(packed), str(other)], [str(packed)])
+    manifest = read_manifest(tmp_path / "lake")
+    assert sorted(size for size, _ in manifest.begins.values()) == [len(content) // 2, len(content), len(content)]
 
 
 def test_every_step_shows_what_is_known_by_then(tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.lake.contents import Known
 from mqttscope.spark import identity as module
-from mqttscope.spark.identity import digests, tell_apart
+from mqttscope.spark.identity import Looked, look, tell_apart
 from mqttscope.spark.locations import Location
 
 if TYPE_CHECKING:
@@ -28,13 +30,14 @@ def locations(folder: Path) -> list[Location]:
 
 def test_executors_read_what_is_much(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = locations(tmp_path)[:-1]
-    here = digests(spark, found, {})
+    known = Known.of({sha256(b"b" * 1_000_000).hexdigest(): [1_000_000, crc32(b"b" * 512)]})
+    here = look(spark, found, {}, known)
     monkeypatch.setattr(module, "HERE_BYTES", 1)
     monkeypatch.setattr(module, "TASK_BYTES", 4_000_000)
 
-    assert digests(spark, found, {}) == here
-    assert here[0] == (sha256(b"a" * 3_000_000).hexdigest(), None)
-    assert here[3] == ("", "does not exist")
+    assert look(spark, found, {}, known) == here
+    assert here[0] == Looked(sha256(b"a" * 3_000_000).hexdigest(), 3_000_000, crc32(b"a" * 512))
+    assert here[3] == Looked(fault="does not exist")
 
 
 def test_what_is_new_known_and_faulty(tmp_path: Path) -> None:

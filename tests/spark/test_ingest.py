@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from mqttscope.spark.errors import SPARK_ERRORS, cause
 from mqttscope.spark.ingest import good_partitions, ingest, overlapping
 from mqttscope.spark.locations import Location, NoCaptures
 from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
+from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, one_after_the_other
 from tests.spark.troubled import troubled
 
 if TYPE_CHECKING:
@@ -63,6 +65,31 @@ def test_tables_of_several_ingests_are_those_that_are_written_in_process(spark: 
     assert again.faults == {f"{tmp_path}/none.pcap": "does not exist"}
     assert {Path(one.capture).stem for one in again.known_errors} == {DAMAGED, CUT}
     assert files_of(ours) == before == read_manifest(ours).kept_files() | {"manifest.json", ".lock"}
+
+
+def test_of_captures_that_have_grown_the_rest_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    before, growing, packed = (tmp_path / name for name in ("a.pcap", "b.pcapng", "b.pcapng.gz"))
+    before.write_bytes(as_pcap(frames_of("planted-violations")))
+    content = as_pcapng(one_after_the_other(["v5-qos", "v5-topic-alias-client", "session-taken-over"], BEGIN_NS))
+    ours, measure, given = tmp_path / "ours", tmp_path / "measure", usual_options()
+    for size in (len(content) // 3, len(content) // 2, len(content)):
+        growing.write_bytes(content[:size])
+        captures = [str(before), str(growing)]
+        if size == len(content):
+            packed.write_bytes(gzip.compress(content))
+            captures = [str(before), str(packed)]
+        done = ingest(spark, captures, ours, given, split_bytes=2_000, partitions=2)
+        wanted = write_lake(captures, measure, given)
+
+        assert done.grown == wanted.grown == ([] if size < len(content) // 2 else captures[1:])
+        assert (done.rows, done.out_of_order, done.overlapping) == (wanted.rows, [], [])
+    one, other = tables(ours), tables(measure)
+    for name, rows in other.items():
+        assert one[name] == rows, name
+    assert read_manifest(ours).begins == read_manifest(measure).begins
+    write_lake([before, growing], tmp_path / "once", given)
+    numbers = [sorted(read_table(lake, "packets")["frame"].to_pylist()) for lake in (ours, tmp_path / "once")]
+    assert numbers[0] == numbers[1]
 
 
 def test_faulty_captures_have_rows_each_once(spark: SparkSession, tmp_path: Path) -> None:

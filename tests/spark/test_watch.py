@@ -23,7 +23,7 @@ from mqttscope.spark.session import running_session
 from mqttscope.spark.watch import Taken, Watcher, watch
 from tests.lake.reading import options
 from tests.spark.collection import usual_options
-from tests.spark.folders import as_pcap, as_pcapng, frames_of, moved, parts, rotated
+from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, moved, one_after_the_other, parts, rotated
 from tests.spark.growth import PAST, put
 from tests.spark.samples import fragmented, frames, pcap
 from tests.spark.troubled import troubled
@@ -161,6 +161,32 @@ def test_what_was_ingested_is_known_and_goes_on(spark: SparkSession, tmp_path: P
     os.utime(folder / "a_1.pcap", (PAST, PAST))
     write_lake(sorted(folder.iterdir()), tmp_path / "one", options())
     assert tables(lake) == tables(tmp_path / "one")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_of_what_was_ingested_while_it_grew_the_rest_is_read(packed: bool, spark: SparkSession, tmp_path: Path) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    growing, compressed = folder / "a.pcapng", folder / "a.pcapng.gz"
+    content = as_pcapng(one_after_the_other(["v5-qos", "v5-topic-alias-client", "session-taken-over"], BEGIN_NS))
+    put(growing, content[: len(content) // 3])
+    write_lake([growing], lake, options())
+    if packed:
+        growing.unlink()
+        put(compressed, gzip.compress(content), quiet=True)
+    else:
+        put(growing, content[: len(content) // 2])
+        once(spark, folder, lake)
+        put(growing, content, quiet=True)
+    once(spark, folder, lake)
+    put(growing, content)
+    write_lake([growing], tmp_path / "one", options())
+
+    found, wanted = tables(lake), tables(tmp_path / "one")
+    # What ended inside a record has said so.
+    assert (len(found.pop("ingest_errors")), wanted.pop("ingest_errors")) == (1, [])
+    assert {name: sorted(row.replace(".gz'", "'") for row in rows) for name, rows in found.items()} == wanted
+    assert write_lake([growing], lake, options()).captures == []
 
 
 def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(

@@ -148,6 +148,7 @@ def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, A
         "lake": text(lake),
         "generation": summary.generation,
         "captures": [text(name) for name in done.captures],
+        "grown": [text(name) for name in done.grown],
         "known": [text(name) for name in done.known],
         "unreadable": [{"capture": text(name), "message": fault} for name, fault in faults.items()],
         "out_of_order": [text(name) for name in done.out_of_order],
@@ -169,8 +170,9 @@ def _error(error: CaptureError) -> dict[str, Any]:
 
 def _as_text(lake: str, summary: Summary) -> Iterator[str]:
     done = summary.done
+    grown = f" ({len(done.grown):,} from where the lake ended)" if done.grown else ""
     known = f", {len(done.known):,} known already" if done.known else ""
-    yield f"{lake}: {counted(len(done.captures), 'capture')} read{known}"
+    yield f"{lake}: {counted(len(done.captures), 'capture')} read{grown}{known}"
     if not done.captures:
         return
     for name, rows in (*summary.rows.items(), *summary.sums.items()):

@@ -65,6 +65,22 @@ def test_the_summary_as_json(tmp_path: Path) -> None:
     assert f"mqttscope: {capture}: {error['message']}" in done.err
 
 
+def test_captures_that_have_grown_are_counted(tmp_path: Path) -> None:
+    capture, lake = tmp_path / "a.pcapng", tmp_path / "lake"
+    content = Path(collection(tmp_path / "captures", NAMES[:1])[0]).read_bytes()
+    capture.write_bytes(content[: len(content) // 2])
+    invoke("pipeline", "ingest", capture, "--lake", lake, *KEPT)
+    capture.write_bytes(content[:-5])
+    done = invoke("pipeline", "ingest", capture, "--lake", lake, "--format", "json", *KEPT)
+    told = json.loads(done.out)
+    assert (told["captures"], told["grown"]) == ([str(capture)], [str(capture)])
+
+    capture.write_bytes(content)
+    done = invoke("pipeline", "ingest", capture, "--lake", lake, *KEPT)
+    assert done.out.decode().splitlines()[0] == f"{lake}: 1 capture read (1 from where the lake ended)"
+    assert (done.code, done.err) == (0, "")
+
+
 def test_faulty_captures_are_told_each_time(tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
     (capture,) = collection(folder, [CUT])

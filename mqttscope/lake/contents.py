@@ -1,0 +1,129 @@
+"""Captures by their content: which ones a lake has, and which ones have grown since they were taken in."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+from zlib import crc32
+
+from mqttscope.capture.compressed import ByteSource, is_compressed
+from mqttscope.capture.reading import NO_FRAME
+from mqttscope.capture.rest import look_behind
+
+HEAD_BYTES = 512
+"""Captures that differ in so many bytes at their beginnings need not be compared: times of frames are in there."""
+_PIECE = 1 << 20
+
+
+@dataclass(slots=True, frozen=True)
+class Content:
+    """The bytes of a capture, uncompressed; where its compressed data are damaged, the bytes as they are."""
+
+    digest: str
+    """SHA-256, in hexadecimal digits."""
+    size: int
+    head: int
+    """CRC-32 of the first `HEAD_BYTES`."""
+    known: int = 0
+    """So many bytes at its beginning are all of another one that is known; 0 where all of this is, or there is none."""
+
+
+@dataclass(slots=True, frozen=True)
+class Known:
+    """Contents that are known: those of which others may be the continuation."""
+
+    by_head: Mapping[tuple[int, int], Mapping[int, Collection[str]]] = field(default_factory=dict)
+    """Digests by length, by how many bytes of the beginning are compared and their CRC-32."""
+
+    @classmethod
+    def of(cls, begins: Mapping[str, Sequence[int]]) -> Known:
+        """Those with these digests; ``begins``: length and ``Content.head`` of each."""
+        found: dict[tuple[int, int], dict[int, set[str]]] = {}
+        for digest, (size, head) in begins.items():
+            if size:
+                found.setdefault((min(size, HEAD_BYTES), head), {}).setdefault(size, set()).add(digest)
+        return cls(found)
+
+    def like(self, head: bytes) -> dict[int, set[str]]:
+        """Digests, by length, of those that begin as a capture whose first `HEAD_BYTES` these are."""
+        found: dict[int, set[str]] = {}
+        for compared in {compared for compared, _ in self.by_head if compared <= len(head)}:
+            for size, digests in self.by_head.get((compared, crc32(head[:compared])), {}).items():
+                found.setdefault(size, set()).update(digests)
+        return found
+
+
+def content_of(file: BinaryIO, size: int | None = None, known: Known | None = None) -> Content:
+    """The content of a capture that is open, at its beginning; of a plain one the first ``size`` bytes.
+
+    A capture is the same when a tool has rotated and compressed it.  Head and tail alone would not tell: captures of
+    one device begin alike, and one whose middle was damaged on the way ends alike.
+    """
+    known = known or Known()
+    head = file.read(4)
+    file.seek(0)
+    if is_compressed(head):
+        source = ByteSource(file)
+        found = _content(_filled(source), known)
+        if source.fault is None:
+            return found
+        file.seek(0)
+        size = None
+    return _content(_pieces(file, size), known)
+
+
+def content_at(path: str | os.PathLike[str], size: int | None = None, known: Known | None = None) -> Content:
+    """The same of a file.  Raises `OSError`."""
+    with Path(path).open("rb") as file:
+        return content_of(file, size, known)
+
+
+def behind(file: BinaryIO, content: Content) -> tuple[int, float]:
+    """How many bytes of a capture were read when it was shorter, and the time of the first frame behind them.
+
+    0 and `NO_FRAME` where it was not, or had no frame then: all captures of one tool begin alike.
+    """
+    if not content.known:
+        return 0, NO_FRAME
+    frames, first_ns = look_behind(file, content.known)
+    return (content.known, first_ns) if frames else (0, NO_FRAME)
+
+
+def _content(pieces: Iterator[bytes], known: Known) -> Content:
+    first = b""
+    while len(first) < HEAD_BYTES and (piece := next(pieces, b"")):
+        first += piece
+    digest, size, begun = hashlib.sha256(), 0, 0
+    alike = known.like(first[:HEAD_BYTES])
+    lengths = iter(sorted(alike))
+    at = next(lengths, -1)
+    for piece in chain((first,), pieces):
+        taken = 0
+        # Strictly inside: what is as long as the whole is not a beginning of it.
+        while 0 < at - size < len(piece) or 0 < at == size:
+            digest.update(memoryview(piece)[taken : at - size])
+            taken = at - size
+            if digest.copy().hexdigest() in alike[at]:
+                begun = at
+            at = next(lengths, -1)
+        digest.update(memoryview(piece)[taken:])
+        size += len(piece)
+    found = digest.hexdigest()
+    return Content(found, size, crc32(first[:HEAD_BYTES]), 0 if found in alike.get(size, ()) else begun)
+
+
+def _filled(source: ByteSource) -> Iterator[bytes]:
+    while piece := source.fill(b"", _PIECE):
+        yield piece
+
+
+def _pieces(file: BinaryIO, size: int | None) -> Iterator[bytes]:
+    left = _PIECE if size is None else size
+    while left > 0 and (piece := file.read(min(_PIECE, left))):
+        yield piece
+        left -= len(piece) if size is not None else 0

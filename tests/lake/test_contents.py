@@ -1,0 +1,103 @@
+"""Captures by their content."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+from hashlib import sha256
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+from mqttscope.capture.reading import NO_FRAME
+from mqttscope.lake import contents as module
+from mqttscope.lake.contents import HEAD_BYTES, Content, Known, behind, content_at, content_of
+from tests.capture.test_pcap import pcap_file
+
+
+def digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def test_content_is_known_by_all_its_bytes(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"a" * 3_000_000 + b"b" + b"c" * 3_000_000)
+    other.write_bytes(one.read_bytes())
+
+    assert content_at(one).digest == content_at(other).digest
+    other.write_bytes(b"a" * 3_000_000 + b"x" + b"c" * 3_000_000)
+    assert content_at(one).digest != content_at(other).digest
+
+
+def test_the_content_of_the_first_bytes(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"a" * 3_000_000 + b"more")
+    other.write_bytes(b"a" * 3_000_000)
+
+    assert content_at(one, 3_000_000).digest == content_at(other).digest == content_at(other, 3_000_000).digest
+    assert content_at(one, 2).digest != content_at(other).digest
+
+
+def test_what_was_compressed_has_the_same_content(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 9_000
+    plain, packed, cut = tmp_path / "plain", tmp_path / "packed", tmp_path / "cut"
+    plain.write_bytes(content)
+    packed.write_bytes(gzip.compress(content))
+    cut.write_bytes(gzip.compress(content)[:-2])
+
+    assert content_at(packed).digest == content_at(plain).digest == content_at(packed, 7).digest
+    assert content_at(cut).digest == sha256(cut.read_bytes()).hexdigest()
+
+
+def known(*parts: bytes) -> Known:
+    return Known.of({digest(one): [len(one), crc32(one[:HEAD_BYTES])] for one in parts})
+
+
+def content(data: bytes, begun: int = 0) -> Content:
+    return Content(digest(data), len(data), crc32(data[:HEAD_BYTES]), begun)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 500, 1 << 20])
+def test_what_a_capture_begins_with(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PIECE", piece)
+    chance = random.Random(piece)
+    data, other = chance.randbytes(2_000), chance.randbytes(2_000)
+    sizes = (1, 8, 9, 511, 512, 513, 1_000, 1_500)
+    all_of_them = known(
+        b"", other[:8], other[:999], data[:600] + bytes([data[600] ^ 1]), *(data[:size] for size in sizes)
+    )
+
+    for size in (*range(1, 30), *range(500, 530), 999, 1_000, 1_001, 1_499, 1_500, 1_501, 2_000):
+        part = data[:size]
+        expected = content(part, 0 if size in sizes else max((one for one in sizes if one < size), default=0))
+        assert content_of(io.BytesIO(part), known=all_of_them) == expected, size
+        assert content_of(io.BytesIO(gzip.compress(part)), known=all_of_them) == expected, size
+        assert content_of(io.BytesIO(data), size, all_of_them) == expected, size
+    assert content_of(io.BytesIO(), known=all_of_them) == content(b"")
+
+
+def test_only_those_that_begin_alike_are_compared() -> None:
+    one, other = b"a" * 1_000, b"b" * 1_000
+
+    assert known(one, other, b"a" * 3, b"").like(b"a" * 512) == {1_000: {digest(one)}, 3: {digest(b"aaa")}}
+    assert known(one).like(b"a" * 511) == {}
+
+
+def test_what_is_damaged_is_taken_as_it_is() -> None:
+    packed = gzip.compress(bytes(3_000))
+    cut = packed[:-1]
+
+    assert content_of(io.BytesIO(packed), known=known(bytes(1_000), packed[:20])) == content(bytes(3_000), 1_000)
+    assert content_of(io.BytesIO(cut), known=known(bytes(1_000), packed[:20])) == content(cut, 20)
+
+
+def test_how_much_was_read_before() -> None:
+    data = pcap_file([(1, 0, b"one"), (2, 0, b"two")])
+    file = io.BytesIO(data)
+
+    assert behind(file, content(data, 43)) == (43, 2_000_000_000)
+    assert behind(file, content(data)) == (0, NO_FRAME)
+    # All captures of one tool begin alike.
+    assert behind(file, content(data, 24)) == (0, NO_FRAME)
