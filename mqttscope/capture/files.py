@@ -12,9 +12,10 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import CHUNK_SIZE
+from mqttscope.capture.limited import Limited
 from mqttscope.capture.pcap import FRAME_LIMIT
 from mqttscope.capture.reading import NO_FRAME, first_time, read_capture
 from mqttscope.capture.rest import look_behind, read_rest
@@ -33,7 +34,7 @@ def open_capture(
     stdin: BinaryIO | None = None,
     chunk_size: int = CHUNK_SIZE,
     frame_limit: int = FRAME_LIMIT,
-    behind: Mapping[str, int] | None = None,
+    parts: Mapping[str, tuple[int, int]] | None = None,
 ) -> Iterator[_Item]:
     """Frames and notices of all ``sources``, capture after capture.
 
@@ -44,11 +45,12 @@ def open_capture(
 
     A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
     ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
-    ``behind``: of some captures, by path, how many bytes were read before, uncompressed: only what follows is read.
+    ``parts``: of some files, by path, how many bytes were read before, uncompressed, and up to which byte of the file
+    is read now.
     """
     captures = list(_expand(sources, stdin, chunk_size, frame_limit))
     for capture in captures:
-        capture.behind = (behind or {}).get(capture.name, 0)
+        capture.behind, capture.size = (parts or {}).get(capture.name, (0, None))
     if len(captures) > 1:
         for capture in captures:
             capture.peek()
@@ -93,11 +95,14 @@ class _Capture:
     """Time of the first frame, once known."""
     behind: int = 0
     """So many bytes were read before, uncompressed."""
+    size: int | None = None
+    """What is written behind so many bytes is not read."""
 
     def peek(self) -> None:
         """Read up to the first frame."""
         if self.items is None and _is_regular(self.name):
-            with suppress(OSError, ValueError), open(self.name, "rb", buffering=0) as file:
+            with suppress(OSError, ValueError), open(self.name, "rb", buffering=0) as opened:
+                file = self._part(opened)
                 self.first_ns = look_behind(file, self.behind)[1] if self.behind else first_time(file)
             return
         items: Iterator[_Item] = iter(self.read(CHUNK_SIZE))
@@ -114,15 +119,19 @@ class _Capture:
 
     def _read_file(self, chunk_size: int) -> Generator[_Item, None, None]:
         try:
-            file = open(self.name, "rb", buffering=0)  # noqa: SIM115 (closed below; only opening is tried here)
+            opened = open(self.name, "rb", buffering=0)  # noqa: SIM115 (closed below; only opening is tried here)
         except (OSError, ValueError) as error:
             yield CaptureError(self.name, why_not_opened(error, self.name))
             return
-        with file:
+        with opened:
+            file = self._part(opened)
             if self.behind:
                 yield from read_rest(file, self.name, self.behind)
                 return
             yield from read_capture(file, self.name, chunk_size=chunk_size, frame_limit=self.frame_limit)
+
+    def _part(self, file: BinaryIO) -> BinaryIO:
+        return file if self.size is None else cast(BinaryIO, Limited(file, self.size))
 
 
 def _expand(

@@ -6,12 +6,13 @@ import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
-from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 from zlib import crc32
 
 from mqttscope.capture.compressed import ByteSource, is_compressed
+from mqttscope.capture.limited import Limited
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.rest import look_behind
 
@@ -58,8 +59,8 @@ class Known:
         return found
 
 
-def content_of(file: BinaryIO, size: int | None = None, known: Known | None = None) -> Content:
-    """The content of a capture that is open, at its beginning; of a plain one the first ``size`` bytes.
+def content_of(file: BinaryIO, known: Known | None = None) -> Content:
+    """The content of a capture that is open, at its beginning.
 
     A capture is the same when a tool has rotated and compressed it.  Head and tail alone would not tell: captures of
     one device begin alike, and one whose middle was damaged on the way ends alike.
@@ -73,14 +74,13 @@ def content_of(file: BinaryIO, size: int | None = None, known: Known | None = No
         if source.fault is None:
             return found
         file.seek(0)
-        size = None
-    return _content(_pieces(file, size), known)
+    return _content(iter(partial(file.read, _PIECE), b""), known)
 
 
-def content_at(path: str | os.PathLike[str], size: int | None = None, known: Known | None = None) -> Content:
-    """The same of a file.  Raises `OSError`."""
-    with Path(path).open("rb") as file:
-        return content_of(file, size, known)
+def content_at(path: str | os.PathLike[str], size: int | None = None) -> Content:
+    """The same of the first ``size`` bytes of a file.  Raises `OSError`."""
+    with open(path, "rb", buffering=0) as file:
+        return content_of(file if size is None else cast(BinaryIO, Limited(file, size)))
 
 
 def behind(file: BinaryIO, content: Content) -> tuple[int, float]:
@@ -120,10 +120,3 @@ def _content(pieces: Iterator[bytes], known: Known) -> Content:
 def _filled(source: ByteSource) -> Iterator[bytes]:
     while piece := source.fill(b"", _PIECE):
         yield piece
-
-
-def _pieces(file: BinaryIO, size: int | None) -> Iterator[bytes]:
-    left = _PIECE if size is None else size
-    while left > 0 and (piece := file.read(min(_PIECE, left))):
-        yield piece
-        left -= len(piece) if size is not None else 0

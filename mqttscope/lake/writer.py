@@ -2,10 +2,10 @@
 
 An ingest is all or nothing: files are written beside those that count, then the manifest is replaced.  What is in
 already, by content, is not read again, so that an ingest that is repeated changes nothing; of a capture that has grown
-since, what is new is read.  A connection that is open
-when the captures end goes on with the next ingest, from what its flow remembers; until then its rows so far are in the
-tables as well, ``how`` being ``open``.  What rules remember of sessions and servers goes on in the same way.  So the
-tables of several ingests are those of one, as long as the captures come in the order of time.
+since, what is new is read.  A connection that is open when the captures end goes on with the next ingest, from what its
+flow remembers; until then its rows so far are in the tables as well, ``how`` being ``open``.  What rules remember of
+sessions and servers goes on in the same way.  So the tables of several ingests are those of one, as long as the
+captures come in the order of time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.limited import Limited
 from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
@@ -90,7 +91,7 @@ def write_lake(
         found = _fresh(captures, before)
         fresh, known = found.names, found.known
         done.captures, done.known = list(fresh.values()), [name for name, _ in known]
-        done.grown = list(found.behind)
+        done.grown = [name for name, (read_before, _) in found.parts.items() if read_before]
         remove_strays(root, before)
         after = next_generation(before, options)
         if fresh:
@@ -183,8 +184,8 @@ class _Fresh:
     """Those that are not in yet, by digest."""
     begins: dict[str, list[int]] = field(default_factory=dict)
     """What the manifest says of these, by digest."""
-    behind: dict[str, int] = field(default_factory=dict)
-    """How many bytes were read of those that have grown since they were taken in, by name."""
+    parts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each of them by name, how many bytes were read before, and how many there are now: it may be growing."""
     known: list[tuple[str, str]] = field(default_factory=list)
     """Names and digests of the others."""
 
@@ -197,8 +198,11 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
             # A pipe would wait for its writer, a device may never end.
             raise LakeError(f"{name} {NOT_REGULAR}")
         try:
-            with open(name, "rb", buffering=0) as file:
-                content = content_of(file, known=begins)
+            with open(name, "rb", buffering=0) as opened:
+                size = opened.seek(0, os.SEEK_END)
+                opened.seek(0)
+                file = cast(BinaryIO, Limited(opened, size))
+                content = content_of(file, begins)
                 read_before, _ = behind(file, content)
         except OSError as error:
             raise LakeError(f"{name} cannot be opened: {error.strerror or error}") from None
@@ -207,8 +211,7 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
             continue
         found.names[content.digest] = name
         found.begins[content.digest] = [content.size, content.head]
-        if read_before:
-            found.behind[name] = read_before
+        found.parts[name] = (read_before, size)
     return found
 
 
@@ -227,7 +230,7 @@ def _read(
     for memory in _states(root, before):
         resume(memory, dissector, collector)
     seen = _Seen(before.last_ns, progress)
-    source = seen.watch(segments(open_capture(list(fresh.names.values()), behind=fresh.behind)))
+    source = seen.watch(segments(open_capture(list(fresh.names.values()), parts=fresh.parts)))
     with LakeFiles(root, after.generation) as files, WideRules(options) as wide:
 
         def write(made: Iterable[tuple[str, pa.RecordBatch]]) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 
+from mqttscope.capture.limited import Limited
 from mqttscope.capture.ranges import WHOLE
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.sources import why_not_opened
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 HERE_BYTES = 1 << 30
 """Captures on this machine are read on the executors when they have more bytes than this together."""
 TASK_BYTES = 256 << 20
-_GIVEN_DDL = "task int, place int, target string"
+_GIVEN_DDL = "task int, place int, target string, size bigint"
 _FOUND_DDL = "place int, digest string, size bigint, head bigint, behind bigint, first_ns bigint, fault string"
 _FOUND = pa.schema(
     {
@@ -102,10 +103,14 @@ def look(spark: SparkSession, locations: Sequence[Location], settings: Mapping[s
     far = any(one.is_remote for one in locations) or sum(one.size for one in locations) > HERE_BYTES
     if not far:
         with ThreadPoolExecutor(PARALLEL) as pool:
-            return list(pool.map(lambda one: _look(one.target, settings, known), locations))
+            return list(pool.map(lambda one: _look(one.target, one.size, settings, known), locations))
     packed = pack([Task(place, one, WHOLE) for place, one in enumerate(locations)], TASK_BYTES)
     # In JSON, since names of files need not be UTF-8.
-    rows = [(number, one.file, json.dumps(one.location.target)) for number, some in enumerate(packed) for one in some]
+    rows = [
+        (number, one.file, json.dumps(one.location.target), one.location.size)
+        for number, some in enumerate(packed)
+        for one in some
+    ]
     given = spark.createDataFrame(rows, _GIVEN_DDL).repartitionById(len(packed), "task")
     task = partial(_look_at_batches, settings=dict(settings), known=known)
     found = {row["place"]: row.asDict() for row in given.mapInArrow(task, _FOUND_DDL).collect()}
@@ -117,14 +122,15 @@ def _look_at_batches(
 ) -> Iterator[pa.RecordBatch]:
     for one in batches:
         for row in one.to_pylist():
-            found = asdict(_look(json.loads(row["target"]), settings, known))
+            found = asdict(_look(json.loads(row["target"]), row["size"], settings, known))
             yield pa.RecordBatch.from_pylist([{"place": row["place"]} | found], schema=_FOUND)
 
 
-def _look(target: str, settings: Mapping[str, str], known: Known) -> Looked:
+def _look(target: str, size: int, settings: Mapping[str, str], known: Known) -> Looked:
     try:
-        with open_location(target, settings) as file:
-            content = content_of(file, known=known)
+        with open_location(target, settings) as opened:
+            file = cast(BinaryIO, Limited(opened, size))
+            content = content_of(file, known)
             read_before, first_ns = behind(file, content)
             known_ns = None if first_ns == NO_FRAME else int(first_ns)
             return Looked(content.digest, content.size, content.head, read_before, known_ns)

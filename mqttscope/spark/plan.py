@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from mqttscope.capture.boundaries import boundaries, read_head
 from mqttscope.capture.growing import Grown, read_on
+from mqttscope.capture.limited import Limited
 from mqttscope.capture.ranges import (
     SPLIT_BYTES,
     WHOLE,
@@ -82,10 +83,11 @@ class Task:
         return frozenset() if self.grown is None else frozenset(self.grown.begin.link_types)
 
     def items(self, file: BinaryIO) -> Iterator[Frame | CaptureNotice]:
-        """Frames and notices, of the capture that is open."""
+        """Frames and notices, of the capture that is open: as long as it was when it was found."""
         if self.grown is not None:
             return read_on(file, self.location.name, self.grown)
         assert self.part is not None
+        file = cast(BinaryIO, Limited(file, self.location.size))
         if self.location.behind:
             return read_rest(file, self.location.name, self.location.behind)
         return read_range(file, self.location.name, self.part, self.head)

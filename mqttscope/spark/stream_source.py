@@ -115,7 +115,7 @@ class _Lake:
             self._begins = Known.of(manifest.begins)
         try:
             with open(name, "rb", buffering=0) as file:
-                content = content_of(file, known=self._begins)
+                content = content_of(file, self._begins)
                 return None if content.digest in self._digests else behind(file, content)[0]
         except OSError:
             return 0

@@ -92,6 +92,6 @@ def test_captures_that_are_opened_behind_what_was_read(tmp_path: Path) -> None:
     late.write_bytes(pcap_file([(5, 0, b"three")]))
 
     assert [one.number for one in frames(list(open_capture([early, late])))] == [1, 2, 1]
-    found = frames(list(open_capture([early, late], behind={str(early): 43})))
+    found = frames(list(open_capture([early, late], parts={str(early): (43, 86)})))
     # In the order of what is read.
     assert [(one.capture, one.number) for one in found] == [(str(late), 1), (str(early), 2)]

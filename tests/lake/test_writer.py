@@ -128,6 +128,22 @@ def test_what_has_grown_is_told_apart_from_what_is_new(tmp_path: Path) -> None:
     assert sorted(size for size, _ in manifest.begins.values()) == [len(content) // 2, len(content), len(content)]
 
 
+def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(tmp_path: Path) -> None:
+    content, growing = SEVERAL[0].read_bytes(), tmp_path / "a.pcapng"
+    growing.write_bytes(content[: len(content) // 2])
+
+    def grow(_: Segment) -> None:
+        growing.write_bytes(content)
+
+    write_lake([growing], tmp_path / "lake", options(), progress=grow)
+    before = read_table(tmp_path / "lake", "packets").num_rows
+    assert write_lake([growing], tmp_path / "lake", options()).grown == [str(growing)]
+    write_lake([growing], tmp_path / "once", options())
+    assert before < read_table(tmp_path / "once", "packets").num_rows
+    frames = [sorted(read_table(tmp_path / one, "packets")["frame"].to_pylist()) for one in ("lake", "once")]
+    assert frames[0] == frames[1]
+
+
 def test_every_step_shows_what_is_known_by_then(tmp_path: Path) -> None:
     path = SEVERAL[0]
     parts = cut(path, tmp_path, 3)

@@ -170,7 +170,7 @@ def _error(error: CaptureError) -> dict[str, Any]:
 
 def _as_text(lake: str, summary: Summary) -> Iterator[str]:
     done = summary.done
-    grown = f" ({len(done.grown):,} from where the lake ended)" if done.grown else ""
+    grown = f" ({len(done.grown):,} from where it ended before)" if done.grown else ""
     known = f", {len(done.known):,} known already" if done.known else ""
     yield f"{lake}: {counted(len(done.captures), 'capture')} read{grown}{known}"
     if not done.captures:

@@ -77,7 +77,7 @@ def test_captures_that_have_grown_are_counted(tmp_path: Path) -> None:
 
     capture.write_bytes(content)
     done = invoke("pipeline", "ingest", capture, "--lake", lake, *KEPT)
-    assert done.out.decode().splitlines()[0] == f"{lake}: 1 capture read (1 from where the lake ended)"
+    assert done.out.decode().splitlines()[0] == f"{lake}: 1 capture read (1 from where it ended before)"
     assert (done.code, done.err) == (0, "")
 
 
