@@ -6,8 +6,9 @@ frame    one captured link-layer record
 notice   what a capture says beside its frames: an error, drops, secrets for decryption
 =======  ==============================================================================
 
-``sources`` finds captures, ``files`` opens them, ``compressed`` uncompresses them, ``pcap`` and ``pcapng`` read the two
-formats, ``write`` writes pcapng.
+``sources`` finds captures, ``files`` opens them, ``reading`` tells them apart, ``compressed`` uncompresses them,
+``pcap`` and ``pcapng`` read the two formats, ``growing`` and ``rest`` go on in those that were read before, ``write``
+writes pcapng.
 """
 
 from __future__ import annotations

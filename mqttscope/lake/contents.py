@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import BinaryIO, cast
 from zlib import crc32
@@ -23,15 +22,23 @@ _PIECE = 1 << 20
 
 @dataclass(slots=True, frozen=True)
 class Content:
-    """The bytes of a capture, uncompressed; where its compressed data are damaged, the bytes as they are."""
+    """What a capture holds, uncompressed, as far as it can be read."""
 
     digest: str
-    """SHA-256, in hexadecimal digits."""
+    """SHA-256, in hexadecimal digits: it is what names a capture; of damaged compressed data, of these themselves."""
+    readable: str
+    """SHA-256 of what can be read."""
     size: int
+    """Bytes that can be read."""
     head: int
-    """CRC-32 of the first `HEAD_BYTES`."""
+    """CRC-32 of the first `HEAD_BYTES` of them."""
     known: int = 0
-    """So many bytes at its beginning are all of another one that is known; 0 where all of this is, or there is none."""
+    """So many at the beginning are all of another one that is known; 0: there is none."""
+
+    @property
+    def begins(self) -> dict[str, list[int]]:
+        """What has to be known of it, to find others that begin with it (`Known.of`)."""
+        return {self.readable: [self.size, self.head]}
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,7 +50,7 @@ class Known:
 
     @classmethod
     def of(cls, begins: Mapping[str, Sequence[int]]) -> Known:
-        """Those with these digests; ``begins``: length and ``Content.head`` of each."""
+        """Those of which this is known (`Content.begins`)."""
         found: dict[tuple[int, int], dict[int, set[str]]] = {}
         for digest, (size, head) in begins.items():
             if size:
@@ -68,13 +75,14 @@ def content_of(file: BinaryIO, known: Known | None = None) -> Content:
     known = known or Known()
     head = file.read(4)
     file.seek(0)
-    if is_compressed(head):
-        source = ByteSource(file)
-        found = _content(_filled(source), known)
-        if source.fault is None:
-            return found
-        file.seek(0)
-    return _content(iter(partial(file.read, _PIECE), b""), known)
+    if not is_compressed(head):
+        return _content(_pieces(file), known)
+    source = ByteSource(file)
+    found = _content(_filled(source), known)
+    if source.fault is None:
+        return found
+    file.seek(0)
+    return replace(found, digest=_content(_pieces(file), Known()).digest)
 
 
 def content_at(path: str | os.PathLike[str], size: int | None = None) -> Content:
@@ -88,8 +96,8 @@ def behind(file: BinaryIO, content: Content) -> tuple[int, float]:
 
     0 and `NO_FRAME` where it was not, or had no frame then: all captures of one tool begin alike.
     """
-    if not content.known:
-        return 0, NO_FRAME
+    if content.known in (0, content.size):
+        return content.known, NO_FRAME
     frames, first_ns = look_behind(file, content.known)
     return (content.known, first_ns) if frames else (0, NO_FRAME)
 
@@ -104,8 +112,7 @@ def _content(pieces: Iterator[bytes], known: Known) -> Content:
     at = next(lengths, -1)
     for piece in chain((first,), pieces):
         taken = 0
-        # Strictly inside: what is as long as the whole is not a beginning of it.
-        while 0 < at - size < len(piece) or 0 < at == size:
+        while 0 < at - size <= len(piece):
             digest.update(memoryview(piece)[taken : at - size])
             taken = at - size
             if digest.copy().hexdigest() in alike[at]:
@@ -114,9 +121,14 @@ def _content(pieces: Iterator[bytes], known: Known) -> Content:
         digest.update(memoryview(piece)[taken:])
         size += len(piece)
     found = digest.hexdigest()
-    return Content(found, size, crc32(first[:HEAD_BYTES]), 0 if found in alike.get(size, ()) else begun)
+    return Content(found, found, size, crc32(first[:HEAD_BYTES]), begun)
 
 
 def _filled(source: ByteSource) -> Iterator[bytes]:
     while piece := source.fill(b"", _PIECE):
+        yield piece
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(_PIECE):
         yield piece

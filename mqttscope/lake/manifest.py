@@ -66,8 +66,7 @@ class Manifest:
     faulty: dict[str, Errors] = field(default_factory=dict)
     """Captures with errors, by digest; older lakes do not say them."""
     begins: dict[str, list[int]] = field(default_factory=dict)
-    """Of each capture, by digest, how many bytes it had, uncompressed, and a checksum of the first ones: it may have
-    grown (`lake.contents`).  Older lakes do not say them."""
+    """What is known of each capture to find it when it has grown (`lake.contents`); older lakes do not say it."""
 
     def all_files(self) -> set[str]:
         """Everything that belongs to the lake."""

@@ -183,7 +183,7 @@ class _Fresh:
     names: dict[str, str] = field(default_factory=dict)
     """Those that are not in yet, by digest."""
     begins: dict[str, list[int]] = field(default_factory=dict)
-    """What the manifest says of these, by digest."""
+    """What the manifest says of these (`Content.begins`)."""
     parts: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of each of them by name, how many bytes were read before, and how many there are now: it may be growing."""
     known: list[tuple[str, str]] = field(default_factory=list)
@@ -203,14 +203,15 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
                 opened.seek(0)
                 file = cast(BinaryIO, Limited(opened, size))
                 content = content_of(file, begins)
-                read_before, _ = behind(file, content)
+                is_known = content.digest in before.captures or content.digest in found.names
+                read_before = 0 if is_known else behind(file, content)[0]
         except OSError as error:
             raise LakeError(f"{name} cannot be opened: {error.strerror or error}") from None
-        if content.digest in before.captures or content.digest in found.names:
+        if is_known:
             found.known.append((name, content.digest))
             continue
         found.names[content.digest] = name
-        found.begins[content.digest] = [content.size, content.head]
+        found.begins |= content.begins
         found.parts[name] = (read_before, size)
     return found
 

@@ -26,13 +26,11 @@ HERE_BYTES = 1 << 30
 """Captures on this machine are read on the executors when they have more bytes than this together."""
 TASK_BYTES = 256 << 20
 _GIVEN_DDL = "task int, place int, target string, size bigint"
-_FOUND_DDL = "place int, digest string, size bigint, head bigint, behind bigint, first_ns bigint, fault string"
-_FOUND = pa.schema(
-    {
-        "place": pa.int32(), "digest": pa.string(), "size": pa.int64(), "head": pa.int64(), "behind": pa.int64(),
-        "first_ns": pa.int64(), "fault": pa.string(),
-    }
-)  # fmt: skip
+_FOUND_DDL = (
+    "place int, digest string, readable string, size bigint, head bigint, behind bigint, first_ns bigint, fault string"
+)
+_ARROW = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
+_FOUND = pa.schema([(name, _ARROW[kind]) for name, kind in map(str.split, _FOUND_DDL.split(","))])
 
 
 @dataclass(slots=True)
@@ -42,7 +40,7 @@ class Apart:
     fresh: dict[str, Location] = field(default_factory=dict)
     """Those that are to be read, by digest, in the order of reading."""
     begins: dict[str, list[int]] = field(default_factory=dict)
-    """What the manifest says of these, by digest."""
+    """What the manifest says of these (`Content.begins`)."""
     known: list[tuple[str, str]] = field(default_factory=list)
     """Names and digests of those that are in already, and of copies among those that are given."""
     faults: dict[str, str] = field(default_factory=dict)
@@ -54,10 +52,10 @@ class Looked:
     """What is known of the content of a capture."""
 
     digest: str = ""
+    readable: str = ""
     size: int = 0
-    """Bytes, uncompressed."""
     head: int = 0
-    """Checksum of the first ones."""
+    """These as in `Content`."""
     behind: int = 0
     """So many of them were read when it was shorter."""
     first_ns: int | None = None
@@ -84,7 +82,7 @@ def tell_apart(
             found.known.append((location.name, looked.digest))
         else:
             seen.add(looked.digest)
-            found.begins[looked.digest] = [looked.size, looked.head]
+            found.begins[looked.readable] = [looked.size, looked.head]
             if looked.behind:
                 first_ns = NO_FRAME if looked.first_ns is None else looked.first_ns
                 location = replace(location, behind=looked.behind, first_ns=first_ns)
@@ -133,6 +131,6 @@ def _look(target: str, size: int, settings: Mapping[str, str], known: Known) -> 
             content = content_of(file, known)
             read_before, first_ns = behind(file, content)
             known_ns = None if first_ns == NO_FRAME else int(first_ns)
-            return Looked(content.digest, content.size, content.head, read_before, known_ns)
+            return Looked(content.digest, content.readable, content.size, content.head, read_before, known_ns)
     except (OSError, ValueError) as error:
         return Looked(fault=why_not_opened(error))

@@ -319,7 +319,7 @@ class Watcher:
                 errors = wrong.pop(one["file"], [])
                 if content := _content(one):
                     after.captures.setdefault(content.digest, one["capture"])
-                    after.begins[content.digest] = [content.size, content.head]
+                    after.begins |= content.begins
                     after.faulty |= {content.digest: errors} if errors else {}
         if after.faulty:
             # What has the same bytes as a faulty one is not read, and faulty all the same.

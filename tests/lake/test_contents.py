@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from zlib import crc32
@@ -56,7 +57,7 @@ def known(*parts: bytes) -> Known:
 
 
 def content(data: bytes, begun: int = 0) -> Content:
-    return Content(digest(data), len(data), crc32(data[:HEAD_BYTES]), begun)
+    return Content(digest(data), digest(data), len(data), crc32(data[:HEAD_BYTES]), begun)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 500, 1 << 20])
@@ -71,7 +72,7 @@ def test_what_a_capture_begins_with(piece: int, monkeypatch: pytest.MonkeyPatch)
 
     for size in (*range(1, 30), *range(500, 530), 999, 1_000, 1_001, 1_499, 1_500, 1_501, 2_000):
         part = data[:size]
-        expected = content(part, 0 if size in sizes else max((one for one in sizes if one < size), default=0))
+        expected = content(part, max((one for one in sizes if one <= size), default=0))
         assert content_of(io.BytesIO(part), all_of_them) == expected, size
         assert content_of(io.BytesIO(gzip.compress(part)), all_of_them) == expected, size
     assert content_of(io.BytesIO(), all_of_them) == content(b"")
@@ -84,12 +85,17 @@ def test_only_those_that_begin_alike_are_compared() -> None:
     assert known(one).like(b"a" * 511) == {}
 
 
-def test_what_is_damaged_is_taken_as_it_is() -> None:
-    packed = gzip.compress(bytes(3_000))
-    cut = packed[:-1]
+def test_what_is_damaged_has_a_name_of_its_own() -> None:
+    data = random.Random(1).randbytes(3_000)
+    cut = gzip.compress(data)[:-1_000]
+    found = content_of(io.BytesIO(cut), known(data[:1_000]))
+    part = data[: found.size]
 
-    assert content_of(io.BytesIO(packed), known(bytes(1_000), packed[:20])) == content(bytes(3_000), 1_000)
-    assert content_of(io.BytesIO(cut), known(bytes(1_000), packed[:20])) == content(cut, 20)
+    assert 1_000 < len(part) < 3_000
+    assert found == replace(content(part, 1_000), digest=digest(cut))
+    # When it is whole, it goes on there.
+    assert content_of(io.BytesIO(gzip.compress(data)), Known.of(found.begins)).known == len(part)
+    assert content_of(io.BytesIO(cut), Known.of(found.begins)).known == len(part)
 
 
 def test_how_much_was_read_before() -> None:
@@ -98,5 +104,6 @@ def test_how_much_was_read_before() -> None:
 
     assert behind(file, content(data, 43)) == (43, 2_000_000_000)
     assert behind(file, content(data)) == (0, NO_FRAME)
+    assert behind(file, content(data, len(data))) == (len(data), NO_FRAME)
     # All captures of one tool begin alike.
     assert behind(file, content(data, 24)) == (0, NO_FRAME)

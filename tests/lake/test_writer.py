@@ -112,6 +112,19 @@ def test_a_capture_that_grows_from_ingest_to_ingest(path: Path, tmp_path: Path) 
     assert write_lake([tmp_path / "copy.pcapng.gz"], tmp_path / "steps", options()).captures == []
 
 
+def test_a_capture_that_is_being_compressed(tmp_path: Path) -> None:
+    content, packed = SEVERAL[0].read_bytes(), tmp_path / "a.pcapng.gz"
+    whole = gzip.compress(content)
+    for size in (len(whole) // 3, len(whole) * 2 // 3, len(whole)):
+        packed.write_bytes(whole[:size])
+        write_lake([packed], tmp_path / "steps", options())
+    write_lake([packed], tmp_path / "once", options())
+    once, steps = tables_of(tmp_path / "once"), tables_of(tmp_path / "steps")
+
+    assert [row["message"] for row in steps["ingest_errors"]] == ["is truncated: the gzip data end early"] * 2
+    assert ordered(closing(steps | {"ingest_errors": []})) == ordered(closing(once))
+
+
 def test_what_has_grown_is_told_apart_from_what_is_new(tmp_path: Path) -> None:
     content = SEVERAL[0].read_bytes()
     growing, other, packed = (tmp_path / name for name in ("a.pcapng", "b.pcapng", "a.pcapng.gz"))

@@ -36,7 +36,8 @@ def test_executors_read_what_is_much(spark: SparkSession, tmp_path: Path, monkey
     monkeypatch.setattr(module, "TASK_BYTES", 4_000_000)
 
     assert look(spark, found, {}, known) == here
-    assert here[0] == Looked(sha256(b"a" * 3_000_000).hexdigest(), 3_000_000, crc32(b"a" * 512))
+    of_a = sha256(b"a" * 3_000_000).hexdigest()
+    assert here[0] == Looked(of_a, of_a, 3_000_000, crc32(b"a" * 512))
     assert here[3] == Looked(fault="does not exist")
 
 
