@@ -7,12 +7,12 @@ from typing import BinaryIO
 
 
 class Limited:
-    """The first bytes of an open, seekable file, as a file."""
+    """The first bytes of an open, seekable file, as a file that is at its beginning."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
         self._size = size
-        self._at = file.tell()
+        self._at = file.seek(0)
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, at most ``size``; none at the end."""

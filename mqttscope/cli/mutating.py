@@ -217,12 +217,11 @@ async def _cases(
 
     def wanted() -> Iterator[tuple[Script, Numbered]]:
         for one in numbered(given, numbering, flows, spoken, plays):
-            if given["seconds"] is not None and time.monotonic() - started > given["seconds"]:
-                return
             yield scripts[one.index], one
 
+    left = None if given["seconds"] is None else given["seconds"] - (time.monotonic() - started)
     show = sys.stderr is not None and sys.stderr.isatty()
-    async for result in trial.run(wanted()):
+    async for result in trial.run(wanted(), left):
         tried.add(result)
         if keep is not None and result.deviates:
             await keep.take(result, trial, tried, _reducing if show else None)
@@ -269,12 +268,10 @@ async def _fitted(flows: Flows, spoken: list[int], trial: Trial) -> tuple[list[S
         if connack is None:
             warn(f"{own.name}: {door.target} does not accept its CONNECT, so that only the CONNECT is tried")
         made[place] = fitted(flows.scripts[place], connack, user_name=door.user_name, password=door.password)
-        if connack is None:
-            continue
         played = await trial.rehearse(made[place])
         if played.deviates:
             deviating.append(played)
-        if lacks := trial.rehearsed[own.connection.number].told():
+        if (lacks := trial.rehearsed[own.connection.number].told()) and connack is not None:
             warn(f"{own.name}: without any mutation {door.target} {lacks}; in its cases that is not told again")
     return made, deviating
 

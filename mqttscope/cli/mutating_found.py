@@ -51,6 +51,9 @@ class Found:
             found = await smaller(trial, script, result, progress=progress, worse=worse)
         if found is not None:
             tried.reduced[result.number] = _reduced(found, trial.door)
+        elif not worse and not trial.stopped:
+            told = f"case {result.number} is written down as it was played"
+            trial.told.append(f"{told}: it was not {ruling.verdict} when its bytes were sent as they are")
         self._write(_name(key), result, tried.reduced.get(result.number), server_of(trial.door))
         for one in worse:
             await self._take_worse(one, trial, progress)

@@ -17,6 +17,7 @@ from mqttscope.replay.player.actions import Send, Skip, Wait
 from mqttscope.replay.script import Ending, Entry, Script
 from mqttscope.session.connection import Connection
 from mqttscope.trial.acknowledging import Acknowledging, deliveries
+from mqttscope.trial.answers import Answers
 from mqttscope.trial.conversation import Conversation
 from mqttscope.trial.door import Door
 from mqttscope.trial.fit import recorded_failures
@@ -34,6 +35,7 @@ FREE_S = 0.2
 """How long anything is waited for in a case in which nothing is demanded."""
 SETTLE_S = 0.1
 """How long a broker that has answered PINGREQ may take to close all the same, at the first look."""
+CONTINUE_AUTHENTICATION = 0x18
 _PING = b"\xc0\x00"
 
 Supply = Callable[[str, bytes, int], Awaitable[bool]]
@@ -79,10 +81,7 @@ class Pilot:
     _acks: Acknowledging = field(init=False)
     _owed: dict[Entry, frozenset[PacketType]] = field(default_factory=dict)
     """What the broker has to answer to mutated packets as they really are."""
-    _used: set[int] = field(default_factory=set)
-    """Places in the inbox of answers that were waited for."""
-    _first: int = 0
-    """All places before this one are used; what is sent by the thousand would take the square of it otherwise."""
+    _answers: Answers = field(init=False)
     _seen: int = 0
     """Packets of the broker before the mutation."""
     _lacking: bool = False
@@ -91,11 +90,14 @@ class Pilot:
     """Answers that did not come in time, with the Packet Identifiers that they had to have."""
     _undelivered: bool = False
     """A delivery did not come: the mutation may have changed what the client is subscribed to."""
+    _challenged: bool = True
+    """The AUTH that was waited for last has come."""
     _deaf: bool = False
 
     def __post_init__(self) -> None:
         self.conversation = Conversation(self.script.version)
         self.inbox = Heard(self.conversation, self.took)
+        self._answers = Answers(self.inbox.packets)
         self._acks = Acknowledging(self.script.version)
         seen = Observation(recorded_codes=recorded_failures(self.script), login=self.door.user_name is not None)
         self.played = Played(self.conversation, seen)
@@ -112,8 +114,7 @@ class Pilot:
             first = True
             for step in flow.steps[at:]:
                 if step.mutated and first:
-                    first, self._seen = False, len(self.inbox.packets)
-                    self._first = self._seen
+                    first, self._seen = False, self._answers.pass_over()
                 if self.inbox.how or not await self._do(step):
                     break
             await self._look()
@@ -144,7 +145,7 @@ class Pilot:
             elif isinstance(entry.packet, packets.Publish):
                 await self._delivered(player, entry)
             elif isinstance(entry.packet, packets.Auth):
-                await self._challenged(entry)
+                await self._until_challenged(entry)
             elif entry.answers is not None:
                 came = await self._came(player, entry)
                 if not came and isinstance(entry.packet, packets.Connack):
@@ -153,7 +154,7 @@ class Pilot:
             raise NotPlayedError(f"the broker ended the connection before the mutation ({self.inbox.how})")
         # In the middle of an authentication nothing is decided yet.
         decided = any(isinstance(one.packet, packets.Connack) for one in kept)
-        if not self._accepted() and (decided or any(isinstance(one, packets.Connack) for one in self.inbox.packets)):
+        if not self._answers.accepted and (decided or self._answers.count(packets.Connack)):
             raise NotPlayedError("CONNECT was refused")
         for entry, packet in deliveries(player):
             self._acks.delivered(entry, packet)
@@ -180,14 +181,17 @@ class Pilot:
             elif not isinstance(action, Skip):
                 return
 
-    async def _challenged(self, entry: Entry) -> None:
+    async def _until_challenged(self, entry: Entry) -> None:
         """Have the AUTH of a recorded authentication come."""
         wanted = sum(
             isinstance(one.packet, packets.Auth) and not one.from_client
             for one in self.script.entries
             if one.place <= entry.place
         )
-        if not await self.inbox.until(lambda: self._auths() >= wanted, self.patience_s) and not self.inbox.how:
+        if (
+            not await self.inbox.until(lambda: self._answers.count(packets.Auth) >= wanted, self.patience_s)
+            and not self.inbox.how
+        ):
             raise NotPlayedError("the broker sent no AUTH")
 
     async def _delivered(self, player: Player, entry: Entry) -> None:
@@ -224,6 +228,12 @@ class Pilot:
         if step.action is Action.SEND:
             if not step.mutated and entry is not None and isinstance(entry.packet, packets.Disconnect):
                 # What the broker makes of the mutation shows only as long as nobody leaves.
+                return False
+            if not step.mutated and entry is not None and _is_response(entry) and not self._challenged:
+                # It would break the protocol: 5.0 4.12 knows an answer to the broker's AUTH alone.
+                if self._answers.count(packets.Connack):
+                    return True
+                self._missed.append((PacketType.CONNACK, None))
                 return False
             data = self._acks.data(step, entry)
             if step.mutated and entry is not None:
@@ -265,20 +275,21 @@ class Pilot:
         if entry is not None and isinstance(entry.packet, packets.Publish):
             await self._provide(entry)
             seconds = HOPELESS_S if self._undelivered else self._patience()
-            if not await self.inbox.until(lambda: self._delivery(entry) is not None, seconds):
-                self._undelivered = True
-                return
-            place = self._delivery(entry)
-            assert place is not None
-            self._used.add(place)
-            if isinstance(came := self.inbox.packets[place], packets.Publish):
+            payload = entry.packet.payload
+            await self.inbox.until(lambda: self._answers.has_delivery(payload), seconds)
+            came = self._answers.take_delivery(payload)
+            self._undelivered = self._undelivered or came is None
+            if came is not None:
                 self._acks.delivered(entry, came)
             return
         kind = step.awaits
+        if kind is PacketType.AUTH:
+            await self._next_challenge()
+            return
         if kind not in ANSWERS:
-            # PUBREL, AUTH and DISCONNECT come when the broker wants; a moment is enough for what is on its way.
+            # PUBREL and DISCONNECT come when the broker wants; a moment is enough for what is on its way.
             if kind is not None:
-                await self.inbox.until(lambda: self._answer(kind, None) is not None, min(HOPELESS_S, self._patience()))
+                await self.inbox.until(lambda: self._answers.has(kind), min(HOPELESS_S, self._patience()))
             return
         identifier, asked = step.packet_identifier, None if entry is None else entry.answers
         if asked is not None and asked in self._acks.without_pubrec:
@@ -286,7 +297,7 @@ class Pilot:
         if asked is not None and asked in self._acks.own:
             identifier = self._acks.own[asked]
             if kind not in self._owed[asked]:
-                await self.inbox.until(lambda: self._answer(kind, identifier) is not None, HOPELESS_S)
+                await self.inbox.until(lambda: self._answers.has(kind, identifier), HOPELESS_S)
                 return
         elif asked is not None and isinstance(asked.packet, packets.Publish) and kind not in owed(asked.packet):
             # It went at a lower QoS than it was recorded with, since the broker takes no higher one.
@@ -294,42 +305,25 @@ class Pilot:
             return
         seconds = self._patience()
         await asyncio.sleep(0)  # what has come is read, even where it is not waited for
-        if await self.inbox.until(lambda: self._answer(kind, identifier) is not None, seconds):
-            place = self._answer(kind, identifier)
-            assert place is not None
-            self._used.add(place)
-        elif not self.inbox.how:
+        await self.inbox.until(lambda: self._answers.has(kind, identifier), seconds)
+        if self._answers.take(kind, identifier) is None and not self.inbox.how:
             self._missed.append((kind, identifier))
             if kind is PacketType.PUBREC and asked is not None:
                 self._acks.without_pubrec.add(asked)
+
+    async def _next_challenge(self) -> None:
+        """Wait for the broker's AUTH, or for the CONNACK that makes an end of it."""
+        answers, connacks = self._answers, self._answers.count(packets.Connack)
+        await self.inbox.until(
+            lambda: answers.has(PacketType.AUTH) or answers.count(packets.Connack) > connacks, self._patience()
+        )
+        self._challenged = answers.take(PacketType.AUTH) is not None
 
     def _patience(self) -> float:
         if self._missed:  # they may still come: in the end it is looked at again
             return HOPELESS_S if len(self._missed) < MAX_VAIN else 0.0
         # Where nothing is demanded, nothing has to be proven by waiting.
         return min(self.patience_s, FREE_S) if self.case.reaction.demand is Demand.ANY else self.patience_s
-
-    def _answer(self, kind: PacketType, identifier: int | None) -> int | None:
-        """Place of an answer that nobody has waited for yet."""
-        received = self.inbox.packets
-        while self._first in self._used:
-            self._used.discard(self._first)
-            self._first += 1
-        for place in range(self._first, len(received)):
-            packet = received[place]
-            if place in self._used or isinstance(packet, Malformed) or packet.packet_type != kind:
-                continue
-            if identifier is None or getattr(packet, "packet_identifier", None) == identifier:
-                return place
-        return None
-
-    def _delivery(self, entry: Entry) -> int | None:
-        recorded = entry.packet
-        assert isinstance(recorded, packets.Publish)
-        for place, packet in enumerate(self.inbox.packets[self._first :], self._first):
-            if place not in self._used and isinstance(packet, packets.Publish) and packet.payload == recorded.payload:
-                return place
-        return None
 
     async def _look(self) -> None:
         """See what the broker does behind the last step."""
@@ -340,24 +334,17 @@ class Pilot:
         if self._deaf or seen.left:
             await inbox.until_ended(self.patience_s)
             return
-        if not await inbox.until(self._accepted, self.patience_s):
+        if not await inbox.until(lambda: self._answers.accepted, self.patience_s):
             return
-        before = self._pings()
+        before = self._answers.count(packets.Pingresp)
         self._send(_PING)
-        seen.fenced = await inbox.until_quiet(lambda: self._pings() > before, self.patience_s, LONGEST_S)
+        seen.fenced = await inbox.until_quiet(
+            lambda: self._answers.count(packets.Pingresp) > before, self.patience_s, LONGEST_S
+        )
         if seen.fenced and self.case.reaction.demand is not Demand.ACCEPT:
             await inbox.until_ended(self.patience_s if self.thorough else SETTLE_S)
         if inbox.how:
             seen.fenced = None
-
-    def _pings(self) -> int:
-        return sum(isinstance(one, packets.Pingresp) for one in self.inbox.packets)
-
-    def _auths(self) -> int:
-        return sum(isinstance(one, packets.Auth) for one in self.inbox.packets)
-
-    def _accepted(self) -> bool:
-        return any(isinstance(one, packets.Connack) and not one.reason_code for one in self.inbox.packets)
 
     def _leave(self) -> None:
         """Say DISCONNECT where it is understood, so that no Will is published."""
@@ -371,13 +358,8 @@ class Pilot:
     def _sum_up(self) -> None:
         seen, inbox = self.played.seen, self.inbox
         seen.answers = inbox.packets[self._seen :]
-        for kind, identifier in self._missed:
-            place = self._answer(kind, identifier)
-            if place is None:
-                seen.missing.append(kind)
-            else:
-                self._used.add(place)
-        seen.accepted = self._accepted()
+        seen.missing += (kind for kind, identifier in self._missed if self._answers.take(kind, identifier) is None)
+        seen.accepted = self._answers.accepted
         seen.received_bytes = inbox.bytes
 
     def _send(self, data: bytes, *, mutated: bool = False) -> None:
@@ -394,3 +376,8 @@ class Pilot:
             player.receive(packet, now)
             for send in player.react(now):
                 self._send(send.data)
+
+
+def _is_response(entry: Entry) -> bool:
+    """Whether a packet of the client goes on with an authentication that the broker has asked for."""
+    return isinstance(entry.packet, packets.Auth) and entry.packet.reason_code == CONTINUE_AUTHENTICATION

@@ -36,6 +36,10 @@ LEAK_PROOF_BYTES = 96 * 1024 * 1024
 """A case leaks when turn by turn the memory grows so far: heaps that are collected shrink before that."""
 LEAK_TURNS = 200
 """More turns are not played to prove that."""
+MAX_WORSE = 3
+"""So often a case is played again when the broker does worse each time."""
+_LOOK_S = 0.1
+"""How long it may take until it is noticed that the run is to end."""
 
 
 @dataclass(slots=True)
@@ -141,12 +145,17 @@ class Trial:
         await self._settle()
         return found if isinstance(found, Connack) and not found.reason_code else None
 
-    async def run(self, cases: Iterable[tuple[Script, Numbered]]) -> AsyncIterator[Result]:
-        """Play cases; ends early when it is stopped or the broker is gone for good (`NoBrokerError`)."""
+    async def run(
+        self, cases: Iterable[tuple[Script, Numbered]], seconds: float | None = None
+    ) -> AsyncIterator[Result]:
+        """Play cases; ends early when it is stopped or the broker is gone for good (`NoBrokerError`).
+
+        ``seconds``: no case begins later than so long from now.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
         for script, numbered in cases:
-            if self.stopped:
+            if not await self._turn(until) or self.stopped:
                 return
-            await self._turn()
             yield replace(await self.one(script, numbered.case), number=numbered.number)
 
     async def once(self, script: Script, case: Case, *, raw: bool = False) -> Result:
@@ -170,24 +179,34 @@ class Trial:
     # One attempt
 
     async def _twice(self, script: Script, case: Case, *, raw: bool = False) -> Result:
-        found = await self._attempt(script, case, self.patience_s, raw=raw)
-        if found.ruling is None or not found.deviates or found.ruling.verdict is Verdict.CRASHED or self.stopped:
-            return found
-        if found.ruling.verdict is Verdict.COLLATERAL and await self._watch.lasting():
-            # What has not ended is seen a second time by every client that comes.
-            return replace(found, ruling=replace(found.ruling, why=f"{found.ruling.why}, and so it stays"))
-        try:
-            again = await self._attempt(script, case, self.patience_s * AGAIN, raw=raw, thorough=True)
-        except NoBrokerError:
-            # It has not come back since: for a broker that hangs there is no better proof.
-            if found.ruling.verdict not in BROKER_WIDE:
-                raise
-            return found
-        if again.ruling is None or again.ruling.verdict != found.ruling.verdict:
-            ruling = again.ruling or found.ruling
-            # Once is not proof; what is worse than the first time was not seen twice either.
-            again.ruling = excused(ruling, f"not the same twice: {found.ruling.verdict} first")
-        return again
+        return await self._confirmed(await self._attempt(script, case, self.patience_s, raw=raw), raw=raw)
+
+    async def _confirmed(self, found: Result, *, raw: bool = False) -> Result:
+        """What seems to deviate, seen a second time; a crash is proof as it is."""
+        assert found.script is not None
+        for _ in range(MAX_WORSE):
+            ruling = found.ruling
+            if ruling is None or not ruling.deviates or ruling.verdict is Verdict.CRASHED or self.stopped:
+                return found
+            if ruling.verdict is Verdict.COLLATERAL and await self._watch.lasting():
+                # What has not ended is seen a second time by every client that comes.
+                return replace(found, ruling=replace(ruling, why=f"{ruling.why}, and so it stays"))
+            try:
+                patience_s = self.patience_s * AGAIN
+                again = await self._attempt(found.script, found.case, patience_s, raw=raw, thorough=True)
+            except NoBrokerError:
+                # It has not come back since: for a broker that hangs there is no better proof.
+                if ruling.verdict not in BROKER_WIDE:
+                    raise
+                return found
+            if again.ruling is None or again.ruling.verdict not in BROKER_WIDE | {ruling.verdict}:
+                again.ruling = excused(again.ruling or ruling, f"not the same twice: {ruling.verdict} first")
+                return again
+            if again.ruling.verdict == ruling.verdict:
+                return again
+            # It does worse than the first time, which is to be seen twice as well.
+            found = again
+        return found
 
     async def _attempt(
         self, script: Script, case: Case, patience_s: float, *, raw: bool, thorough: bool = False
@@ -244,7 +263,9 @@ class Trial:
                 return found
             again = await self._attempt(script, case, self.patience_s, raw=raw)
             if again.ruling is None or again.ruling.deviates:
-                return found
+                harm = again.ruling is not None and again.ruling.verdict in BROKER_WIDE
+                again = await self._confirmed(again, raw=raw) if harm else found
+                return again if again.deviates else found
             growth.append(process.memory() - before)
             before = process.memory()
             if growth[-1] < LEAK_BYTES:
@@ -256,14 +277,16 @@ class Trial:
 
     # Before and behind
 
-    async def _turn(self) -> None:
-        """Wait for the rate."""
-        if self.rate is None:
-            return
-        now = time.monotonic()
-        if now < self._next:
-            await asyncio.sleep(self._next - now)
-        self._next = max(self._next, now) + 1 / self.rate
+    async def _turn(self, until: float | None) -> bool:
+        """Wait for the rate; whether there is still time for a case."""
+        begins = max(self._next, time.monotonic()) if self.rate is not None else time.monotonic()
+        if until is not None and begins > until:
+            return False
+        while not self.stopped and (left := begins - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, _LOOK_S))
+        if self.rate is not None:
+            self._next = begins + 1 / self.rate
+        return True
 
 
 def longest_s(case: Case) -> float:

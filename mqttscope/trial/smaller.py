@@ -29,7 +29,7 @@ MAX_TRIES = 400
 MAX_S = 30.0
 """So long it may take."""
 
-ANSWER_TYPES = frozenset(int(one) for one in ANSWERS)
+ANSWER_TYPES = frozenset(int(one) for one in (*ANSWERS, PacketType.AUTH))
 Try = Callable[[list[Step]], Awaitable[bool]]
 """Whether steps keep the verdict."""
 Progress = Callable[[int], None]

@@ -166,7 +166,8 @@ def judge(case: Case, seen: Observation, rehearsal: Rehearsal = NO_REHEARSAL) ->
     if demand is not Demand.ACCEPT:
         return _closing(case, seen)
     ruling = _accepting(case, seen, rehearsal)
-    if ruling.verdict is Verdict.NO_ANSWER and rehearsal.missing.issuperset(seen.missing) and seen.fenced:
+    still_open = seen.fenced or (seen.missing and not seen.accepted)
+    if ruling.verdict is Verdict.NO_ANSWER and rehearsal.missing.issuperset(seen.missing) and still_open:
         return excused(ruling, "so it is without the mutation")
     if ruling.verdict is Verdict.REFUSED_LEGAL and rehearsal.ended:
         return excused(ruling, "so it is without the mutation")

@@ -24,8 +24,8 @@ def test_a_file_that_has_become_shorter() -> None:
     assert (part.seek(0, os.SEEK_END), part.seek(1), part.read(), part.read(2)) == (3, 1, b"12", b"")
 
 
-def test_it_begins_where_the_file_is() -> None:
+def test_it_is_at_its_beginning_wherever_the_file_was() -> None:
     whole = io.BytesIO(b"0123456789")
     whole.seek(3)
 
-    assert Limited(whole, 6).read() == b"345"
+    assert Limited(whole, 6).read() == b"012345"

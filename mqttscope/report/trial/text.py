@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from mqttscope.mqtt.wire import counted
+from mqttscope.mutate import Action
 from mqttscope.report.page import Column, Page, number
 from mqttscope.report.trial.outcome import RANK, Reduced, Tried
 from mqttscope.report.when import duration
@@ -17,6 +18,12 @@ MAX_SHOWN = 200
 """Deviations that are told one by one; further ones are counted."""
 MAX_SENT = 64
 """Bytes of a reduced case that are shown."""
+_DOES = {
+    Action.STOP_READING: "reads nothing any more",
+    Action.HALF_CLOSE: "sends FIN, and goes on reading",
+    Action.CLOSE: "closes the connection",
+    Action.RESET: "resets the connection",
+}
 
 
 def write(page: Page, tried: Tried) -> None:
@@ -60,9 +67,16 @@ def _reduced(page: Page, one: Result, reduced: Reduced, sends: Sequence[bytes]) 
         f"to {counted(len(sends), 'packet')} of {counted(sum(map(len, sends)), 'byte')}:",
         indent=4,
     )
-    for data in sends:
-        more = f" and {counted(len(data) - MAX_SENT, 'more byte')}" if len(data) > MAX_SENT else ""
-        page.paragraph(f"    {data[:MAX_SENT].hex(' ')}{more}", indent=6)
+    left = iter(sends)
+    for step in small.case.flow.steps:
+        if step.action is Action.SEND and step.data:
+            data = next(left)
+            more = f" and {counted(len(data) - MAX_SENT, 'more byte')}" if len(data) > MAX_SENT else ""
+            page.paragraph(f"    {data[:MAX_SENT].hex(' ')}{more}", indent=6)
+        elif step.action is Action.PAUSE:
+            page.paragraph(f"    waits {duration(step.nanoseconds)}", indent=6)
+        elif step.action in _DOES:
+            page.paragraph(f"    {_DOES[step.action]}", indent=6)
     if small.breaks and not set(small.breaks) & set(one.case.statements):
         page.paragraph(f"  what is left breaks other statements: {', '.join(small.breaks)}", indent=4)
     if small.unfinished:
