@@ -107,6 +107,9 @@ def _try(given: dict[str, Any], found: list[Broker]) -> int:
                 if not one.results:
                     one.stopped = one.stopped or _why(error)
             _finish(given, runs, sink)
+            if isinstance(error, KeyboardInterrupt) and all(trial.stopped for trial in trials):
+                # One more, when the run had ended already for the one before.
+                return EXIT_UNREADABLE
         raise
     _finish(given, runs, sink)
     if flows.truncated or any(one.stopped or not one.results for one in runs):

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from mqttscope.cli.targets import refuse_inputs
+from mqttscope.mqtt.view import utf8
 from mqttscope.mutate import select
 from mqttscope.mutate.flow import CLIENT
 
@@ -34,7 +35,9 @@ def settle(given: dict[str, Any]) -> None:
         given["broker"] = None
     _refuse_empty(given)
     if not select(given["pattern"], sender=given["side"] or CLIENT):
-        raise click.UsageError(f"--mutation: no mutation of a {given['side'] or CLIENT} matches {given['pattern']!r}")
+        raise click.UsageError(
+            f"--mutation: no mutation of a {given['side'] or CLIENT} matches '{utf8(given['pattern'])}'"
+        )
     if given["listing"]:
         _settle_list(given)
         return

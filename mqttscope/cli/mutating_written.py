@@ -14,6 +14,8 @@ from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.mutating_flows import Flows, numbered
 from mqttscope.cli.output import CannotWrite
+from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.wire import counted
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.report.trial.written import Written, comment, document, summary, written_line
 from mqttscope.trial.numbering import Numbered, Numbering
@@ -41,7 +43,7 @@ def write(given: dict[str, Any], flows: Flows, sink: Any) -> int:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise CannotWrite(f"cannot write {given['write']}: {why}") from None
-    click.echo(f"{len(rows):,} mutated flows written to {given['write']}", err=True)
+    click.echo(f"{counted(len(rows), 'mutated flow')} written to {utf8(given['write'])}", err=True)
     if sink is not None:
         whole = summary(given["write"], ", ".join(given["captures"]), flows.capture_hash, given["seed"], len(rows))
         if given["format_"] == "json":

@@ -56,7 +56,9 @@ class Cleaner:
         found = leavings(conversation)
         left = []
         for spoken, identifier in found.sessions:
-            if not await forget_session(self.door, spoken, identifier, seconds) and accepted(conversation):
+            lasting = identifier in found.lasting
+            gone = await forget_session(self.door, spoken, identifier, seconds, lasting=lasting)
+            if not gone and accepted(conversation):
                 left.append(f"session {identifier}")
         if found.topics:
             topics = await forget_retained(self.door, version, found.topics, seconds)

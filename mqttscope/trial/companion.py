@@ -239,12 +239,19 @@ async def speaks(door: Door, version: ProtocolVersion, seconds: float) -> bool:
         await probe.leave()
 
 
-async def forget_session(door: Door, version: ProtocolVersion, client_identifier: str, seconds: float) -> bool:
-    """End the session of a client, with its subscriptions and its queue: a clean one takes its place and ends."""
+async def forget_session(
+    door: Door, version: ProtocolVersion, client_identifier: str, seconds: float, *, lasting: bool = True
+) -> bool:
+    """End the session of a client, with its subscriptions and its queue: a clean one takes its place and ends.
+
+    ``lasting``: it outlives its connection.  One that does not is gone, also where the broker refuses us.
+    """
     made = Companion(door, version, client_identifier)
     try:
         return await made.connect(seconds)
-    except (LinkError, RefusedError):
+    except RefusedError:
+        return not lasting
+    except LinkError:
         return False
     finally:
         await made.leave()

@@ -21,6 +21,8 @@ class Leavings:
 
     sessions: list[tuple[ProtocolVersion, str]] = field(default_factory=list)
     """Version and Client Identifier."""
+    lasting: set[str] = field(default_factory=set)
+    """Client Identifiers of those that outlive their connections."""
     topics: list[str] = field(default_factory=list)
     """Topics whose retained message may be ours."""
     doubtful: set[str] = field(default_factory=set)
@@ -52,6 +54,7 @@ def leavings(conversation: Conversation) -> Leavings:
     taken, refused = _acknowledged(conversation)
     closed = any(one.ends and not one.from_client for one in conversation.said)
     connected = accepted(conversation)
+    asked_for = any(_may_last(one) for one in conversation.packets(from_client=False))
     live = Connection(0, "", "", "", 0, 0, handshake_seen=True)
     live.assume_version(conversation.version, "the case", known=True)
     for number, item in enumerate(conversation.packets(from_client=True)):
@@ -59,6 +62,8 @@ def leavings(conversation: Conversation) -> Leavings:
         if isinstance(packet, Connect):
             if packet.client_identifier:
                 identifiers[_spoken(packet, conversation.version), packet.client_identifier] = None
+                if asked_for or isinstance(item, Malformed) or _may_last(packet):
+                    found.lasting.add(packet.client_identifier)
             topic = packet.will.will_topic if packet.will is not None and packet.will.will_retain else None
             if topic and (connected or _nameable(topic)):
                 topics[topic] = None
@@ -75,10 +80,21 @@ def leavings(conversation: Conversation) -> Leavings:
             assigned = item.properties.assigned_client_identifier
             if assigned:
                 identifiers[V5, assigned] = None
+                found.lasting.add(assigned)
     found.sessions = list(identifiers)
     found.topics = list(topics)
     found.doubtful = doubtful & set(topics)
     return found
+
+
+def _may_last(packet: ControlPacket | Malformed) -> bool:
+    """Whether a CONNECT asks for a session that outlives the connection, or a CONNACK gives one (5.0 3.1.2.11.2)."""
+    if not isinstance(packet, Connect | Connack):
+        return False
+    block = packet.properties
+    if block is None:
+        return isinstance(packet, Connect) and not packet.clean_start
+    return bool(block.session_expiry_interval)
 
 
 def _nameable(topic: str) -> bool:

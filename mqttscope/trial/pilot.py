@@ -229,11 +229,11 @@ class Pilot:
             if not step.mutated and entry is not None and isinstance(entry.packet, packets.Disconnect):
                 # What the broker makes of the mutation shows only as long as nobody leaves.
                 return False
-            if not step.mutated and entry is not None and _is_response(entry) and not self._challenged:
-                # It would break the protocol: 5.0 4.12 knows an answer to the broker's AUTH alone.
+            if not step.mutated and entry is not None and self._is_out_of_turn(entry):
                 if self._answers.count(packets.Connack):
                     return True
-                self._missed.append((PacketType.CONNACK, None))
+                if (PacketType.CONNACK, None) not in self._missed:
+                    self._missed.append((PacketType.CONNACK, None))
                 return False
             data = self._acks.data(step, entry)
             if step.mutated and entry is not None:
@@ -267,6 +267,13 @@ class Pilot:
                 await self.inbox.until_ended(self.patience_s)
             return False
         return True
+
+    def _is_out_of_turn(self, entry: Entry) -> bool:
+        """Whether an AUTH would break the protocol (5.0 4.12): the broker has not asked for it, or not let us in."""
+        if not isinstance(entry.packet, packets.Auth):
+            return False
+        is_response = entry.packet.reason_code == CONTINUE_AUTHENTICATION
+        return not (self._challenged if is_response else self._answers.accepted)
 
     def _entry(self, step: Step) -> Entry | None:
         return None if step.entry is None or self.raw else self.script.entries[step.entry]
@@ -360,6 +367,7 @@ class Pilot:
         seen.answers = inbox.packets[self._seen :]
         seen.missing += (kind for kind, identifier in self._missed if self._answers.take(kind, identifier) is None)
         seen.accepted = self._answers.accepted
+        seen.asked = not seen.accepted and self._answers.has(PacketType.AUTH)
         seen.received_bytes = inbox.bytes
 
     def _send(self, data: bytes, *, mutated: bool = False) -> None:
@@ -376,8 +384,3 @@ class Pilot:
             player.receive(packet, now)
             for send in player.react(now):
                 self._send(send.data)
-
-
-def _is_response(entry: Entry) -> bool:
-    """Whether a packet of the client goes on with an authentication that the broker has asked for."""
-    return isinstance(entry.packet, packets.Auth) and entry.packet.reason_code == CONTINUE_AUTHENTICATION

@@ -25,6 +25,7 @@ from mqttscope.trial.oracle import confirm
 from mqttscope.trial.pilot import NotPlayedError, Pilot, Played
 from mqttscope.trial.process import Process
 from mqttscope.trial.rehearsal import AS_RECORDED, Rehearsal, unmutated
+from mqttscope.trial.twice import decided, told_once
 from mqttscope.trial.verdict import BROKER_WIDE, Ruling, Verdict, excused, judge
 from mqttscope.trial.watch import AGAIN, NoBrokerError, Watch
 
@@ -36,8 +37,6 @@ LEAK_PROOF_BYTES = 96 * 1024 * 1024
 """A case leaks when turn by turn the memory grows so far: heaps that are collected shrink before that."""
 LEAK_TURNS = 200
 """More turns are not played to prove that."""
-MAX_WORSE = 3
-"""So often a case is played again when the broker does worse each time."""
 _LOOK_S = 0.1
 """How long it may take until it is noticed that the run is to end."""
 
@@ -182,31 +181,30 @@ class Trial:
         return await self._confirmed(await self._attempt(script, case, self.patience_s, raw=raw), raw=raw)
 
     async def _confirmed(self, found: Result, *, raw: bool = False) -> Result:
-        """What seems to deviate, seen a second time; a crash is proof as it is."""
+        """What seems to deviate is played again, with more patience."""
         assert found.script is not None
-        for _ in range(MAX_WORSE):
-            ruling = found.ruling
-            if ruling is None or not ruling.deviates or ruling.verdict is Verdict.CRASHED or self.stopped:
-                return found
-            if ruling.verdict is Verdict.COLLATERAL and await self._watch.lasting():
+        if found.ruling is None:
+            return found
+        played = [found]
+        while (so := decided([one.ruling for one in played])) is None and not self.stopped:
+            ruling = played[-1].ruling
+            if ruling is not None and ruling.verdict is Verdict.COLLATERAL and await self._watch.lasting():
                 # What has not ended is seen a second time by every client that comes.
-                return replace(found, ruling=replace(ruling, why=f"{ruling.why}, and so it stays"))
+                return replace(played[-1], ruling=replace(ruling, why=f"{ruling.why}, and so it stays"))
             try:
                 patience_s = self.patience_s * AGAIN
-                again = await self._attempt(found.script, found.case, patience_s, raw=raw, thorough=True)
+                played.append(await self._attempt(found.script, found.case, patience_s, raw=raw, thorough=True))
             except NoBrokerError:
                 # It has not come back since: for a broker that hangs there is no better proof.
-                if ruling.verdict not in BROKER_WIDE:
+                if ruling is None or ruling.verdict not in BROKER_WIDE:
                     raise
-                return found
-            if again.ruling is None or again.ruling.verdict not in BROKER_WIDE | {ruling.verdict}:
-                again.ruling = excused(again.ruling or ruling, f"not the same twice: {ruling.verdict} first")
-                return again
-            if again.ruling.verdict == ruling.verdict:
-                return again
-            # It does worse than the first time, which is to be seen twice as well.
-            found = again
-        return found
+                return played[-1]
+        if so is None:
+            return played[-1]
+        for one in told_once([one.ruling for one in played], so[1]):
+            told = f"{found.case.mutation.name}: {one.verdict} once in {len(played)} playings ({one.why})"
+            self.told.append(told)
+        return replace(played[so[0]], ruling=so[1])
 
     async def _attempt(
         self, script: Script, case: Case, patience_s: float, *, raw: bool, thorough: bool = False

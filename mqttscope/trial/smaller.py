@@ -8,6 +8,7 @@ the same statement, and no other one: what is left would show something else.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,8 @@ MAX_TRIES = 400
 MAX_S = 30.0
 """So long it may take."""
 
+_ENDS = frozenset({Action.STOP_READING, Action.HALF_CLOSE, Action.CLOSE, Action.RESET})
+"""Never left out: a connection ends whatever is played, and what its end does would be put down to the bytes."""
 ANSWER_TYPES = frozenset(int(one) for one in (*ANSWERS, PacketType.AUTH))
 Try = Callable[[list[Step]], Awaitable[bool]]
 """Whether steps keep the verdict."""
@@ -144,8 +147,10 @@ async def smaller(
             return f"{max_tries:,} tries used up"
         return f"{max_s:g} s used up" if time.monotonic() > deadline else ""
 
+    ends = Counter(one.action for one in steps if one.action in _ENDS)
+
     async def keeps(steps: list[Step]) -> bool:
-        if not any(one.data for one in steps):
+        if not any(one.data for one in steps) or Counter(one.action for one in steps if one.action in _ENDS) != ends:
             return False
         found.unfinished = found.unfinished or over()
         if found.unfinished:

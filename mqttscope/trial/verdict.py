@@ -127,6 +127,8 @@ class Observation:
     """Whether a PINGREQ behind everything was answered; ``None`` where none could be sent."""
     missing: list[PacketType] = field(default_factory=list)
     """Answers that were waited for in vain."""
+    asked: bool = False
+    """Before it accepted the connection, the broker asked for more authentication than was recorded."""
     recorded_codes: frozenset[int] = frozenset()
     """Reason codes of failures in the recording: what was refused there may be refused here."""
     waited_s: float = 0.0
@@ -163,9 +165,11 @@ def judge(case: Case, seen: Observation, rehearsal: Rehearsal = NO_REHEARSAL) ->
     demand = case.reaction.demand
     if demand is Demand.ANY:
         return _conforming("nothing is demanded but to go on serving")
+    ruling = _closing(case, seen) if demand is not Demand.ACCEPT else _accepting(case, seen, rehearsal)
+    if ruling.verdict is Verdict.NO_ANSWER and seen.asked:
+        return excused(ruling, "it asks for more authentication than was recorded")
     if demand is not Demand.ACCEPT:
-        return _closing(case, seen)
-    ruling = _accepting(case, seen, rehearsal)
+        return ruling
     still_open = seen.fenced or (seen.missing and not seen.accepted)
     if ruling.verdict is Verdict.NO_ANSWER and rehearsal.missing.issuperset(seen.missing) and still_open:
         return excused(ruling, "so it is without the mutation")

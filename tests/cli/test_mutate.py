@@ -92,6 +92,18 @@ def test_failing_cases_are_reduced_and_written_down(tmp_path: Path) -> None:
     assert {line["server"] for line in seen} == {f"127.0.0.1:{port}"}
 
 
+def test_a_broker_that_does_not_know_the_client_is_not_accused() -> None:
+    port = free_port()
+    done = invoke(
+        "mutate", capture("v5-qos"), "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} picky",
+        "--mutation", "connect.keep_alive:sign-bit", "--wait", "0.1", *ONE_CLIENT,
+    )  # fmt: skip
+
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    assert "does not accept its CONNECT, so that only the CONNECT is tried" in done.err
+    assert "1 conforming" in done.text
+
+
 def test_what_a_reduction_finds_is_written_down_as_well(tmp_path: Path) -> None:
     port, folder = free_port(), tmp_path / "found"
     done = invoke(

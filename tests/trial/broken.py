@@ -43,6 +43,8 @@ from mqttscope.mqtt.topics import is_valid_topic_name, matches
 V5 = ProtocolVersion.V5
 LEAK_BYTES = 12 << 20
 LATE_S = 0.3
+SLOW_S = 0.09
+"""More than a moment, and less than the tests wait."""
 METHOD = "EXAMPLE-1"
 
 
@@ -82,6 +84,20 @@ class Fault(StrEnum):
     """It tolerates everything once a client is connected, and crashes over anything odd before that."""
     DEAF = "deaf"
     """It delivers nothing any more, to nobody."""
+    SECOND_CRASH = "second-crash"
+    """It tolerates the first time, and crashes the second time."""
+    LATE_CRASH = "late-crash"
+    """It closes the first time, and crashes the second time."""
+    LATE_HANG = "late-hang"
+    """It tolerates the first time, and hangs from the second time on."""
+    SLOW_CHALLENGE = "slow-challenge"
+    """It takes its time in authentications."""
+    NO_CHALLENGE = "no-challenge"
+    """It says nothing to who wants to authenticate."""
+    MORE_CHALLENGES = "more-challenges"
+    """It never has enough of an authentication."""
+    PICKY = "picky"
+    """It closes without a word for clients that it does not know."""
 
 
 MAXIMUM = {Fault.MAXIMUM_QOS: 1, Fault.MAXIMUM_QOS_0: 0}
@@ -99,6 +115,7 @@ class Broker:
         self.shut = False
         self.deaf = False
         self.leaked: list[bytearray] = []
+        self.provocations = 0
         self.server: asyncio.Server | None = None
         self.port = 0
         self.stopped = False
@@ -130,8 +147,17 @@ class Broker:
 
     def provoked(self, client: Client) -> None:
         """A client did what has to be answered with a close."""
+        self.provocations += 1
         match self.fault:
             case Fault.TOLERATE:
+                return
+            case Fault.SECOND_CRASH | Fault.LATE_CRASH if self.provocations > 1:
+                self.stop()
+                return
+            case Fault.LATE_HANG if self.provocations > 1:
+                self.hanging = True
+                return
+            case Fault.SECOND_CRASH | Fault.LATE_HANG:
                 return
             case Fault.NO_ANSWER:
                 client.mute = True
@@ -218,6 +244,9 @@ class Client(asyncio.Protocol):
                 self.send(Connack(reason_code=0x87 if self.version == V5 else 5))
                 self.transport.close()
                 return
+            if self.broker.fault is Fault.PICKY and not packet.client_identifier.startswith("mqttscope-"):
+                self.transport.close()
+                return
             self.method = None if packet.properties is None else packet.properties.authentication_method
             if self.method is not None:
                 self.connected = False
@@ -261,6 +290,16 @@ class Client(asyncio.Protocol):
         if self.method != METHOD:
             self.dismiss(0x8C)
             return
+        if self.broker.fault is Fault.NO_CHALLENGE:
+            return
+        if self.broker.fault is Fault.SLOW_CHALLENGE:
+            asyncio.get_running_loop().call_later(SLOW_S, self.ask)
+        else:
+            self.ask()
+
+    def ask(self) -> None:
+        if self.transport.is_closing():
+            return
         self.challenged = True
         self.send(Auth(0x18, Properties(authentication_method=METHOD, authentication_data=b"?")))
 
@@ -269,7 +308,7 @@ class Client(asyncio.Protocol):
         wanted = 0x18 if self.challenged else 0x19 if self.connected else None
         if self.method is None or method != self.method or packet.reason_code != wanted:
             self.broker.provoked(self)
-        elif not self.challenged:
+        elif not self.challenged or self.broker.fault is Fault.MORE_CHALLENGES:
             self.challenge()
         elif self.connected:
             self.challenged = False

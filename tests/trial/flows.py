@@ -81,7 +81,7 @@ def target(port: int) -> Target:
     return parse_broker(f"mqtt://127.0.0.1:{port}")
 
 
-def trial_of(port: int, process: Process | None = None, patience_s: float = PATIENCE_S) -> Trial:
+def trial_of(port: int, process: Process | None = None, *, patience_s: float = PATIENCE_S) -> Trial:
     """A trial of a broker on loopback."""
     return Trial(Door(target(port)), patience_s, process)
 

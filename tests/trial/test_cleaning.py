@@ -53,6 +53,23 @@ def test_a_broker_that_closes_for_a_topic_keeps_nothing_there() -> None:
     assert asyncio.run(run()) == [[], ["retained message a b"]]
 
 
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_a_session_that_ended_with_its_connection_is_not_left(seconds: int) -> None:
+    """A broker that wants an authentication refuses the client that is to clean up."""
+
+    async def run() -> list[str]:
+        async with broken(Fault.LOGIN) as broker:
+            cleaner = Cleaner(Door(target(broker.port)))
+            made = Conversation(V5)
+            block = Properties(session_expiry_interval=seconds) if seconds else Properties()
+            made.add(True, encode(Connect(protocol_level=5, client_identifier="dev", properties=block), V5), 0)
+            made.add(False, encode(Connack(properties=Properties()), V5), 1)
+            cleaner.owe(made)
+            return await cleaner.settle(V3_1_1, 1.0)
+
+    assert asyncio.run(run()) == (["session dev"] if seconds else [])
+
+
 @pytest.mark.parametrize("fault", [Fault.NO_ACKNOWLEDGEMENT, Fault.MAXIMUM_QOS_0])
 def test_where_qos_1_leads_nowhere(fault: Fault) -> None:
     """It is deleted at QoS 0 where the broker says that it takes nothing else, and else not known to be gone."""

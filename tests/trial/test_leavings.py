@@ -102,3 +102,15 @@ def test_a_will_on_no_topic_name_needs_a_connection() -> None:
 
     assert (leavings(refused).topics, leavings(let_in).topics) == ([], ["a/#"])
     assert leavings(let_in).told() == ["session dev", "retained message a/#"]
+
+
+def test_which_sessions_outlive_their_connections() -> None:
+    def lasting(*packets: ControlPacket | bytes, version: int = 5) -> set[str]:
+        return leavings(talk(*packets, version=version)).lasting
+
+    expiring = Connect(protocol_level=5, client_identifier="dev", properties=Properties(session_expiry_interval=9))
+    assert lasting(connect("dev"), Connack(properties=Properties())) == set()
+    assert lasting(expiring) == {"dev"}
+    assert lasting(connect("dev"), Connack(properties=Properties(session_expiry_interval=9))) == {"dev"}
+    assert lasting(Connect(client_identifier="dev", clean_start=True), version=4) == set()
+    assert lasting(Connect(client_identifier="dev", clean_start=False), version=4) == {"dev"}

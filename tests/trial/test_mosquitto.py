@@ -49,7 +49,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 async def _run(
     port: int, own: Script, names: list[str] | None, *, patience_s: float, process: Process | None = None
 ) -> list[Result]:
-    trial = trial_of(port, process, patience_s)
+    trial = trial_of(port, process, patience_s=patience_s)
     await trial.begin()
     made = fitted(own, await trial.connack(own))
     try:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
 import subprocess
 from dataclasses import replace
+
+import pytest
 
 from mqttscope.mutate import Action, MutatedFlow, Step
 from mqttscope.transport.target import parse_broker
@@ -49,3 +53,49 @@ def test_pauses_are_kept() -> None:
     step = replace(Step(Action.PAUSE), nanoseconds=1_500_000_000)
 
     assert "sleep 1.5" in shell_line(flow(step), target(1883))
+
+
+def pause(seconds: float) -> Step:
+    return replace(Step(Action.PAUSE), nanoseconds=int(seconds * 1e9))
+
+
+def idle(line: str) -> int:
+    """How long nc waits for more."""
+    return int(line.partition("-w ")[2].split()[0])
+
+
+def test_nc_is_more_patient_than_the_longest_silence() -> None:
+    send, wait = Step(Action.SEND, b"\x10"), Step(Action.AWAIT)
+
+    assert idle(shell_line(flow(send, wait, send), target(1883))) == 2
+    assert idle(shell_line(flow(send, pause(6), wait, pause(2), send), target(1883), fenced=True)) == 10
+    assert idle(shell_line(flow(send, *[wait] * 20, send), target(1883))) == 7
+    assert idle(shell_line(flow(send, pause(3), send, pause(3), send), target(1883))) == 4
+    assert idle(shell_line(flow(send, pause(3)), target(1883))) == 5
+
+
+def test_what_nc_can_do_of_ends() -> None:
+    send = Step(Action.SEND, b"\x10")
+
+    assert shell_line(flow(send, Step(Action.RESET)), target(1883)) == ""
+    assert shell_line(flow(send, Step(Action.STOP_READING), send), target(1883)) == ""
+    assert shell_line(flow(send, Step(Action.HALF_CLOSE), send), target(1883)) == ""
+    half = shell_line(flow(send, Step(Action.HALF_CLOSE), pause(4)), target(1883))
+    assert half == "{ printf '\\020'; } | nc -N -w 5 127.0.0.1 1883 | xxd"
+
+
+def test_the_line_of_a_long_silence_shows_the_answer() -> None:
+    """A broker that answers PINGREQ after a silence of three seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        line = shell_line(flow(Step(Action.SEND, b"\x10"), pause(3)), target(listener.getsockname()[1]), fenced=True)
+        if not all(map(shutil.which, ("nc", "xxd"))):
+            pytest.skip("nc and xxd are not installed")
+        with subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, text=True) as process:
+            connection, _ = listener.accept()
+            with connection:
+                assert connection.recv(1) == b"\x10"
+                assert connection.recv(2) == b"\xc0\x00"
+                connection.sendall(b"\xd0\x00")
+                connection.shutdown(socket.SHUT_WR)
+                out, _ = process.communicate(timeout=30)
+    assert "d000" in out

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.mqtt import Properties, ProtocolVersion, Publish, Pubrel, encode
+from mqttscope.mqtt import Auth, Connect, Malformed, Properties, ProtocolVersion, Publish, Pubrel, encode
 from mqttscope.trial.fit import fitted
 from mqttscope.trial.numbering import Numbered
+from mqttscope.trial.oracle import broken_by_client
 from mqttscope.trial.process import Process
 from mqttscope.trial.rehearsal import AS_RECORDED
 from mqttscope.trial.run import NoBrokerError, Result, longest_s
@@ -153,6 +154,115 @@ def test_an_authentication_that_the_broker_does_not_know_is_not_played() -> None
     found = asyncio.run(run())
     assert found.ruling is None
     assert found.not_played.startswith("the broker ended the connection before the mutation")
+
+
+@pytest.mark.parametrize("patience_s", [0.15, 0.5])
+def test_nobody_answers_a_challenge_that_has_not_come(patience_s: float) -> None:
+    """A broker closes for who goes on with an authentication before he was asked."""
+
+    async def run() -> tuple[Result, Result]:
+        async with broken(Fault.SLOW_CHALLENGE) as broker:
+            trial = trial_of(broker.port, patience_s=patience_s)
+            await trial.begin()
+            connack = await trial.connack(authenticated())
+            own = fitted(authenticated(), connack)
+            rehearsed = await trial.rehearse(own)
+            assert trial.rehearsed[own.connection.number].told() == ""
+            found = await trial.one(own, make_case("connect.keep_alive:sign-bit", own))
+            await trial.end()
+            return rehearsed, found
+
+    for found in asyncio.run(run()):
+        assert found.ruling is not None
+        assert (found.ruling.verdict, found.ruling.why) == (Verdict.CONFORMING, "accepted")
+        assert found.played is not None
+        said = found.played.conversation
+        assert [type(one) for one in said.packets(from_client=True)].count(Auth) == 3
+        assert not broken_by_client(said)
+
+
+def test_a_broker_that_never_asks_is_accused_once() -> None:
+    async def run() -> tuple[Result, list[Result]]:
+        async with broken(Fault.NO_CHALLENGE) as broker:
+            trial = trial_of(broker.port)
+            await trial.begin()
+            own = authenticated()
+            assert await trial.connack(own) is None
+            rehearsed = await trial.rehearse(own)
+            names = ("connect.keep_alive:sign-bit", "connect.keep_alive:zero", "connect:reserved-flag-0")
+            found = [await trial.one(own, make_case(name, own)) for name in names]
+            await trial.end()
+            return rehearsed, found
+
+    rehearsed, found = asyncio.run(run())
+    assert rehearsed.ruling is not None
+    assert (rehearsed.ruling.verdict, rehearsed.ruling.statements) == (Verdict.NO_ANSWER, ("5.0 MQTT-3.1.4-5",))
+    verdicts = [(one.ruling.verdict, one.ruling.why) for one in found if one.ruling is not None]
+    so_it_is = (Verdict.CONFORMING, "so it is without the mutation (no CONNACK within 0.15 s)")
+    assert verdicts[:2] == [so_it_is, so_it_is]
+    for one in (rehearsed, *found):
+        assert one.played is not None
+        said = one.played.conversation
+        assert [type(packet) for packet in said.packets(from_client=True)] in ([Connect], [Malformed])
+
+
+def test_a_broker_that_asks_for_more_than_was_recorded_is_not_accused() -> None:
+    async def run() -> list[Result]:
+        async with broken(Fault.MORE_CHALLENGES) as broker:
+            trial = trial_of(broker.port)
+            await trial.begin()
+            own = authenticated()
+            assert await trial.connack(own) is None
+            names = ("connect.keep_alive:sign-bit", "connect.keep_alive:zero")
+            found = [await trial.rehearse(own), *[await trial.one(own, make_case(name, own)) for name in names]]
+            await trial.end()
+            return found
+
+    for one in asyncio.run(run()):
+        assert one.ruling is not None
+        told = "it asks for more authentication than was recorded (no CONNACK within 0.15 s)"
+        assert (one.ruling.verdict, one.ruling.why) == (Verdict.CONFORMING, told)
+
+
+def test_whom_a_broker_lets_in_is_its_own_affair() -> None:
+    async def run() -> list[Result]:
+        async with broken(Fault.PICKY) as broker:
+            trial = trial_of(broker.port)
+            await trial.begin()
+            own = script()
+            assert await trial.connack(own) is None
+            found = [await trial.rehearse(own), await trial.one(own, make_case("connect.keep_alive:sign-bit", own))]
+            await trial.end()
+            return found
+
+    rehearsed, found = asyncio.run(run())
+    assert rehearsed.ruling is not None
+    assert rehearsed.ruling.why == "whom it lets do what may be its own affair (closed (fin) without a reason)"
+    assert found.ruling is not None
+    assert (found.ruling.verdict, found.ruling.why) == (
+        Verdict.CONFORMING, "so it is without the mutation (closed (fin) without a reason)"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [(Fault.SECOND_CRASH, Verdict.CRASHED), (Fault.LATE_CRASH, Verdict.CRASHED), (Fault.LATE_HANG, Verdict.HUNG)],
+)
+def test_harm_that_shows_when_a_case_is_played_again_is_not_lost(fault: Fault, verdict: Verdict) -> None:
+    async def run() -> Result:
+        port = free_port()
+        trial = trial_of(port, Process(command=f"{sys.executable} {BROKEN} {port} {fault}"), patience_s=0.2)
+        await trial.begin()
+        own = script()
+        try:
+            return await trial.one(own, make_case(QOS_3, own))
+        finally:
+            await trial.end()
+
+    found = asyncio.run(run())
+    assert found.ruling is not None
+    assert found.ruling.verdict is verdict, found.ruling.why
+    assert found.played is not None
 
 
 @pytest.mark.parametrize("ours", [False, True])
@@ -391,6 +501,29 @@ def test_the_rate_is_kept() -> None:
             return time.monotonic() - started
 
     assert asyncio.run(run()) >= 0.2
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_waiting_for_the_rate_ends_with_the_run(stops: bool) -> None:
+    async def run() -> tuple[int, float]:
+        async with broken(Fault.NONE) as broker:
+            trial = trial_of(broker.port)
+            trial.rate = 1e-300
+            await trial.begin()
+            own = script()
+            started, played = time.monotonic(), 0
+            cases = [(own, Numbered(number, 0, make_case(SPACES, own))) for number in range(3)]
+            async for _ in trial.run(cases, None if stops else 5):
+                played += 1
+                if stops:
+                    asyncio.get_running_loop().call_later(0.1, setattr, trial, "stopped", True)
+            taken = time.monotonic() - started
+            await trial.end()
+            return played, taken
+
+    played, taken = asyncio.run(run())
+    assert played == 1
+    assert taken < 5
 
 
 def test_pauses_tell_how_long_a_case_takes() -> None:

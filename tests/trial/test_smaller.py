@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from mqttscope.mqtt import ProtocolVersion
+from mqttscope.mutate import Action, Step
 from mqttscope.trial.run import Result
 from mqttscope.trial.smaller import Smaller, as_played, smaller
 from mqttscope.trial.verdict import Verdict
@@ -141,3 +142,23 @@ def test_what_was_played_is_what_was_sent() -> None:
     assert found.played is not None
     assert again.flow.sent == found.played.conversation.sent()
     assert any(step.mutated for step in again.flow.steps)
+
+
+def test_how_a_connection_ends_is_never_left_out() -> None:
+    async def run() -> Smaller | None:
+        process = Inside(Fault.CRASH)
+        trial = trial_of(process.port, process)
+        await trial.begin()
+        own = script()
+        case = make_case("publish:qos-3", own)
+        found = await trial.one(own, case)
+        steps = [Step(Action.SEND, b"\xf7\x00"), Step(Action.PAUSE), Step(Action.RESET)]
+        ending = replace(case, flow=replace(case.flow, steps=steps))
+        made = await smaller(trial, own, replace(found, case=ending), raw=True)
+        await trial.end()
+        await process.end()
+        return made
+
+    made = asyncio.run(run())
+    assert made is not None
+    assert [one.action for one in made.case.flow.steps] == [Action.SEND, Action.RESET]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from mqttscope.mutate import Action, Step
 from mqttscope.report.base import View
 from mqttscope.report.page import Page
 from mqttscope.report.trial.text import write
@@ -49,3 +52,18 @@ def test_reduced_cases_are_shown_without_their_passwords() -> None:
     assert word.hex(" ") not in " ".join(text(made).split())
     made.show_secrets = True
     assert word.hex(" ") in " ".join(text(made).split())
+
+
+def test_reduced_cases_say_what_is_done_beside_sending() -> None:
+    made = with_reduction(run())
+    small = made.reduced[0].smaller
+    steps = [
+        Step(Action.SEND, b"\xc0\x00"), Step(Action.AWAIT), Step(Action.PAUSE, nanoseconds=8_000_000_000),
+        Step(Action.STOP_READING), Step(Action.SEND, b"\xe0\x00"), Step(Action.RESET),
+    ]  # fmt: skip
+    small.case = replace(small.case, flow=replace(small.case.flow, steps=steps))
+
+    lines = text(made).split("bytes:\n")[1].splitlines()
+    assert [line.strip() for line in lines[:5]] == [
+        "c0 00", "waits 8.00 s", "reads nothing any more", "e0 00", "resets the connection"
+    ]  # fmt: skip
