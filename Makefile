@@ -10,6 +10,11 @@ LAKE_TESTS := tests/spark/answers tests/spark/test_million.py tests/spark/test_n
 SPARK_TESTS := tests/spark $(LAKE_TESTS:%=--ignore=%)
 OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
 
+# Tests come in an order that is drawn, and with generated examples: `make test` draws the same ones each time, so that
+# what it says can be had again. `make test SEED=7` draws others, and so does pytest by itself.
+SEED ?= 1
+PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
+
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -48,12 +53,12 @@ style:
 test-spark: TESTS = $(SPARK_TESTS)
 test-lakes: TESTS = $(LAKE_TESTS)
 test-spark test-lakes:
-	@said=$$($(BIN)/python -m pytest -q $(TESTS) 2>&1); failed=$$?; echo "$$said"; exit $$failed
+	@said=$$($(PYTEST) -q $(TESTS) 2>&1); failed=$$?; echo "$$said"; exit $$failed
 
 test-others:
 	@# So that tests are compiled once, not by each worker.
 	@$(BIN)/python -m pytest --collect-only -qq $(OTHERS) >/dev/null 2>&1 || true
-	@$(BIN)/python -m pytest -n 3 --dist worksteal $(OTHERS)
+	@$(PYTEST) -n 3 --dist worksteal $(OTHERS)
 
 ## The same, with what the tests have not run.
 coverage: dev tools
