@@ -34,6 +34,7 @@ TESTED_ELSEWHERE = {
     "cli/replaying.py": "cli/test_replay.py, cli/test_replay_failures.py, corpus/test_replay_mosquitto.py: one replay",
     "cli/live_record.py": "cli/test_replay.py, cli/test_serve.py: files and findings of live runs",
     "cli/recorded.py": "cli/test_replay.py, corpus/test_replay_mosquitto.py: what is played",
+    "spark/going_on.py": "spark/test_following.py, spark/test_stream_source.py: captures of a stream",
     "cli/inspect.py": "cli/test_inspect.py, cli/test_sources.py, cli/test_jsonl.py",
     "dev/generate.py": "test_generated.py",
     "cli/pipeline/ingesting.py": "cli/pipeline/test_ingest.py: one run",

@@ -16,13 +16,16 @@ from mqttscope.net.frame import CaptureNotice, Frame
 def memory_at(file: BinaryIO, position: int) -> Memory:
     """What a reader remembers that came to a position, uncompressed, or to the last whole record before it.
 
-    ``file``: open and seekable.
+    ``file``: open and seekable.  What it had to say at the end by then counts as told.
     """
     file.seek(0)
     content = cast(BinaryIO, _Uncompressed(file)) if may_be_compressed(file.read(4)) else file
     memory = Memory()
     while memory.position < position and advance(content, memory, position, limit=position):
         pass
+    memory.beyond = 0
+    for interface in memory.interfaces:
+        interface.dropped = max(interface.dropped, interface.dropped_between)
     return memory
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from mqttscope.capture.compressed import ByteSource
+from mqttscope.lake.contents import Content, content_at
 
 if TYPE_CHECKING:
     from mqttscope.spark.offsets import Followed
@@ -33,6 +36,24 @@ def begins_with(name: str, one: Followed) -> bool:
             tail, left = (tail + piece[:left])[-CHECK_BYTES:], left - len(piece)
     checked = _checked(one)
     return left <= 0 and (zlib.crc32(head[:checked]), zlib.crc32(tail[-checked:])) == (one.head, one.tail)
+
+
+def content_now(name: str, position: int, head: int, tail: int, size: int) -> Content | None:
+    """The content of a capture that was read, its first ``size`` bytes; ``None`` where it is gone.
+
+    ``position``, ``head``, ``tail``: up to where it was read, and what `checks` said then.  It may have been renamed
+    since, in its folder, and another one may have its name.
+    """
+    folder, base = os.path.split(name)
+    with suppress(OSError):
+        for one in (base, *sorted(set(os.listdir(folder or os.curdir)) - {base})):
+            path = os.path.join(folder, one)
+            with suppress(OSError):
+                if os.path.isfile(path) and os.path.getsize(path) >= size:
+                    with open(path, "rb", buffering=0) as file:
+                        if checks(file, position) == (head, tail):
+                            return content_at(path, size)
+    return None
 
 
 class Contents:

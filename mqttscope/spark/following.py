@@ -21,14 +21,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from mqttscope.capture.growing import PIECE_BYTES, advance, can_grow, may_be_compressed
+from mqttscope.capture.growing import PIECE_BYTES, can_grow, may_be_compressed
 from mqttscope.capture.memory import Memory
 from mqttscope.capture.reading import NO_FRAME, first_time
-from mqttscope.capture.rest import memory_at
 from mqttscope.capture.sources import (
     denied,
     fault,
@@ -39,7 +37,8 @@ from mqttscope.capture.sources import (
     why_not_opened,
 )
 from mqttscope.lake.contents import content_at
-from mqttscope.spark.contents import CHECK_BYTES, Contents, begins_with, checks
+from mqttscope.spark.contents import CHECK_BYTES, Contents, checks
+from mqttscope.spark.going_on import advance_in, begin_at, begins_compressed, gone_on, lost
 from mqttscope.spark.offsets import Followed, Offset, Said
 
 QUIET_SECONDS = 60.0
@@ -75,6 +74,7 @@ class Follower:
     """Other files, as they were when they were looked at."""
     _same: dict[str, tuple[int, float, int, int, int]] = field(default_factory=dict)
     """Captures that were found to be what they were, and what was compared."""
+    _has_looked: bool = False
     _away: set[str] = field(default_factory=set)
     """Captures that are elsewhere now, compressed, and not whole there yet."""
 
@@ -89,6 +89,7 @@ class Follower:
         there = {name: one for name, one in there.items() if self._frozen is None or os.path.exists(name)}
         end = Offset(files=start.files)
         gone = self._find_again(start, there, end, now)
+        self._look_elsewhere(end, there)
         fresh = [one for name, one in there.items() if name not in end.captures]
         self._admit(fresh, end, now)
         self._read(end, there, limit)
@@ -163,7 +164,7 @@ class Follower:
             found = there.get(one.name)
             same = found is not None and self._is_same(one, found)
             if found is not None and same:
-                end.captures[one.name] = _gone_on(one, found)
+                end.captures[one.name] = gone_on(one, one.name, found.size)
             elif same is None or os.path.dirname(one.name) in self._faults:
                 # It may be there again, and is not another one before that is seen.
                 end.captures[one.name] = one.copy()
@@ -175,13 +176,12 @@ class Follower:
             names = [found for name, found in there.items() if name not in end.captures and one.memory.position]
             renamed = next((found for found in names if self._is_same(one, found)), None)
             if renamed is not None:
-                taken = _gone_on(one, renamed)
-                taken.name = renamed.name
-                end.captures[renamed.name] = taken
+                end.captures[renamed.name] = gone_on(one, renamed.name, renamed.size)
             elif one.size is None and self._is_compressed(one, there, end, now):
                 gone |= {one.name} - self._away
             elif one.size is None:
-                end.said.append(_lost(one, there.get(one.name)))
+                now_there = there.get(one.name)
+                end.said.append(lost(one, None if now_there is None else now_there.size))
                 if end.said[-1].message.startswith("has shrunk"):
                     kept = end.captures[one.name] = one.copy()
                     kept.size, kept.waiting, kept.first_ns = there[one.name].size, 0, NO_FRAME
@@ -192,7 +192,7 @@ class Follower:
     def _is_compressed(self, one: Followed, there: dict[str, _There], end: Offset, now: float) -> bool:
         """Whether a new file is what a capture was, compressed; the rest is read when that is whole."""
         for found in there.values() if one.memory.position else ():
-            if found.name in end.captures or not _begins_compressed(found.name, one):
+            if found.name in end.captures or not begins_compressed(found.name, one):
                 continue
             taken = one.copy()
             taken.waiting = 0
@@ -200,7 +200,7 @@ class Follower:
                 self._away.add(one.name)
             else:
                 taken.name, taken.is_whole = found.name, True
-                _advance(taken, found.size, found.size)
+                advance_in(taken, found.size, found.size)
             end.captures[taken.name] = taken
             return True
         return False
@@ -232,6 +232,21 @@ class Follower:
             self._same[found.name] = looked
         return same
 
+    def _look_elsewhere(self, end: Offset, there: dict[str, _There]) -> None:
+        """Pass over what was read of captures since the last run: nobody else reads while this one follows them."""
+        if self._has_looked or self.read_elsewhere is None:
+            return
+        self._has_looked = True
+        for one in end.captures.values():
+            found = there.get(one.name)
+            if found is None or one.size is not None or one.is_whole or one.name in self._away:
+                continue
+            if found.size > one.memory.position:
+                read = self.read_elsewhere(one.name)
+                read = found.size if read is None else read
+                if read > one.memory.position:
+                    begin_at(one, read)
+
     def _admit(self, fresh: list[_There], end: Offset, now: float) -> None:
         """Take in what is new and has a frame, in the order of their first frames."""
         ready = []
@@ -262,11 +277,9 @@ class Follower:
             end.captures[one.name] = followed
             if is_copy:
                 end.passed.append(one.name)
-                _advance(followed, one.size, one.size)
+                advance_in(followed, one.size, one.size)
             elif read:
-                end.begun[one.name] = read
-                if one.can_grow:
-                    followed.memory = remembered(one.name, read)
+                begin_at(followed, read)
 
     def _is_copy(self, one: _There, known: Contents) -> bool:
         """Whether the content of a new file is in another one that is read: also compressed."""
@@ -294,13 +307,13 @@ class Follower:
             found = there[one.name]
             one.waiting = 0
             if left is None:
-                _advance(one, found.size, max(found.size, 1))
+                advance_in(one, found.size, max(found.size, 1))
             elif left > 0:
-                passed = _advance(one, found.size, min(left, PIECE_BYTES))
+                passed = advance_in(one, found.size, min(left, PIECE_BYTES))
                 left -= passed
                 if passed and not one.is_whole:
                     heappush(todo, (one.now_ns, one.file))
-            elif _advance(one.copy(), found.size, 1):
+            elif advance_in(one.copy(), found.size, 1):
                 one.waiting = found.size - one.memory.position
 
     def _say_faults(self, start: Offset, end: Offset) -> None:
@@ -331,60 +344,7 @@ class Follower:
                 one.memory = Memory(one.memory.position, one.memory.frames)
 
 
-def _begins_compressed(name: str, one: Followed) -> bool:
-    """Whether a file is compressed, and begins with what was read of a capture."""
-    try:
-        with open(name, "rb", buffering=0) as file:
-            if not may_be_compressed(file.read(4)):
-                return False
-        return begins_with(name, one)
-    except OSError:
-        return False  # the next look says why
-
-
-def remembered(name: str, position: int) -> Memory:
-    """What a reader that came to a position remembers: found again from the beginning of the capture."""
-    with open(name, "rb", buffering=0) as file:
-        return memory_at(file, position)
-
-
 def _set(name: str) -> str:
     """What names of a rotated set have in common."""
     folder, base = os.path.split(name)
     return os.path.join(folder, re.sub(r"\d+", "#", _COMPRESSED.sub("", base)))
-
-
-def _gone_on(one: Followed, found: _There) -> Followed:
-    """A capture as it is taken over: one that was complete and has grown is so no more."""
-    taken = one.copy()
-    if one.size is not None and found.size > one.size and not one.is_whole:
-        taken.memory = remembered(found.name, one.memory.position)
-        taken.size = None
-    return taken
-
-
-def _lost(one: Followed, found: _There | None) -> Said:
-    """What to say of a capture that cannot be read on."""
-    position, frames = one.memory.position, one.memory.frames
-    what = "has gone before it was complete"
-    if found is not None:
-        what = "has been replaced before it was complete"
-        if CHECK_BYTES <= found.size < position:
-            with suppress(OSError), open(found.name, "rb", buffering=0) as file:
-                if checks(file, position)[0] == one.head:
-                    what = f"has shrunk from {position} to {found.size} bytes"
-    return Said(one.file, one.name, f"{what}: what came behind frame {frames} is not read", frames, position)
-
-
-def _advance(one: Followed, size: int, limit: int) -> int:
-    try:
-        with open(one.name, "rb", buffering=0) as file:
-            if one.is_whole:
-                passed = size - one.memory.position
-                one.memory.position = size
-            else:
-                passed = advance(file, one.memory, size, limit=limit)
-            one.head, one.tail = checks(file, one.memory.position)
-    except OSError:
-        return 0  # the next look says why
-    return passed

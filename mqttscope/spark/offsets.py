@@ -39,6 +39,8 @@ class Followed:
     """Time of its first frame; forgotten when it is complete."""
     is_whole: bool = False
     """It is compressed, or no capture at all, and read in one go."""
+    begun: int = 0
+    """So many bytes of it, uncompressed, were read elsewhere when it was shorter."""
 
     @property
     def now_ns(self) -> float:
@@ -49,7 +51,7 @@ class Followed:
         """Another one that says the same."""
         return Followed(
             self.file, self.name, self.memory.copy(), self.head, self.tail, self.size, self.waiting, self.first_ns,
-            self.is_whole,
+            self.is_whole, self.begun,
         )  # fmt: skip
 
 
@@ -75,8 +77,6 @@ class Offset:
     said: list[Said] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     """New ones whose content is in the lake already: their rows so far are left out."""
-    begun: dict[str, int] = field(default_factory=dict)
-    """New ones that are in the lake as they were when they were shorter, and how many bytes they had, uncompressed."""
     unread: list[str] = field(default_factory=list)
     """What cannot be read, and has been said so."""
 
@@ -90,7 +90,7 @@ class Offset:
             "growing": [
                 [
                     one.file, one.name, one.memory.written(), one.head, one.tail, None, one.waiting,
-                    None if one.first_ns == NO_FRAME else one.first_ns, one.is_whole,
+                    None if one.first_ns == NO_FRAME else one.first_ns, one.is_whole, one.begun,
                 ]
                 for one in growing
             ],
@@ -98,14 +98,13 @@ class Offset:
                 [
                     [
                         one.file, one.name, one.head, one.tail, one.size, one.memory.position, one.memory.frames,
-                        int(one.is_whole),
+                        int(one.is_whole), one.begun,
                     ]
                     for one in complete
                 ]
             ),
             "said": [[one.file, one.name, one.message, one.frames, one.offset] for one in self.said],
             "passed": self.passed,
-            "begun": self.begun,
             "unread": self.unread,
         }  # fmt: skip
 
@@ -115,17 +114,19 @@ class Offset:
         if written.get("version") != 1:
             raise ValueError(f"the offset has version {written.get('version')}, this program reads 1")
         captures = []
-        for file, name, memory, head, tail, size, waiting, first_ns, is_whole in written["growing"]:
+        for file, name, memory, head, tail, size, waiting, first_ns, is_whole, *begun in written["growing"]:
             first_ns = NO_FRAME if first_ns is None else first_ns
-            captures.append(Followed(file, name, Memory.of(memory), head, tail, size, waiting, first_ns, is_whole))
-        for file, name, head, tail, size, position, frames, is_whole in _unpacked(written["complete"]):
-            captures.append(Followed(file, name, Memory(position, frames), head, tail, size, is_whole=bool(is_whole)))
+            made = Followed(file, name, Memory.of(memory), head, tail, size, waiting, first_ns, is_whole, *begun)
+            captures.append(made)
+        for file, name, head, tail, size, position, frames, is_whole, *begun in _unpacked(written["complete"]):
+            made = Followed(file, name, Memory(position, frames), head, tail, size, is_whole=bool(is_whole))
+            made.begun = begun[0] if begun else 0
+            captures.append(made)
         return cls(
             {one.name: one for one in sorted(captures, key=lambda one: one.file)},
             written["files"],
             [Said(*one) for one in written["said"]],
             list(written["passed"]),
-            dict(written.get("begun", {})),
             list(written.get("unread", ())),
         )
 

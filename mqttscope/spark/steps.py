@@ -8,8 +8,7 @@ import os
 from mqttscope.capture.growing import Grown
 from mqttscope.capture.memory import Memory
 from mqttscope.capture.reading import NO_FRAME
-from mqttscope.mqtt.view import utf8
-from mqttscope.spark.following import remembered
+from mqttscope.spark.going_on import remembered
 from mqttscope.spark.locations import Location
 from mqttscope.spark.offsets import Followed, Offset
 from mqttscope.spark.plan import Task
@@ -34,7 +33,7 @@ def tasks(start: Offset, end: Offset) -> list[Task]:
         is_known = one.name in end.passed
         task = Task(one.file, _location(one), notes=[_read(one, is_known=is_known)])
         if not is_known:
-            task.grown = _grown(one, earlier, end.begun.get(one.name, 0))
+            task.grown = _grown(one, earlier)
         made.append(task)
     return made
 
@@ -43,14 +42,17 @@ def _location(one: Followed) -> Location:
     return Location(one.name, os.path.abspath(one.name), one.size or one.memory.position)
 
 
-def _grown(one: Followed, earlier: Followed | None, begun: int) -> Grown | None:
-    """What is new of a capture; ``begun``: bytes of it that were read elsewhere, uncompressed."""
+def _grown(one: Followed, earlier: Followed | None) -> Grown | None:
+    """What is new of a capture."""
     position = 0 if earlier is None else earlier.memory.position
+    was_begun = one.begun > (0 if earlier is None else earlier.begun)
     was_complete = earlier is not None and earlier.size is not None
     if one.memory.position <= position and (one.size is None or was_complete):
         return None
-    if earlier is None:
-        begin = remembered(one.name, begun) if begun else Memory()
+    if was_begun or (one.begun and not position):
+        begin = remembered(one.name, one.begun)
+    elif earlier is None:
+        begin = Memory()
     elif was_complete:
         begin = remembered(one.name, position)
     else:
@@ -62,6 +64,6 @@ def _read(one: Followed, *, is_known: bool) -> Note:
     state = KNOWN if is_known else BEHIND if one.waiting else GROWING if one.size is None else COMPLETE
     now_ns = None if one.size is not None or one.now_ns == NO_FRAME else int(one.now_ns)
     position = one.memory.position if one.size is None else one.size
-    # Names in rows are text; who wants to open the file needs its own.
-    name = json.dumps(one.name) if utf8(one.name) != one.name else None
-    return Note(READ, state, one.memory.frames, position, one.waiting, name, timestamp_ns=now_ns)
+    # Names in rows are text; who wants to open the file needs its own, and has to know whether it is still this one.
+    told = json.dumps([one.name, one.memory.position, one.head, one.tail])
+    return Note(READ, state, one.memory.frames, position, one.waiting, told, timestamp_ns=now_ns)

@@ -25,7 +25,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from mqttscope.lake.contents import Content, content_at
+from mqttscope.lake.contents import Content
 from mqttscope.lake.faulty import add_errors, known_errors
 from mqttscope.lake.files import STREAM, commit, lake_lock
 from mqttscope.lake.manifest import Errors, LakeError, Manifest, read_manifest, remove_strays
@@ -35,6 +35,7 @@ from mqttscope.lake.state import dump, load
 from mqttscope.lake.writer import check_settings, next_generation
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError
+from mqttscope.spark.contents import content_now
 from mqttscope.spark.fold import Folded, fold
 from mqttscope.spark.fragments import assembled
 from mqttscope.spark.ingest import good_partitions
@@ -372,11 +373,8 @@ class Watcher:
 
 def _content(read: Mapping[str, Any]) -> Content | None:
     """The content of a capture, of a row of the kind `READ`; ``None`` where it is gone."""
-    name = json.loads(read["notice"]) if read["notice"] else read["capture"]
-    try:
-        return content_at(name, read["offset"])
-    except OSError:
-        return None
+    name, position, head, tail = json.loads(read["notice"])
+    return content_now(name, position, head, tail, read["offset"])
 
 
 def _batches(found: pa.Table) -> Iterator[pa.RecordBatch]:

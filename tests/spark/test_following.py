@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from mqttscope.net.frame import Frame
-from mqttscope.spark.following import Follower, remembered
+from mqttscope.spark.following import Follower
+from mqttscope.spark.going_on import remembered
 from mqttscope.spark.offsets import Offset
 from mqttscope.spark.steps import tasks
 from tests.spark.growth import PAST, put
