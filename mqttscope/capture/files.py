@@ -19,7 +19,7 @@ from mqttscope.capture.limited import Limited
 from mqttscope.capture.pcap import FRAME_LIMIT
 from mqttscope.capture.reading import NO_FRAME, first_time, read_capture
 from mqttscope.capture.rest import look_behind, read_rest
-from mqttscope.capture.sources import expand, identity, why_not_opened
+from mqttscope.capture.sources import REPLACED, SINCE, expand, identity, is_replaced, why_not_opened
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 STDIN = "-"
@@ -28,13 +28,26 @@ STDIN = "-"
 _Item = Frame | CaptureNotice
 
 
+@dataclass(slots=True)
+class Part:
+    """What is to be read of a file."""
+
+    behind: int
+    """So many bytes were read before, uncompressed."""
+    size: int
+    """What is written behind so many bytes of the file is not read."""
+    inode: int
+    """The number that the file had: another one is not read."""
+    was_opened: bool = False
+
+
 def open_capture(
     sources: Sequence[str | os.PathLike[str]],
     *,
     stdin: BinaryIO | None = None,
     chunk_size: int = CHUNK_SIZE,
     frame_limit: int = FRAME_LIMIT,
-    parts: Mapping[str, tuple[int, int]] | None = None,
+    parts: Mapping[str, Part] | None = None,
 ) -> Iterator[_Item]:
     """Frames and notices of all ``sources``, capture after capture.
 
@@ -45,12 +58,11 @@ def open_capture(
 
     A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
     ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
-    ``parts``: of some files, by path, how many bytes were read before, uncompressed, and up to which byte of the file
-    is read now.
+    ``parts``: what is to be read of some files, by path; it notes which of them were opened and are what they were.
     """
     captures = list(_expand(sources, stdin, chunk_size, frame_limit))
     for capture in captures:
-        capture.behind, capture.size = (parts or {}).get(capture.name, (0, None))
+        capture.part = (parts or {}).get(capture.name)
     if len(captures) > 1:
         for capture in captures:
             capture.peek()
@@ -93,17 +105,15 @@ class _Capture:
     """What it gives, when it cannot be opened a second time."""
     first_ns: float = NO_FRAME
     """Time of the first frame, once known."""
-    behind: int = 0
-    """So many bytes were read before, uncompressed."""
-    size: int | None = None
-    """What is written behind so many bytes is not read."""
+    part: Part | None = None
+    """What is to be read, where that is not all of it."""
 
     def peek(self) -> None:
         """Read up to the first frame."""
         if self.items is None and _is_regular(self.name):
             with suppress(OSError, ValueError), open(self.name, "rb", buffering=0) as opened:
-                file = self._part(opened)
-                self.first_ns = look_behind(file, self.behind)[1] if self.behind else first_time(file)
+                file, behind = self._limited(opened)
+                self.first_ns = look_behind(file, behind)[1] if behind else first_time(file)
             return
         items: Iterator[_Item] = iter(self.read(CHUNK_SIZE))
         seen: list[_Item] = []
@@ -121,17 +131,25 @@ class _Capture:
         try:
             opened = open(self.name, "rb", buffering=0)  # noqa: SIM115 (closed below; only opening is tried here)
         except (OSError, ValueError) as error:
-            yield CaptureError(self.name, why_not_opened(error, self.name))
+            since = "" if self.part is None else SINCE
+            yield CaptureError(self.name, f"{why_not_opened(error, self.name)}{since}")
             return
         with opened:
-            file = self._part(opened)
-            if self.behind:
-                yield from read_rest(file, self.name, self.behind)
+            if self.part is not None:
+                if is_replaced(opened, self.part.inode, self.part.size):
+                    yield CaptureError(self.name, REPLACED)
+                    return
+                self.part.was_opened = True
+            file, behind = self._limited(opened)
+            if behind:
+                yield from read_rest(file, self.name, behind)
                 return
             yield from read_capture(file, self.name, chunk_size=chunk_size, frame_limit=self.frame_limit)
 
-    def _part(self, file: BinaryIO) -> BinaryIO:
-        return file if self.size is None else cast(BinaryIO, Limited(file, self.size))
+    def _limited(self, file: BinaryIO) -> tuple[BinaryIO, int]:
+        """What is read of an open file, and how much of it was read before."""
+        part = self.part
+        return (file, 0) if part is None else (cast(BinaryIO, Limited(file, part.size)), part.behind)
 
 
 def _expand(

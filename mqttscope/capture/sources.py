@@ -24,6 +24,9 @@ NO_MATCH = "matches no file"
 NO_CAPTURES = "is a directory without captures"
 NOTHING_THERE = (MISSING, NO_MATCH, NO_CAPTURES)
 """What is said of sources that stand for no capture."""
+SINCE = " since it was found"
+"""What is said of a capture that cannot be read any more, or would be another one, ends with this."""
+REPLACED = f"is another file{SINCE}"
 _DANGLING = "is a link to what does not exist"
 _SNIFF_SIZE = 1 << 12
 _CAPTURE_NAME = re.compile(
@@ -139,3 +142,9 @@ def _in_directory(path: str) -> str | CaptureError | None:
             return path if looks_like_capture(file) else None
     except OSError:
         return path  # so that reading it says why
+
+
+def is_replaced(file: BinaryIO, inode: int, size: int) -> bool:
+    """Whether a file that is open is not the one that was found with this number, or has lost some of its bytes."""
+    told = os.fstat(file.fileno())
+    return told.st_ino != inode or told.st_size < size

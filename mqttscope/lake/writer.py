@@ -22,6 +22,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.files import Part
 from mqttscope.capture.limited import Limited
 from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE
 from mqttscope.dissect import Dissector, dissect_segments, segments
@@ -90,17 +91,21 @@ def write_lake(
         done = Ingested()
         found = _fresh(captures, before)
         fresh, known = found.names, found.known
-        done.captures, done.known = list(fresh.values()), [name for name, _ in known]
-        done.grown = [name for name, (read_before, _) in found.parts.items() if read_before]
+        done.known = [name for name, _ in known]
         remove_strays(root, before)
         after = next_generation(before, options)
         if fresh:
-            after.captures |= fresh
-            after.begins |= found.begins
             after.open_files, after.state_files, after.scope_state_files = {}, [], []
             _read(root, found, options, before, after, done, progress)
             _write_sums(root, after)
-        if note_errors(root, after, done, fresh, known, faults or {}) or fresh:
+            # What was rotated, replaced or removed in between is left to the next ingest.
+            fresh = {digest: name for digest, name in fresh.items() if found.parts[name].was_opened}
+            after.captures |= fresh
+            for digest in fresh:
+                after.begins |= found.begins[digest]
+            done.captures = list(fresh.values())
+            done.grown = [name for name in done.captures if found.parts[name].behind]
+        if note_errors(root, after, done, fresh, known, faults or {}) or found.names:
             merge_small(root, before, after)
             commit(root, before, after)
     return done
@@ -182,10 +187,10 @@ class _Fresh:
 
     names: dict[str, str] = field(default_factory=dict)
     """Those that are not in yet, by digest."""
-    begins: dict[str, list[int]] = field(default_factory=dict)
-    """What the manifest says of these (`Content.begins`)."""
-    parts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Of each of them by name, how many bytes were read before, and how many there are now: it may be growing."""
+    begins: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    """What the manifest says of these (`Content.begins`), by digest."""
+    parts: dict[str, Part] = field(default_factory=dict)
+    """What is to be read of each of them, by name: it may have been read before, and may be growing."""
     known: list[tuple[str, str]] = field(default_factory=list)
     """Names and digests of the others."""
 
@@ -199,8 +204,8 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
             raise LakeError(f"{name} {NOT_REGULAR}")
         try:
             with open(name, "rb", buffering=0) as opened:
-                size = opened.seek(0, os.SEEK_END)
-                opened.seek(0)
+                told = os.fstat(opened.fileno())
+                size, inode = told.st_size, told.st_ino
                 file = cast(BinaryIO, Limited(opened, size))
                 content = content_of(file, begins)
                 is_known = content.digest in before.captures or content.digest in found.names
@@ -211,8 +216,8 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
             found.known.append((name, content.digest))
             continue
         found.names[content.digest] = name
-        found.begins |= content.begins
-        found.parts[name] = (read_before, size)
+        found.begins[content.digest] = content.begins
+        found.parts[name] = Part(read_before, size, inode)
     return found
 
 

@@ -16,7 +16,8 @@ from mqttscope.capture.ranges import WHOLE
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.sources import why_not_opened
 from mqttscope.lake.contents import Known, behind, content_of
-from mqttscope.spark.locations import PARALLEL, Location, open_location
+from mqttscope.mqtt.view import utf8
+from mqttscope.spark.locations import PARALLEL, Location, open_location, why_replaced
 from mqttscope.spark.plan import Task, pack
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 HERE_BYTES = 1 << 30
 """Captures on this machine are read on the executors when they have more bytes than this together."""
 TASK_BYTES = 256 << 20
-_GIVEN_DDL = "task int, place int, target string, size bigint"
+_GIVEN_DDL = "task int, place int, target string, size bigint, inode bigint"
 _FOUND_DDL = (
     "place int, digest string, readable string, size bigint, head bigint, behind bigint, first_ns bigint, fault string"
 )
@@ -39,12 +40,19 @@ class Apart:
 
     fresh: dict[str, Location] = field(default_factory=dict)
     """Those that are to be read, by digest, in the order of reading."""
-    begins: dict[str, list[int]] = field(default_factory=dict)
-    """What the manifest says of these (`Content.begins`)."""
+    begins: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    """What the manifest says of these (`Content.begins`), by digest."""
     known: list[tuple[str, str]] = field(default_factory=list)
     """Names and digests of those that are in already, and of copies among those that are given."""
     faults: dict[str, str] = field(default_factory=dict)
     """Why captures cannot be read, by name."""
+
+    def leave_out(self, gone: Mapping[str, str]) -> None:
+        """Read some captures no more; ``gone``: why, by their names as rows have them."""
+        for digest, one in list(self.fresh.items()):
+            if utf8(one.name) in gone:
+                self.faults[one.name] = gone[utf8(one.name)]
+                del self.fresh[digest]
 
 
 @dataclass(slots=True, frozen=True)
@@ -82,7 +90,7 @@ def tell_apart(
             found.known.append((location.name, looked.digest))
         else:
             seen.add(looked.digest)
-            found.begins[looked.readable] = [looked.size, looked.head]
+            found.begins[looked.digest] = {looked.readable: [looked.size, looked.head]}
             if looked.behind:
                 first_ns = NO_FRAME if looked.first_ns is None else looked.first_ns
                 location = replace(location, behind=looked.behind, first_ns=first_ns)
@@ -101,11 +109,11 @@ def look(spark: SparkSession, locations: Sequence[Location], settings: Mapping[s
     far = any(one.is_remote for one in locations) or sum(one.size for one in locations) > HERE_BYTES
     if not far:
         with ThreadPoolExecutor(PARALLEL) as pool:
-            return list(pool.map(lambda one: _look(one.target, one.size, settings, known), locations))
+            return list(pool.map(lambda one: _look(one, settings, known), locations))
     packed = pack([Task(place, one, WHOLE) for place, one in enumerate(locations)], TASK_BYTES)
     # In JSON, since names of files need not be UTF-8.
     rows = [
-        (number, one.file, json.dumps(one.location.target), one.location.size)
+        (number, one.file, json.dumps(one.location.target), one.location.size, one.location.inode)
         for number, some in enumerate(packed)
         for one in some
     ]
@@ -120,14 +128,17 @@ def _look_at_batches(
 ) -> Iterator[pa.RecordBatch]:
     for one in batches:
         for row in one.to_pylist():
-            found = asdict(_look(json.loads(row["target"]), row["size"], settings, known))
+            location = Location("", json.loads(row["target"]), row["size"], inode=row["inode"])
+            found = asdict(_look(location, settings, known))
             yield pa.RecordBatch.from_pylist([{"place": row["place"]} | found], schema=_FOUND)
 
 
-def _look(target: str, size: int, settings: Mapping[str, str], known: Known) -> Looked:
+def _look(one: Location, settings: Mapping[str, str], known: Known) -> Looked:
     try:
-        with open_location(target, settings) as opened:
-            file = cast(BinaryIO, Limited(opened, size))
+        with open_location(one.target, settings) as opened:
+            if why := why_replaced(opened, one):
+                return Looked(fault=why)
+            file = cast(BinaryIO, Limited(opened, one.size))
             content = content_of(file, known)
             read_before, first_ns = behind(file, content)
             known_ns = None if first_ns == NO_FRAME else int(first_ns)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mqttscope.capture.ranges import Settled
 from mqttscope.capture.reading import NO_FRAME
+from mqttscope.capture.sources import SINCE
 from mqttscope.lake.files import commit, lake_lock
 from mqttscope.lake.manifest import Manifest, read_manifest, remove_strays
 from mqttscope.lake.merging import merge_small
@@ -77,24 +78,31 @@ def ingest(
         check_settings(before, options, root)
         remove_strays(root, before)
         apart = tell_apart(spark, locations, before.captures, known, before.begins)
-        fresh, names = list(apart.fresh.values()), {digest: one.name for digest, one in apart.fresh.items()}
-        done = Ingested(
-            list(names.values()), [one.name for one in fresh if one.behind], [name for name, _ in apart.known],
-            faults=apart.faults,
-        )  # fmt: skip
+        done = Ingested(known=[name for name, _ in apart.known], faults=apart.faults)
         after = next_generation(before, options)
+        reading = Reading(spark, "", split_bytes, tuple(ports), known)
         try:
-            if fresh:
-                after.captures |= names
-                after.begins |= apart.begins
-                plan = plan_captures(spark, fresh, split_bytes=split_bytes, settings=known)
-                reading = Reading(spark, plan, split_bytes, tuple(ports), known)
+            while apart.fresh:
+                fresh = list(apart.fresh.values())
+                reading.plan = plan_captures(spark, fresh, split_bytes=split_bytes, settings=known)
                 tasks = partitions or good_partitions(sum(one.size for one in fresh))
                 folded = _fold(reading, root, before, after, options, tasks)
-                done.rows, done.open_flows, done.out_of_order = folded.rows, folded.open_flows, folded.out_of_order
-                done.overlapping = overlapping(fresh, folded.ends)
-                write_sums(spark, root, after)
-            if note_errors(root, after, done, names, apart.known, apart.faults) or fresh:
+                gone = {one.capture: one.message for _, one in folded.errors if one.message.endswith(SINCE)}
+                if not gone:
+                    done.rows, done.open_flows, done.out_of_order = folded.rows, folded.open_flows, folded.out_of_order
+                    done.overlapping = overlapping(fresh, folded.ends)
+                    write_sums(spark, root, after)
+                    break
+                # What was rotated, replaced or removed in between is left to the next ingest.
+                apart.leave_out(gone)
+                remove_strays(root, before)
+                after = next_generation(before, options)
+            names = {digest: one.name for digest, one in apart.fresh.items()}
+            done.captures, done.grown = list(names.values()), [one.name for one in apart.fresh.values() if one.behind]
+            after.captures |= names
+            for digest in names:
+                after.begins |= apart.begins[digest]
+            if note_errors(root, after, done, names, apart.known, apart.faults) or names:
                 merge_small(root, before, after)
                 commit(root, before, after)
         except BaseException as error:

@@ -21,7 +21,9 @@ from mqttscope.capture.sources import (
     NO_CAPTURES,
     NO_MATCH,
     NOT_REGULAR,
+    REPLACED,
     is_named_like_capture,
+    is_replaced,
     looks_like_capture,
     why_not_opened,
 )
@@ -64,6 +66,8 @@ class Location:
     """Why it cannot be opened."""
     behind: int = 0
     """So many bytes of it were read before, uncompressed: only what follows is."""
+    inode: int | None = None
+    """The number of the file, where it has one: another one is not read."""
 
     @property
     def is_remote(self) -> bool:
@@ -109,6 +113,17 @@ def open_location(target: str, settings: Mapping[str, str] | None = None) -> Bin
         return cast(BinaryIO, _ReadAhead(system.open_input_file(path)))
 
 
+def why_replaced(file: BinaryIO, one: Location) -> str | None:
+    """Why a capture that is open is not what was found; ``None`` where it is."""
+    if one.inode is not None:
+        return REPLACED if is_replaced(file, one.inode, one.size) else None
+    if one.is_remote:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        return None if size == one.size else REPLACED
+    return None
+
+
 def local_path(source: str) -> str | None:
     """The path of a local source; ``None`` for that of a store."""
     match = _URI.match(source)
@@ -132,7 +147,8 @@ def _look(one: Location, settings: Mapping[str, str], *, alone: bool) -> Locatio
         with open_location(one.target, settings) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            return Location(one.name, one.target, size, NO_FRAME if alone else first_time(file))
+            inode = None if one.is_remote else os.fstat(file.fileno()).st_ino
+            return Location(one.name, one.target, size, NO_FRAME if alone else first_time(file), inode=inode)
     except (OSError, ValueError) as error:
         return Location(one.name, one.target, fault=why_not_opened(error, one.target))
 

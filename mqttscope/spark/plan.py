@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
@@ -25,7 +26,7 @@ from mqttscope.capture.ranges import (
 )
 from mqttscope.capture.rest import read_rest
 from mqttscope.net.frame import CaptureNotice, Frame
-from mqttscope.spark.locations import Location, open_location
+from mqttscope.spark.locations import Location, open_location, why_replaced
 from mqttscope.spark.rows import ERROR, UNSPLIT, Note
 
 SMALLEST_TASK = 8 << 20
@@ -135,9 +136,10 @@ def plan(locations: Sequence[Location], settings: Mapping[str, str], split_bytes
     for location in locations:
         planned = Planned(location)
         if location.fault is None and not location.is_remote and location.size > split_bytes and not location.behind:
-            with open_location(location.target, settings) as file:
+            # Where it is gone meanwhile, who reads it says so.
+            with suppress(OSError), open_location(location.target, settings) as file:
                 found = boundaries(read_head(file))
-                if found is not None:
+                if found is not None and why_replaced(file, location) is None:
                     planned.head = found.head
                     planned.settled = index(file, found, split(found, location.size, split_bytes))
         made.append(planned)
@@ -218,6 +220,7 @@ def write_plan(planned: Sequence[Planned]) -> str:
                 "size": one.location.size,
                 "fault": one.location.fault,
                 "behind": one.location.behind,
+                "inode": one.location.inode,
                 "head": one.head.hex(),
                 "ranges": [[part.start, part.stop, part.first, part.frames] for part in one.settled.ranges],
                 "unsplit": [one.settled.fault, one.settled.offset],
@@ -231,7 +234,9 @@ def read_plan(text: str) -> list[Planned]:
     """A plan from text."""
     return [
         Planned(
-            Location(one["name"], one["target"], one["size"], fault=one["fault"], behind=one["behind"]),
+            Location(
+                one["name"], one["target"], one["size"], fault=one["fault"], behind=one["behind"], inode=one["inode"]
+            ),
             bytes.fromhex(one["head"]),
             Settled(tuple(Range(*part) for part in one["ranges"]), *one["unsplit"]),
         )

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from mqttscope.capture.growing import Changed
 from mqttscope.capture.ranges import RangeRefused
-from mqttscope.capture.sources import why_not_opened
+from mqttscope.capture.sources import SINCE, why_not_opened
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, Segment, ports
-from mqttscope.spark.locations import open_location
+from mqttscope.spark.locations import open_location, why_replaced
 from mqttscope.spark.plan import Task
 from mqttscope.spark.rows import (
     BATCH_BYTES,
@@ -67,10 +67,15 @@ def scan(task: Task, batches: Batches, wanted: Wanted, settings: Mapping[str, st
         try:
             file = open_location(task.location.target, settings)
         except (OSError, ValueError) as error:
-            notes.append(Note(ERROR, why_not_opened(error), task.frames_before))
+            since = SINCE if task.grown is None else ""
+            notes.append(Note(ERROR, f"{why_not_opened(error)}{since}", task.frames_before))
         else:
             with file:
-                yield from _read(file, task, batches, wanted, notes)
+                why = why_replaced(file, task.location) if task.grown is None else None
+                if why is None:
+                    yield from _read(file, task, batches, wanted, notes)
+                else:
+                    notes.append(Note(ERROR, why, task.frames_before))
     yield from batches.notes((note for note in notes if note.kind in wanted.kinds), task.file, task.location.name)
 
 

@@ -41,6 +41,10 @@ def tables_of(folder: Path) -> Tables:
     return {name: read_table(folder, name).to_pylist() for name in TABLES}
 
 
+def first_ns(path: Path) -> int:
+    return next(one.timestamp_ns for one in open_capture([path]) if isinstance(one, Frame))
+
+
 def cut(path: Path, folder: Path, files: int, seed: int = 1) -> list[Path]:
     """A capture as several files, cut at random frames."""
     frames = [one for one in open_capture([path]) if isinstance(one, Frame)]
@@ -155,6 +159,36 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(tmp_path: P
     assert before < read_table(tmp_path / "once", "packets").num_rows
     frames = [sorted(read_table(tmp_path / one, "packets")["frame"].to_pylist()) for one in ("lake", "once")]
     assert frames[0] == frames[1]
+
+
+@pytest.mark.parametrize("how", ["compressed", "renamed", "replaced"])
+def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: str, tmp_path: Path) -> None:
+    first, tap = tmp_path / "a.pcapng", tmp_path / "tap.pcapng"
+    early, late, third = (path.read_bytes() for path in sorted(SEVERAL[:3], key=lambda one: first_ns(one)))
+    first.write_bytes(early)
+    tap.write_bytes(late)
+
+    def rotate(_: Segment) -> None:
+        if how == "compressed" and tap.exists():
+            (tmp_path / "tap.pcapng.gz").write_bytes(gzip.compress(late))
+            tap.unlink()
+        elif how != "compressed" and not (tmp_path / "tap.1.pcapng").exists():
+            tap.rename(tmp_path / "tap.1.pcapng")
+            if how == "replaced":
+                tap.write_bytes(third)
+
+    lake = tmp_path / "lake"
+    done = write_lake([first, tap], lake, options(), progress=rotate)
+    assert done.captures == [str(first)]
+    assert len(read_manifest(lake).captures) == len(read_manifest(lake).begins) == 1
+    for _ in range(2):
+        done = write_lake(sorted(tmp_path.glob("*.pcapng*")), lake, options())
+    assert (done.captures, done.known_errors) == ([], [])
+    write_lake(sorted(tmp_path.glob("*.pcapng*")), tmp_path / "once", options())
+    rows = [read_table(one, "packets").num_rows for one in (lake, tmp_path / "once")]
+    assert rows[0] == rows[1]
+    (message,) = {row["message"] for row in read_table(lake, "ingest_errors").to_pylist()}
+    assert message == f"{'is another file' if how == 'replaced' else 'does not exist'} since it was found"
 
 
 def test_every_step_shows_what_is_known_by_then(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from mqttscope.spark.errors import SPARK_ERRORS, cause
 from mqttscope.spark.ingest import good_partitions, ingest, overlapping
 from mqttscope.spark.locations import Location, NoCaptures
 from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
-from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, one_after_the_other
+from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, moved, one_after_the_other
 from tests.spark.troubled import troubled
 
 if TYPE_CHECKING:
@@ -113,6 +113,32 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(
     numbers = [sorted(read_table(one, "packets")["frame"].to_pylist()) for one in (lake, tmp_path / "once")]
     assert rows["packets"] < len(numbers[0])
     assert numbers[0] == numbers[1]
+
+
+def test_what_is_rotated_in_between_is_left_to_the_next_ingest(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, tap, rotated, lake = (tmp_path / name for name in ("a.pcap", "tap.pcap", "tap.1.pcap", "lake"))
+    first.write_bytes(as_pcap(frames_of("planted-violations")))
+    tap.write_bytes(as_pcap(frames_of("v5-qos")))
+
+    def rotate(*given: Any, **named: Any) -> str:
+        if not rotated.exists():
+            tap.rename(rotated)
+            tap.write_bytes(as_pcap(moved(frames_of("session-taken-over"), 1_795_300_000_000_000_000)))
+        return plan_captures(*given, **named)
+
+    plan_captures = reading.plan_captures
+    monkeypatch.setattr(module, "plan_captures", rotate)
+    done = ingest(spark, [str(first), str(tap)], lake, usual_options(), split_bytes=1_000)
+    assert (done.captures, done.faults) == ([str(first)], {str(tap): "is another file since it was found"})
+    again = ingest(spark, [str(first), str(tap), str(rotated)], lake, usual_options())
+    assert (again.captures, again.out_of_order) == ([str(rotated), str(tap)], [])
+
+    write_lake([first, rotated, tap], tmp_path / "once", usual_options())
+    found, wanted = tables(lake), tables(tmp_path / "once")
+    assert len(found.pop("ingest_errors")) == 1
+    assert found == {name: rows for name, rows in wanted.items() if name != "ingest_errors"}
 
 
 def test_faulty_captures_have_rows_each_once(spark: SparkSession, tmp_path: Path) -> None:
