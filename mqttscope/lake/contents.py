@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import BinaryIO, cast
@@ -15,7 +16,7 @@ from mqttscope.capture.limited import Limited
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.rest import look_behind
 
-HEAD_BYTES = 512
+HEAD_BYTES = 4096
 """Captures that differ in so many bytes at their beginnings need not be compared: times of frames are in there."""
 _PIECE = 1 << 20
 
@@ -47,15 +48,22 @@ class Known:
 
     by_head: Mapping[tuple[int, int], Mapping[int, Collection[str]]] = field(default_factory=dict)
     """Digests by length, by how many bytes of the beginning are compared and their CRC-32."""
+    names: frozenset[str] = frozenset()
+    """Digests of captures that are known as they are."""
 
     @classmethod
-    def of(cls, begins: Mapping[str, Sequence[int]]) -> Known:
-        """Those of which this is known (`Content.begins`)."""
+    def of(cls, begins: Mapping[str, Sequence[int]], names: Iterable[str] = ()) -> Known:
+        """Those of which this is known (`Content.begins`), and of which only the digest is."""
         found: dict[tuple[int, int], dict[int, set[str]]] = {}
         for digest, (size, head) in begins.items():
             if size:
                 found.setdefault((min(size, HEAD_BYTES), head), {}).setdefault(size, set()).add(digest)
-        return cls(found)
+        return cls(found, frozenset(names))
+
+    def may_begin(self, content: Content) -> bool:
+        """Whether another content may begin with one of these."""
+        is_alike = (HEAD_BYTES, content.head) in self.by_head or any(size < HEAD_BYTES for size, _ in self.by_head)
+        return is_alike and content.digest not in self.names
 
     def like(self, head: bytes) -> dict[int, set[str]]:
         """Digests, by length, of those that begin as a capture whose first `HEAD_BYTES` these are."""
@@ -73,6 +81,13 @@ def content_of(file: BinaryIO, known: Known | None = None) -> Content:
     one device begin alike, and one whose middle was damaged on the way ends alike.
     """
     known = known or Known()
+    found = _content_of(file, Known())
+    # Mostly that is all: only what is new and begins as another one is read again, and compared.
+    return _content_of(file, known) if known.may_begin(found) else found
+
+
+def _content_of(file: BinaryIO, known: Known) -> Content:
+    file.seek(0)
     head = file.read(4)
     file.seek(0)
     if not is_compressed(head):
@@ -100,6 +115,26 @@ def behind(file: BinaryIO, content: Content) -> tuple[int, float]:
         return content.known, NO_FRAME
     frames, first_ns = look_behind(file, content.known)
     return (content.known, first_ns) if frames else (0, NO_FRAME)
+
+
+@dataclass(slots=True)
+class Longer:
+    """Captures that others may be the beginning of: a copy that is not whole, one that is just being compressed."""
+
+    _by_head: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+
+    def add(self, size: int, head: int, name: str) -> None:
+        """Know one more; ``size`` and ``head`` as in `Content`, ``name``: how it is opened."""
+        self._by_head.setdefault(head, []).append((size, name))
+
+    def holds(self, size: int, head: int, readable: str, opened: Callable[[str], BinaryIO]) -> bool:
+        """Whether one of those that are longer begins with a content, as far as it can be opened."""
+        for longer, name in self._by_head.get(head, ()) if size >= HEAD_BYTES else ():
+            if longer > size:
+                with suppress(OSError, ValueError), opened(name) as file:
+                    if _content_of(file, Known({(HEAD_BYTES, head): {size: {readable}}})).known == size:
+                        return True
+        return False
 
 
 def _content(pieces: Iterator[bytes], known: Known) -> Content:

@@ -103,9 +103,26 @@ def read_manifest(folder: Path) -> Manifest:
     if version != FORMAT:
         raise LakeError(f"{folder / NAME} has format {version}, this program reads {FORMAT}")
     try:
-        return Manifest(**data)
+        found = Manifest(**data)
     except TypeError:
         raise LakeError(f"{folder / NAME} is not the manifest of a lake") from None
+    if not _is_well_formed(found):
+        raise LakeError(f"{folder / NAME} is not the manifest of a lake")
+    return found
+
+
+def _is_well_formed(manifest: Manifest) -> bool:
+    """Whether what it says of captures can be used."""
+    if not all(isinstance(one, dict) for one in (manifest.captures, manifest.begins, manifest.faulty)):
+        return False
+    errors = all(
+        isinstance(some, list) and all(isinstance(one, list) and len(one) == 3 for one in some)
+        for some in manifest.faulty.values()
+    )
+    return errors and all(
+        isinstance(one, list) and len(one) == 2 and all(type(number) is int for number in one)
+        for one in manifest.begins.values()
+    )
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:

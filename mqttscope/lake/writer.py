@@ -27,7 +27,7 @@ from mqttscope.capture.limited import Limited
 from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
-from mqttscope.lake.contents import Known, behind, content_of
+from mqttscope.lake.contents import Content, Known, Longer, behind, content_of
 from mqttscope.lake.faulty import add_errors, known_errors, remember
 from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, reading
 from mqttscope.lake.kernel import Unfinished, connection_of, remembered, resume, state_row
@@ -102,7 +102,7 @@ def write_lake(
             fresh = {digest: name for digest, name in fresh.items() if found.parts[name].was_opened}
             after.captures |= fresh
             for digest in fresh:
-                after.begins |= found.begins[digest]
+                after.begins |= found.contents[digest].begins
             done.captures = list(fresh.values())
             done.grown = [name for name in done.captures if found.parts[name].behind]
         if note_errors(root, after, done, fresh, known, faults or {}) or found.names:
@@ -187,8 +187,8 @@ class _Fresh:
 
     names: dict[str, str] = field(default_factory=dict)
     """Those that are not in yet, by digest."""
-    begins: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    """What the manifest says of these (`Content.begins`), by digest."""
+    contents: dict[str, Content] = field(default_factory=dict)
+    """What they hold, by digest."""
     parts: dict[str, Part] = field(default_factory=dict)
     """What is to be read of each of them, by name: it may have been read before, and may be growing."""
     known: list[tuple[str, str]] = field(default_factory=list)
@@ -196,7 +196,7 @@ class _Fresh:
 
 
 def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fresh:
-    found, begins = _Fresh(), Known.of(before.begins)
+    found, begins = _Fresh(), Known.of(before.begins, before.captures)
     for one in captures:
         name = os.fspath(one)
         if os.path.exists(name) and not os.path.isfile(name):
@@ -216,9 +216,28 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
             found.known.append((name, content.digest))
             continue
         found.names[content.digest] = name
-        found.begins[content.digest] = content.begins
+        found.contents[content.digest] = content
         found.parts[name] = Part(read_before, size, inode)
+    _leave_out_beginnings(found, before)
     return found
+
+
+def _opened(name: str) -> BinaryIO:
+    return open(name, "rb", buffering=0)
+
+
+def _leave_out_beginnings(found: _Fresh, before: Manifest) -> None:
+    """Take captures for known that are the beginning of another one: what they hold is read there."""
+    longer = Longer()
+    for digest, (size, head) in before.begins.items():
+        if digest in before.captures:
+            longer.add(size, head, before.captures[digest])
+    for digest, content in found.contents.items():
+        longer.add(content.size, content.head, found.names[digest])
+    for digest, one in list(found.contents.items()):
+        if longer.holds(one.size, one.head, one.readable, _opened):
+            found.known.append((found.names.pop(digest), digest))
+            del found.contents[digest]
 
 
 def _read(

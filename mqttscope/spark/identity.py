@@ -15,7 +15,7 @@ from mqttscope.capture.limited import Limited
 from mqttscope.capture.ranges import WHOLE
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.sources import why_not_opened
-from mqttscope.lake.contents import Known, behind, content_of
+from mqttscope.lake.contents import Known, Longer, behind, content_of
 from mqttscope.mqtt.view import utf8
 from mqttscope.spark.locations import PARALLEL, Location, open_location, why_replaced
 from mqttscope.spark.plan import Task, pack
@@ -75,15 +75,18 @@ class Looked:
 def tell_apart(
     spark: SparkSession,
     locations: Sequence[Location],
-    known: Iterable[str],
+    known: Mapping[str, str],
     settings: Mapping[str, str],
     begins: Mapping[str, Sequence[int]] | None = None,
 ) -> Apart:
-    """Which captures are new to a lake that has those with the digests ``known``, of which it says how some begin."""
+    """Which captures are new to a lake.
+
+    ``known``: names of those that it has, by digest; ``begins``: how some of these begin, as its manifest says.
+    """
     found = Apart(faults={one.name: one.fault for one in locations if one.fault is not None})
     readable = [one for one in locations if one.fault is None]
     seen, fresh = set(known), dict[str, Location]()
-    for location, looked in zip(readable, look(spark, readable, settings, Known.of(begins or {})), strict=True):
+    for location, looked in zip(readable, look(spark, readable, settings, Known.of(begins or {}, known)), strict=True):
         if looked.fault is not None:
             found.faults[location.name] = looked.fault
         elif looked.digest in seen:
@@ -95,10 +98,32 @@ def tell_apart(
                 first_ns = NO_FRAME if looked.first_ns is None else looked.first_ns
                 location = replace(location, behind=looked.behind, first_ns=first_ns)
             fresh[looked.digest] = location
+    _leave_out_beginnings(found, fresh, known, settings, begins or {})
     if any(one.behind for one in fresh.values()):
         fresh = dict(sorted(fresh.items(), key=lambda one: one[1].first_ns))
     found.fresh = fresh
     return found
+
+
+def _leave_out_beginnings(
+    found: Apart,
+    fresh: dict[str, Location],
+    known: Mapping[str, str],
+    settings: Mapping[str, str],
+    begins: Mapping[str, Sequence[int]],
+) -> None:
+    """Take captures for known that are the beginning of another one: what they hold is read there."""
+    longer = Longer()
+    for digest, (size, head) in begins.items():
+        if digest in known:
+            longer.add(size, head, known[digest])
+    told = [(digest, size, head, one) for digest, row in found.begins.items() for one, (size, head) in row.items()]
+    for digest, size, head, _ in told:
+        longer.add(size, head, fresh[digest].target)
+    for digest, size, head, readable in told:
+        if longer.holds(size, head, readable, lambda target: open_location(target, settings)):
+            found.known.append((fresh.pop(digest).name, digest))
+            del found.begins[digest]
 
 
 def look(spark: SparkSession, locations: Sequence[Location], settings: Mapping[str, str], known: Known) -> list[Looked]:

@@ -112,7 +112,7 @@ class _Lake:
         if self._looked is None or (told.st_ino, told.st_mtime_ns) != (self._looked.st_ino, self._looked.st_mtime_ns):
             manifest = read_manifest(self._lake)
             self._looked, self._digests = told, frozenset(manifest.captures)
-            self._begins = Known.of(manifest.begins)
+            self._begins = Known.of(manifest.begins, manifest.captures)
         try:
             with open(name, "rb", buffering=0) as file:
                 content = content_of(file, self._begins)

@@ -19,7 +19,7 @@ from mqttscope.capture.rest import look_behind, memory_at, read_rest
 from mqttscope.net.frame import CaptureDrops, CaptureError, Frame
 from tests.capture.test_growing import CAPTURES
 from tests.capture.test_pcap import Item, pcap_file, read
-from tests.capture.test_pcapng import enhanced, interface, section, statistics
+from tests.capture.test_pcapng import enhanced, interface, option, section, statistics
 
 Compress = Callable[[bytes], bytes]
 
@@ -61,6 +61,19 @@ def test_what_a_part_says_beside_its_frames() -> None:
     assert rest(content, len(first)) == read(content)[2:]
     assert rest(content[:-1], len(first))[-1] == read(content[:-1])[-1]
     assert isinstance(rest(content[:-1], len(first))[-1], CaptureError)
+
+
+def test_drops_are_told_once_whatever_parts_are_read() -> None:
+    def lost(count: int) -> bytes:
+        return enhanced(b"data", options=option(4, count.to_bytes(8, "little"), "<"))
+
+    parts = [section() + interface() + lost(3), lost(2), lost(0), lost(4) + statistics(received=9, interface_drops=11)]
+    told, content = 0, b""
+    for part in parts:
+        before, content = len(content), content + part
+        items = rest(content, before) if before else read(content)
+        told += sum(item.dropped for item in items if isinstance(item, CaptureDrops))
+    assert told == sum(item.dropped for item in read(content) if isinstance(item, CaptureDrops)) == 11
 
 
 def test_what_lies_behind() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.lake import contents as module
-from mqttscope.lake.contents import HEAD_BYTES, Content, Known, behind, content_at, content_of
+from mqttscope.lake.contents import HEAD_BYTES, Content, Known, Longer, behind, content_at, content_of
 from tests.capture.test_pcap import pcap_file
 
 
@@ -53,11 +53,11 @@ def test_what_was_compressed_has_the_same_content(tmp_path: Path) -> None:
 
 
 def known(*parts: bytes) -> Known:
-    return Known.of({digest(one): [len(one), crc32(one[:HEAD_BYTES])] for one in parts})
+    return Known.of({digest(one): [len(one), crc32(one[: module.HEAD_BYTES])] for one in parts})
 
 
 def content(data: bytes, begun: int = 0) -> Content:
-    return Content(digest(data), digest(data), len(data), crc32(data[:HEAD_BYTES]), begun)
+    return Content(digest(data), digest(data), len(data), crc32(data[: module.HEAD_BYTES]), begun)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 500, 1 << 20])
@@ -79,10 +79,29 @@ def test_what_a_capture_begins_with(piece: int, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_only_those_that_begin_alike_are_compared() -> None:
-    one, other = b"a" * 1_000, b"b" * 1_000
+    one, other = b"a" * 9_000, b"b" * 9_000
 
-    assert known(one, other, b"a" * 3, b"").like(b"a" * 512) == {1_000: {digest(one)}, 3: {digest(b"aaa")}}
-    assert known(one).like(b"a" * 511) == {}
+    assert known(one, other, b"a" * 3, b"").like(b"a" * HEAD_BYTES) == {9_000: {digest(one)}, 3: {digest(b"aaa")}}
+    assert known(one).like(b"a" * (HEAD_BYTES - 1)) == {}
+    assert [known(one).may_begin(content(data)) for data in (one, one + b"a", other)] == [True, True, False]
+    assert not Known.of(content(one).begins, [digest(one)]).may_begin(content(one))
+
+
+def test_what_longer_ones_begin_with(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(20_000)
+    (tmp_path / "plain").write_bytes(data)
+    (tmp_path / "packed").write_bytes(gzip.compress(data))
+    (tmp_path / "other").write_bytes(data[:10_000] + bytes(10_000))
+
+    def holds(name: str, part: bytes) -> bool:
+        longer, whole, one = Longer(), content(data), content(part)
+        longer.add(whole.size, whole.head, str(tmp_path / name))
+        return longer.holds(one.size, one.head, one.readable, lambda path: open(path, "rb"))
+
+    for name in ("plain", "packed"):
+        assert [holds(name, data[:size]) for size in (100, 5_000, 15_000, 20_000)] == [False, True, True, False]
+    assert [holds("other", data[:size]) for size in (5_000, 15_000)] == [True, False]
+    assert not holds("none", data[:5_000])
 
 
 def test_what_is_damaged_has_a_name_of_its_own() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from mqttscope.lake.manifest import (
+    FORMAT,
+    NAME,
     RETIRED_S,
     LakeError,
     Manifest,
@@ -89,3 +91,25 @@ def test_files_that_are_missing_or_cut_off_are_named(tmp_path: Path) -> None:
     state.unlink()
     with pytest.raises(LakeError, match=r"state/1\.parquet is missing: the lake is damaged"):
         check_files(tmp_path, FULL)
+
+
+STRANGE: tuple[dict[str, object], ...] = (
+    {"begins": [1]},
+    {"begins": None},
+    {"begins": {"a": 7}},
+    {"begins": {"a": [1]}},
+    {"begins": {"a": ["5", "6"]}},
+    {"begins": {"a": [1.5, 2]}},
+    {"faulty": [1]},
+    {"faulty": {"a": [1]}},
+    {"faulty": {"a": [["x"]]}},
+    {"captures": []},
+)
+
+
+@pytest.mark.parametrize("told", STRANGE, ids=str)
+def test_what_is_said_of_captures_can_be_used(told: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(json.dumps({"format": FORMAT} | told))
+
+    with pytest.raises(LakeError, match="is not the manifest of a lake"):
+        read_manifest(tmp_path)

@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 import pyarrow.parquet as pq
 
 from mqttscope.capture import PcapngWriter, open_capture
-from mqttscope.lake import files, spill
+from mqttscope.lake import contents, files, spill
 from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
@@ -114,6 +114,23 @@ def test_a_capture_that_grows_from_ingest_to_ingest(path: Path, tmp_path: Path) 
     assert ordered(closing(steps)) == ordered(closing(once))
     (tmp_path / "copy.pcapng.gz").write_bytes(gzip.compress(content))
     assert write_lake([tmp_path / "copy.pcapng.gz"], tmp_path / "steps", options()).captures == []
+
+
+def test_a_capture_beside_a_shorter_state_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "HEAD_BYTES", 512)
+    long = max(CAPTURES, key=lambda one: one.stat().st_size)
+    whole, part, packed = tmp_path / "a.pcapng", tmp_path / "b.pcapng", tmp_path / "a.pcapng.gz"
+    whole.write_bytes(long.read_bytes())
+    part.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    data = gzip.compress(whole.read_bytes())
+    packed.write_bytes(data[: len(data) * 2 // 3])
+    write_lake([whole], tmp_path / "once", options())
+
+    done = write_lake([part, whole, packed], tmp_path / "at_once", options())
+    assert (done.captures, sorted(done.known)) == ([str(whole)], [str(packed), str(part)])
+    same(tables_of(tmp_path / "at_once"), tables_of(tmp_path / "once"))
+    done = write_lake([part, packed], tmp_path / "once", options())
+    assert (done.captures, len(done.known)) == ([], 2)
 
 
 def test_a_capture_that_is_being_compressed(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture.memory import Memory
-from mqttscope.spark.contents import CHECK_BYTES, Contents, begins_with, checks
+from mqttscope.lake.contents import content_at
+from mqttscope.spark.contents import CHECK_BYTES, Contents, begins_with, checks, content_now
 from mqttscope.spark.offsets import Followed
 
 
@@ -50,3 +51,19 @@ def test_only_what_begins_alike_is_compared(tmp_path: Path) -> None:
 
     assert sorted(one.file for one in known.alike(str(tmp_path / "new"), 5.0)) == [0, 1, 2, 4]
     assert sorted(one.file for one in known.alike(str(tmp_path / "new"), 6.0)) == [0, 1, 2]
+
+
+def test_the_content_of_what_was_read_is_found_under_whatever_name(tmp_path: Path) -> None:
+    path, renamed = tmp_path / "tap.pcap", tmp_path / "tap.pcap.1"
+    path.write_bytes(content := bytes(range(256)) * 9)
+    with path.open("rb") as file:
+        head, tail = checks(file, 2_000)
+    expected = content_at(path, 2_100)
+
+    assert content_now(str(path), 2_000, head, tail, 2_100) == expected
+    path.rename(renamed)
+    path.write_bytes(content[::-1])
+    assert content_now(str(path), 2_000, head, tail, 2_100) == expected
+    renamed.unlink()
+    assert content_now(str(path), 2_000, head, tail, 2_100) is None
+    assert content_now(str(tmp_path / "none" / "a.pcap"), 2_000, head, tail, 2_100) is None

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
-from mqttscope.lake.contents import Known
+from mqttscope.lake.contents import HEAD_BYTES, Known
 from mqttscope.spark import identity as module
 from mqttscope.spark.identity import Looked, look, tell_apart
 from mqttscope.spark.locations import Location
@@ -30,21 +30,21 @@ def locations(folder: Path) -> list[Location]:
 
 def test_executors_read_what_is_much(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = locations(tmp_path)[:-1]
-    known = Known.of({sha256(b"b" * 1_000_000).hexdigest(): [1_000_000, crc32(b"b" * 512)]})
+    known = Known.of({sha256(b"b" * 1_000_000).hexdigest(): [1_000_000, crc32(b"b" * HEAD_BYTES)]})
     here = look(spark, found, {}, known)
     monkeypatch.setattr(module, "HERE_BYTES", 1)
     monkeypatch.setattr(module, "TASK_BYTES", 4_000_000)
 
     assert look(spark, found, {}, known) == here
     of_a = sha256(b"a" * 3_000_000).hexdigest()
-    assert here[0] == Looked(of_a, of_a, 3_000_000, crc32(b"a" * 512))
+    assert here[0] == Looked(of_a, of_a, 3_000_000, crc32(b"a" * HEAD_BYTES))
     assert here[3] == Looked(fault="does not exist")
 
 
 def test_what_is_new_known_and_faulty(tmp_path: Path) -> None:
     known = sha256(b"c" * 3_000_000).hexdigest()
     # Few bytes on this machine need no session.
-    found = tell_apart(None, locations(tmp_path), [known], {})  # type: ignore[arg-type]
+    found = tell_apart(None, locations(tmp_path), {known: "c"}, {})  # type: ignore[arg-type]
 
     assert [one.name for one in found.fresh.values()] == ["a", "b"]
     assert [name for name, _ in found.known] == ["copy", "c"]

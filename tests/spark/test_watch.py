@@ -189,6 +189,44 @@ def test_of_what_was_ingested_while_it_grew_the_rest_is_read(packed: bool, spark
     assert write_lake([growing], lake, options()).captures == []
 
 
+def test_what_an_ingest_read_in_between_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    growing = folder / "a.pcapng"
+    # Flows that have ended by then would be other ones when they came again.
+    content = as_pcapng(one_after_the_other(["v5-qos", "session-taken-over"], BEGIN_NS))
+    content += as_pcapng(moved(frames_of("v5-flow-control"), BEGIN_NS + 4 * 3600 * 1_000_000_000))
+    for size in (len(content) // 3, len(content) // 2, len(content)):
+        put(growing, content[:size])
+        if size == len(content) // 2:
+            assert write_lake([growing], lake, options()).captures == [str(growing)]
+        else:
+            once(spark, folder, lake)
+    write_lake([growing], tmp_path / "one", options())
+
+    frames = [sorted(read_table(one, "packets")["frame"].to_pylist()) for one in (lake, tmp_path / "one")]
+    assert frames[0] == frames[1]
+
+
+def test_how_much_of_a_capture_is_in_the_lake_is_known_in_every_batch(spark: SparkSession, tmp_path: Path) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    content = as_pcapng(one_after_the_other(["v5-qos", "session-taken-over"], BEGIN_NS))
+    content += as_pcapng(moved(frames_of("v5-flow-control"), BEGIN_NS + 4 * 3600 * 1_000_000_000))
+    put(folder / "a.pcapng", content[: len(content) // 2])
+    write_lake([folder / "a.pcapng"], lake, options())
+    (folder / "a.pcapng").unlink()
+    put(folder / "a.pcapng.gz", gzip.compress(content), quiet=True)
+    put(folder / "0.pcap", as_pcap(moved(frames_of("planted-violations"), BEGIN_NS - 3600 * 1_000_000_000)), quiet=True)
+    # The other one is older, and comes first.
+    assert len(once(spark, folder, lake, max_bytes=1_000)) > 1
+    write_lake([folder / "a.pcapng.gz"], tmp_path / "one", options())
+
+    rows = [read_table(one, "packets").to_pylist() for one in (lake, tmp_path / "one")]
+    frames = [sorted(row["frame"] for row in some if "a.pcapng" in row["capture"]) for some in rows]
+    assert frames[0] == frames[1]
+
+
 def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(
     spark: SparkSession, tmp_path: Path
 ) -> None:
