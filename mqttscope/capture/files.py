@@ -36,8 +36,8 @@ class Part:
     """So many bytes were read before, uncompressed."""
     size: int
     """What is written behind so many bytes of the file is not read."""
-    inode: int
-    """The number that the file had: another one is not read."""
+    begins: int
+    """`sources.beginning` of the file: another one is not read."""
     was_opened: bool = False
 
 
@@ -136,7 +136,7 @@ class _Capture:
             return
         with opened:
             if self.part is not None:
-                if is_replaced(opened, self.part.inode, self.part.size):
+                if is_replaced(opened, self.part.size, self.part.begins):
                     yield CaptureError(self.name, REPLACED)
                     return
                 self.part.was_opened = True

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part
 from mqttscope.capture.limited import Limited
-from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE
+from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE, beginning
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
 from mqttscope.lake.contents import Content, Known, Longer, behind, content_of
@@ -204,8 +204,8 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
             raise LakeError(f"{name} {NOT_REGULAR}")
         try:
             with open(name, "rb", buffering=0) as opened:
-                told = os.fstat(opened.fileno())
-                size, inode = told.st_size, told.st_ino
+                size = opened.seek(0, os.SEEK_END)
+                begun = beginning(opened, size)
                 file = cast(BinaryIO, Limited(opened, size))
                 content = content_of(file, begins)
                 is_known = content.digest in before.captures or content.digest in found.names
@@ -217,7 +217,7 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
             continue
         found.names[content.digest] = name
         found.contents[content.digest] = content
-        found.parts[name] = Part(read_before, size, inode)
+        found.parts[name] = Part(read_before, size, begun)
     _leave_out_beginnings(found, before)
     return found
 

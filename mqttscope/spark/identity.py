@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HERE_BYTES = 1 << 30
 """Captures on this machine are read on the executors when they have more bytes than this together."""
 TASK_BYTES = 256 << 20
-_GIVEN_DDL = "task int, place int, target string, size bigint, inode bigint"
+_GIVEN_DDL = "task int, place int, target string, size bigint, begins bigint"
 _FOUND_DDL = (
     "place int, digest string, readable string, size bigint, head bigint, behind bigint, first_ns bigint, fault string"
 )
@@ -47,12 +47,13 @@ class Apart:
     faults: dict[str, str] = field(default_factory=dict)
     """Why captures cannot be read, by name."""
 
-    def leave_out(self, gone: Mapping[str, str]) -> None:
-        """Read some captures no more; ``gone``: why, by their names as rows have them."""
-        for digest, one in list(self.fresh.items()):
-            if utf8(one.name) in gone:
-                self.faults[one.name] = gone[utf8(one.name)]
-                del self.fresh[digest]
+    def leave_out(self, gone: Mapping[str, str]) -> int:
+        """Read some captures no more; ``gone``: why, by their names as rows have them.  Returns how many these are."""
+        left = [digest for digest, one in self.fresh.items() if utf8(one.name) in gone]
+        for digest in left:
+            one = self.fresh.pop(digest)
+            self.faults[one.name] = gone[utf8(one.name)]
+        return len(left)
 
 
 @dataclass(slots=True, frozen=True)
@@ -138,7 +139,7 @@ def look(spark: SparkSession, locations: Sequence[Location], settings: Mapping[s
     packed = pack([Task(place, one, WHOLE) for place, one in enumerate(locations)], TASK_BYTES)
     # In JSON, since names of files need not be UTF-8.
     rows = [
-        (number, one.file, json.dumps(one.location.target), one.location.size, one.location.inode)
+        (number, one.file, json.dumps(one.location.target), one.location.size, one.location.begins)
         for number, some in enumerate(packed)
         for one in some
     ]
@@ -153,7 +154,7 @@ def _look_at_batches(
 ) -> Iterator[pa.RecordBatch]:
     for one in batches:
         for row in one.to_pylist():
-            location = Location("", json.loads(row["target"]), row["size"], inode=row["inode"])
+            location = Location("", json.loads(row["target"]), row["size"], begins=row["begins"])
             found = asdict(_look(location, settings, known))
             yield pa.RecordBatch.from_pylist([{"place": row["place"]} | found], schema=_FOUND)
 

@@ -13,7 +13,7 @@ from mqttscope.capture.ranges import Settled
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.sources import SINCE
 from mqttscope.lake.files import commit, lake_lock
-from mqttscope.lake.manifest import Manifest, read_manifest, remove_strays
+from mqttscope.lake.manifest import LakeError, Manifest, read_manifest, remove_strays
 from mqttscope.lake.merging import merge_small
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import Ingested as IngestedInProcess
@@ -94,7 +94,10 @@ def ingest(
                     write_sums(spark, root, after)
                     break
                 # What was rotated, replaced or removed in between is left to the next ingest.
-                apart.leave_out(gone)
+                if not apart.leave_out(gone):
+                    raise LakeError(
+                        f"{root}: nothing is done: {'; '.join(f'{name} {why}' for name, why in gone.items())}"
+                    )
                 remove_strays(root, before)
                 after = next_generation(before, options)
             names = {digest: one.name for digest, one in apart.fresh.items()}

@@ -22,6 +22,7 @@ from mqttscope.capture.sources import (
     NO_MATCH,
     NOT_REGULAR,
     REPLACED,
+    beginning,
     is_named_like_capture,
     is_replaced,
     looks_like_capture,
@@ -66,8 +67,8 @@ class Location:
     """Why it cannot be opened."""
     behind: int = 0
     """So many bytes of it were read before, uncompressed: only what follows is."""
-    inode: int | None = None
-    """The number of the file, where it has one: another one is not read."""
+    begins: int | None = None
+    """`sources.beginning` of the file, where it is known: another one is not read."""
 
     @property
     def is_remote(self) -> bool:
@@ -115,13 +116,9 @@ def open_location(target: str, settings: Mapping[str, str] | None = None) -> Bin
 
 def why_replaced(file: BinaryIO, one: Location) -> str | None:
     """Why a capture that is open is not what was found; ``None`` where it is."""
-    if one.inode is not None:
-        return REPLACED if is_replaced(file, one.inode, one.size) else None
-    if one.is_remote:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        return None if size == one.size else REPLACED
-    return None
+    if one.begins is None or not is_replaced(file, one.size, one.begins):
+        return None
+    return REPLACED
 
 
 def local_path(source: str) -> str | None:
@@ -146,9 +143,8 @@ def _look(one: Location, settings: Mapping[str, str], *, alone: bool) -> Locatio
     try:
         with open_location(one.target, settings) as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            inode = None if one.is_remote else os.fstat(file.fileno()).st_ino
-            return Location(one.name, one.target, size, NO_FRAME if alone else first_time(file), inode=inode)
+            begins = beginning(file, size)
+            return Location(one.name, one.target, size, NO_FRAME if alone else first_time(file), begins=begins)
     except (OSError, ValueError) as error:
         return Location(one.name, one.target, fault=why_not_opened(error, one.target))
 

@@ -220,7 +220,7 @@ def write_plan(planned: Sequence[Planned]) -> str:
                 "size": one.location.size,
                 "fault": one.location.fault,
                 "behind": one.location.behind,
-                "inode": one.location.inode,
+                "begins": one.location.begins,
                 "head": one.head.hex(),
                 "ranges": [[part.start, part.stop, part.first, part.frames] for part in one.settled.ranges],
                 "unsplit": [one.settled.fault, one.settled.offset],
@@ -235,7 +235,7 @@ def read_plan(text: str) -> list[Planned]:
     return [
         Planned(
             Location(
-                one["name"], one["target"], one["size"], fault=one["fault"], behind=one["behind"], inode=one["inode"]
+                one["name"], one["target"], one["size"], fault=one["fault"], behind=one["behind"], begins=one["begins"]
             ),
             bytes.fromhex(one["head"]),
             Settled(tuple(Range(*part) for part in one["ranges"]), *one["unsplit"]),

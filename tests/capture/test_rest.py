@@ -16,6 +16,7 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.rest import look_behind, memory_at, read_rest
+from mqttscope.capture.sources import beginning
 from mqttscope.net.frame import CaptureDrops, CaptureError, Frame
 from tests.capture.test_growing import CAPTURES
 from tests.capture.test_pcap import Item, pcap_file, read
@@ -106,8 +107,9 @@ def test_captures_that_are_opened_behind_what_was_read(tmp_path: Path) -> None:
     late.write_bytes(pcap_file([(5, 0, b"three")]))
 
     assert [one.number for one in frames(list(open_capture([early, late])))] == [1, 2, 1]
-    told = early.stat()
-    part = Part(43, told.st_size, told.st_ino)
+    with early.open("rb") as file:
+        size = early.stat().st_size
+        part = Part(43, size, beginning(file, size))
     found = frames(list(open_capture([early, late], parts={str(early): part})))
     # In the order of what is read.
     assert [(one.capture, one.number) for one in found] == [(str(late), 1), (str(early), 2)]
@@ -117,13 +119,15 @@ def test_captures_that_are_opened_behind_what_was_read(tmp_path: Path) -> None:
 def test_files_that_are_others_by_now_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(pcap_file())
-    size, inode = path.stat().st_size, path.stat().st_ino
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        begins = beginning(file, size)
     for part, message in (
-        (Part(0, size, inode + 1), "is another file since it was found"),
-        (Part(0, size + 1, inode), "is another file since it was found"),
-        (Part(0, size, inode), "does not exist since it was found"),
+        (Part(0, size, begins + 1), "is another file since it was found"),
+        (Part(0, size + 1, begins), "is another file since it was found"),
+        (Part(0, size, begins), "does not exist since it was found"),
     ):
-        if part == Part(0, size, inode):
+        if part == Part(0, size, begins):
             path.unlink()
         assert list(open_capture([path], parts={str(path): part})) == [CaptureError(str(path), message)]
         assert not part.was_opened
