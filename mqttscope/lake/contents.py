@@ -127,14 +127,35 @@ class Longer:
         """Know one more; ``size`` and ``head`` as in `Content`, ``name``: how it is opened."""
         self._by_head.setdefault(head, []).append((size, name))
 
-    def holds(self, size: int, head: int, readable: str, opened: Callable[[str], BinaryIO]) -> bool:
+    def holds(self, one: Content, opened: Callable[[str], BinaryIO]) -> bool:
         """Whether one of those that are longer begins with a content, as far as it can be opened."""
-        for longer, name in self._by_head.get(head, ()) if size >= HEAD_BYTES else ():
-            if longer > size:
+        wanted = Known({(HEAD_BYTES, one.head): {one.size: {one.readable}}})
+        for size, name in self._by_head.get(one.head, ()) if one.size >= HEAD_BYTES else ():
+            if size > one.size:
                 with suppress(OSError, ValueError), opened(name) as file:
-                    if _content_of(file, Known({(HEAD_BYTES, head): {size: {readable}}})).known == size:
+                    if _content_of(file, wanted).known == one.size:
                         return True
         return False
+
+
+def beginnings(
+    fresh: Mapping[str, Content],
+    places: Mapping[str, str],
+    begins: Mapping[str, Sequence[int]],
+    captures: Mapping[str, str],
+    opened: Callable[[str], BinaryIO],
+) -> list[str]:
+    """Digests of new captures that are the beginning of another one, new or known: what they hold is read there.
+
+    ``places``: what to open, of the new ones; ``begins`` and ``captures``: what the manifest says of the others.
+    """
+    longer = Longer()
+    for digest, (size, head) in begins.items():
+        if digest in captures:
+            longer.add(size, head, captures[digest])
+    for digest, one in fresh.items():
+        longer.add(one.size, one.head, places[digest])
+    return [digest for digest, one in fresh.items() if longer.holds(one, opened)]
 
 
 def _content(pieces: Iterator[bytes], known: Known) -> Content:

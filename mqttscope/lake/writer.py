@@ -27,7 +27,7 @@ from mqttscope.capture.limited import Limited
 from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE, beginning
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
-from mqttscope.lake.contents import Content, Known, Longer, behind, content_of
+from mqttscope.lake.contents import Content, Known, beginnings, behind, content_of
 from mqttscope.lake.faulty import add_errors, known_errors, remember
 from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, reading
 from mqttscope.lake.kernel import Unfinished, connection_of, remembered, resume, state_row
@@ -218,26 +218,13 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
         found.names[content.digest] = name
         found.contents[content.digest] = content
         found.parts[name] = Part(read_before, size, begun)
-    _leave_out_beginnings(found, before)
+    for digest in beginnings(found.contents, found.names, before.begins, before.captures, _opened):
+        found.known.append((found.names.pop(digest), digest))
     return found
 
 
 def _opened(name: str) -> BinaryIO:
     return open(name, "rb", buffering=0)
-
-
-def _leave_out_beginnings(found: _Fresh, before: Manifest) -> None:
-    """Take captures for known that are the beginning of another one: what they hold is read there."""
-    longer = Longer()
-    for digest, (size, head) in before.begins.items():
-        if digest in before.captures:
-            longer.add(size, head, before.captures[digest])
-    for digest, content in found.contents.items():
-        longer.add(content.size, content.head, found.names[digest])
-    for digest, one in list(found.contents.items()):
-        if longer.holds(one.size, one.head, one.readable, _opened):
-            found.known.append((found.names.pop(digest), digest))
-            del found.contents[digest]
 
 
 def _read(

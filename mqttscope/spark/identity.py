@@ -15,7 +15,7 @@ from mqttscope.capture.limited import Limited
 from mqttscope.capture.ranges import WHOLE
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.sources import why_not_opened
-from mqttscope.lake.contents import Known, Longer, behind, content_of
+from mqttscope.lake.contents import Content, Known, beginnings, behind, content_of
 from mqttscope.mqtt.view import utf8
 from mqttscope.spark.locations import PARALLEL, Location, open_location, why_replaced
 from mqttscope.spark.plan import Task, pack
@@ -40,8 +40,8 @@ class Apart:
 
     fresh: dict[str, Location] = field(default_factory=dict)
     """Those that are to be read, by digest, in the order of reading."""
-    begins: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    """What the manifest says of these (`Content.begins`), by digest."""
+    contents: dict[str, Content] = field(default_factory=dict)
+    """What they hold, by digest."""
     known: list[tuple[str, str]] = field(default_factory=list)
     """Names and digests of those that are in already, and of copies among those that are given."""
     faults: dict[str, str] = field(default_factory=dict)
@@ -94,37 +94,19 @@ def tell_apart(
             found.known.append((location.name, looked.digest))
         else:
             seen.add(looked.digest)
-            found.begins[looked.digest] = {looked.readable: [looked.size, looked.head]}
+            found.contents[looked.digest] = Content(looked.digest, looked.readable, looked.size, looked.head)
             if looked.behind:
                 first_ns = NO_FRAME if looked.first_ns is None else looked.first_ns
                 location = replace(location, behind=looked.behind, first_ns=first_ns)
             fresh[looked.digest] = location
-    _leave_out_beginnings(found, fresh, known, settings, begins or {})
+    targets = {digest: one.target for digest, one in fresh.items()}
+    opened = partial(open_location, settings=settings)
+    for digest in beginnings(found.contents, targets, begins or {}, known, opened):
+        found.known.append((fresh.pop(digest).name, digest))
     if any(one.behind for one in fresh.values()):
         fresh = dict(sorted(fresh.items(), key=lambda one: one[1].first_ns))
     found.fresh = fresh
     return found
-
-
-def _leave_out_beginnings(
-    found: Apart,
-    fresh: dict[str, Location],
-    known: Mapping[str, str],
-    settings: Mapping[str, str],
-    begins: Mapping[str, Sequence[int]],
-) -> None:
-    """Take captures for known that are the beginning of another one: what they hold is read there."""
-    longer = Longer()
-    for digest, (size, head) in begins.items():
-        if digest in known:
-            longer.add(size, head, known[digest])
-    told = [(digest, size, head, one) for digest, row in found.begins.items() for one, (size, head) in row.items()]
-    for digest, size, head, _ in told:
-        longer.add(size, head, fresh[digest].target)
-    for digest, size, head, readable in told:
-        if longer.holds(size, head, readable, lambda target: open_location(target, settings)):
-            found.known.append((fresh.pop(digest).name, digest))
-            del found.begins[digest]
 
 
 def look(spark: SparkSession, locations: Sequence[Location], settings: Mapping[str, str], known: Known) -> list[Looked]:

@@ -104,7 +104,7 @@ def ingest(
             done.captures, done.grown = list(names.values()), [one.name for one in apart.fresh.values() if one.behind]
             after.captures |= names
             for digest in names:
-                after.begins |= apart.begins[digest]
+                after.begins |= apart.contents[digest].begins
             if note_errors(root, after, done, names, apart.known, apart.faults) or names:
                 merge_small(root, before, after)
                 commit(root, before, after)

@@ -96,7 +96,7 @@ def test_what_longer_ones_begin_with(tmp_path: Path) -> None:
     def holds(name: str, part: bytes) -> bool:
         longer, whole, one = Longer(), content(data), content(part)
         longer.add(whole.size, whole.head, str(tmp_path / name))
-        return longer.holds(one.size, one.head, one.readable, lambda path: open(path, "rb"))
+        return longer.holds(one, lambda path: open(path, "rb"))
 
     for name in ("plain", "packed"):
         assert [holds(name, data[:size]) for size in (100, 5_000, 15_000, 20_000)] == [False, True, True, False]
