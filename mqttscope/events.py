@@ -99,13 +99,42 @@ class ConnectionOpened:
 
 
 @dataclass(slots=True)
-class ConnectionClosed:
-    """A connection ended, or the capture did."""
+class ConnectionEnding:
+    """The first FIN or RST of a connection; packets of the other side may still follow."""
 
     connection: Connection
     frame: int
     timestamp_ns: int
     capture: str
+
+
+@dataclass(slots=True)
+class ConnectionClosed:
+    """Nothing more comes of a connection: both sides ended, or the capture did.
+
+    Its place is that of the first FIN or RST, whatever came later; without one it is that of the last frame.
+    """
+
+    connection: Connection
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
+class DiscardedEvent:
+    """A segment with data that no connection takes.  It may come after the connection was closed."""
+
+    connection: Connection
+    """The connection whose numbers it has; it may be over."""
+    direction: Direction
+    frame: int
+    timestamp_ns: int
+    capture: str
+    length: int
+    """How many bytes are in no stream."""
+    reason: str
+    """As in ``net.events.SegmentDiscarded``."""
 
 
 Event = (
@@ -114,7 +143,9 @@ Event = (
     | GapEvent
     | UnparsedEvent
     | ConnectionOpened
+    | ConnectionEnding
     | ConnectionClosed
+    | DiscardedEvent
     | CaptureError
     | CaptureDrops
     | CaptureSecrets

@@ -11,6 +11,7 @@ COUNTERS = (
     "retransmitted_segments",
     "retransmitted_bytes",
     "duplicate_segments",
+    "copied_segments",
     "out_of_order_segments",
     "overlaps",
     "zero_windows",

@@ -25,7 +25,8 @@ from mqttscope.net.segment import ports
 from mqttscope.net.tls_hello import CLIENT_HELLO, TlsObserver, looks_like_tls, looks_like_tls_records
 from mqttscope.net.websocket import WebSocket
 from mqttscope.net.websocket_frames import may_start_frame
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import Connection, OtherEnd
+from mqttscope.session.inflight import Side
 
 MAX_UNDECIDED_BYTES = 16_384
 """Bytes of one flow that are kept while it is not clear what it speaks."""
@@ -72,6 +73,17 @@ class Counting:
 
 
 @dataclass(slots=True)
+class Over:
+    """What is remembered of a dialogue that has ended, for segments that come late."""
+
+    connection: Connection
+    """As it was, without what it takes much memory to remember."""
+    client_is_initiator: bool
+    roles_known: bool
+    roles_evidence: str
+
+
+@dataclass(slots=True)
 class Dialogue:
     """One flow seen from above."""
 
@@ -113,6 +125,11 @@ class Dialogue:
     closed_by: str | None = None
     """``client`` or ``server``: who ended the transport first."""
     closed_how: str | None = None
+    closed_place: tuple[int, int, str] = (0, 0, "")
+    """Frame, time and capture of that FIN or RST."""
+    also_closed: OtherEnd | None = None
+    """How the other side ended."""
+    ending_reported: bool = False
     counting: Counting = field(default_factory=Counting)
     """What its packets are numbered with."""
 
@@ -148,6 +165,32 @@ class Dialogue:
                 arrivals.clear()
         if self.speaks_mqtt:
             self.phase = SEARCHING if self.client_stream.searching or self.server_stream.searching else MQTT
+
+    def end(self, by_client: bool, how: str, place: tuple[int, int, str]) -> None:
+        """Note that a side has ended; the FIN of the other one may have come before, with bytes missing before it."""
+        who = "client" if by_client else "server"
+        if not self.closed_how:
+            waits = self.flow.responder if by_client is self.client_is_initiator else self.flow.initiator
+            before = waits.fin_place
+            if waits.fin_offset >= 0 and not waits.ended and (before[1], before[0]) < (place[1], place[0]):
+                self.closed_by, self.closed_how, self.closed_place = "server" if by_client else "client", "fin", before
+                self.also_closed = OtherEnd(how, *place)
+            else:
+                self.closed_by, self.closed_how, self.closed_place = who, how, place
+        elif self.closed_by != who and self.also_closed is None:
+            self.also_closed = OtherEnd(how, *place)
+
+    def remember(self) -> Over | None:
+        """What late segments need to know of the connection."""
+        found = self.connection
+        if found is None:
+            return None
+        up, down = found.client_side, found.server_side
+        slim = replace(
+            found, history=None, details={}, client_side=_limits_of(up) if found.closed_how == "reset" else Side(),
+            server_side=_limits_of(down) if found.closed_how == "reset" else Side(),
+        )  # fmt: skip
+        return Over(slim, self.client_is_initiator, self.roles_known, self.roles_evidence)
 
     def restart_stream(self, from_client: bool) -> list[StreamItem]:
         """Begin a stream anew, looking for packets: an unknown number of its bytes is lost.  Returns what it held."""
@@ -294,6 +337,14 @@ class Dialogue:
                 return
         if self.roles_evidence == HANDSHAKE:
             self.roles_evidence = "higher port"
+
+
+def _limits_of(side: Side) -> Side:
+    """What a side announced and its aliases: what a connection needs that goes on behind a reset."""
+    return Side(
+        side.receive_maximum, side.maximum_packet_size, side.topic_alias_maximum, side.limits_known, side.aliases,
+        alias_bytes=side.alias_bytes,
+    )  # fmt: skip
 
 
 def _may_be_plain(protocol: str, first: bytes, second: bytes) -> bool:

@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqttscope.dissect.counters import tcp_counters
-from mqttscope.dissect.dialogue import NOTHING, UNDECIDED, Dialogue
+from mqttscope.dissect.dialogue import NOTHING, UNDECIDED, Dialogue, Over
 from mqttscope.dissect.items import C2S, S2C
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
 from mqttscope.dissect.transports import Transports, cut_off
-from mqttscope.events import ConnectionClosed, Event, GapEvent
-from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
+from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, GapEvent
+from mqttscope.net.events import (
+    FlowClosed,
+    FlowEvent,
+    FlowOpened,
+    SegmentDiscarded,
+    StreamClosed,
+    StreamData,
+    StreamGap,
+    StreamOverlap,
+)
 from mqttscope.net.flows import Flow
 from mqttscope.net.frame import CaptureNotice, CaptureSecrets
 from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import Segment
+from mqttscope.session.connection import Connection
+
+_MISSING = frozenset(("before_start", "out_of_window"))
+"""Reasons for which bytes are discarded that both sides may have read."""
 
 
 class Dissector(Transports):
@@ -66,10 +79,16 @@ class Dissector(Transports):
                 yield from self.data(dialogue, event)
             return
         if isinstance(event, FlowOpened):
+            before = event.flow.context
             dialogue = Dialogue(event.flow)
             if not self.options.count_by_connection:
                 dialogue.counting = self.counting
             event.flow.context = dialogue
+            if isinstance(before, Over):
+                yield from self.resume(dialogue, before)
+            return
+        if isinstance(event, SegmentDiscarded):
+            yield from self._discarded(event)
             return
         if isinstance(event, StreamGap):
             if event.reason == "cut":
@@ -146,22 +165,43 @@ class Dissector(Transports):
             if dialogue.inner is not None:
                 yield from self._lost_inside(dialogue.inner, from_client, event)
 
+    def _discarded(self, event: SegmentDiscarded) -> Iterator[Event]:
+        """Data of a segment that no stream takes; only that of MQTT connections is of interest."""
+        spoken = event.flow.context
+        if not isinstance(spoken, Dialogue | Over) or spoken.connection is None:
+            return
+        connection = spoken.connection
+        direction = C2S if event.from_initiator is spoken.client_is_initiator else S2C
+        connection.discarded_segments += 1
+        connection.discarded_bytes += event.length
+        self.discarded_segments += 1
+        self.discarded_bytes += event.length
+        if event.reason in _MISSING:
+            connection.side(direction).gapped = True
+        place = (event.frame, event.timestamp_ns, event.capture)
+        yield DiscardedEvent(connection, direction, *place, event.length, event.reason)
+
     def _end_of_stream(self, dialogue: Dialogue, event: StreamClosed) -> Iterator[Event]:
+        place = (event.frame, event.timestamp_ns, event.capture)
         if dialogue.phase == UNDECIDED:
             if not event.from_initiator or event.how == "reset":
-                if not dialogue.closed_how:
-                    dialogue.closed_by = "client" if event.from_initiator else "server"
-                    dialogue.closed_how = event.how
+                dialogue.end(event.from_initiator is dialogue.client_is_initiator, event.how, place)
                 return
             dialogue.give_up(self.options)
             yield from self._begin(dialogue)
         from_client = event.from_initiator is dialogue.client_is_initiator
-        if not dialogue.closed_how:
-            dialogue.closed_by, dialogue.closed_how = "client" if from_client else "server", event.how
+        dialogue.end(from_client, event.how, place)
         self._note_close(dialogue)
         if dialogue.inner is not None and dialogue.inner.phase not in (UNDECIDED, NOTHING):
             yield from self._last_items(dialogue.inner, from_client, event)
         yield from self._last_items(dialogue, from_client, event)
+        yield from self._report_ending(dialogue)
+
+    def _report_ending(self, dialogue: Dialogue) -> Iterator[Event]:
+        """Report the first FIN or RST once, as soon as there is a connection."""
+        if dialogue.connection is not None and dialogue.closed_place[0] and not dialogue.ending_reported:
+            dialogue.ending_reported = True
+            yield ConnectionEnding(dialogue.connection, *dialogue.closed_place)
 
     def _last_items(self, dialogue: Dialogue, from_client: bool, at: StreamClosed | FlowClosed) -> Iterator[Event]:
         """What a stream still held.  Only a sender that closes in good order inside a packet is to blame for it."""
@@ -184,6 +224,7 @@ class Dissector(Transports):
             for from_client in (True, False):
                 yield from self._last_items(dialogue, from_client, event)
         event.flow.context = None
+        place = (event.frame, event.timestamp_ns, event.capture)
         for spoken in filter(None, (dialogue.inner, dialogue)):
             if spoken.held:
                 yield from self._release(spoken, final=True)
@@ -196,8 +237,20 @@ class Dissector(Transports):
             self._tls_details(dialogue)
         dialogue.closed_how = dialogue.closed_how or event.how
         self._note_close(dialogue)
-        connection.details["tcp"] = tcp_counters(event.flow, client_is_initiator=dialogue.client_is_initiator)
-        yield ConnectionClosed(connection, event.frame, event.timestamp_ns, event.capture)
+        self._sum_up(dialogue, connection)
+        yield from self._report_ending(dialogue)
+        yield ConnectionClosed(connection, *(dialogue.closed_place if dialogue.closed_place[0] else place))
+        if event.flow.closed:
+            event.flow.context = dialogue.remember()
+
+    def _sum_up(self, dialogue: Dialogue, connection: Connection) -> None:
+        """What TCP tells of a whole connection."""
+        flow = dialogue.flow
+        connection.details["tcp"] = tcp_counters(flow, client_is_initiator=dialogue.client_is_initiator)
+        connection.copied_segments = flow.initiator.copied_segments + flow.responder.copied_segments
+        if not flow.initiator.segments or not flow.responder.segments:
+            of_client = bool(flow.initiator.segments) is dialogue.client_is_initiator
+            connection.one_sided = str(C2S if of_client else S2C)
 
     def _end_inside(self, inner: Dialogue, event: FlowClosed) -> Iterator[Event]:
         if inner.phase == UNDECIDED:
@@ -208,8 +261,11 @@ class Dissector(Transports):
                 yield from self._last_items(inner, from_client, event)
 
     def _note_close(self, dialogue: Dialogue) -> None:
-        if dialogue.connection is not None:
-            dialogue.connection.closed_by, dialogue.connection.closed_how = dialogue.closed_by, dialogue.closed_how
+        connection = dialogue.connection
+        if connection is not None:
+            connection.closed_by, connection.closed_how = dialogue.closed_by, dialogue.closed_how
+            connection.closed_frame, connection.closed_ns, connection.closed_capture = dialogue.closed_place
+            connection.also_closed = dialogue.also_closed
 
 
 def _note_segment(dialogue: Dialogue, event: StreamData) -> None:

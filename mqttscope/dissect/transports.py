@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from mqttscope.dissect.dialogue import NOTHING, Dialogue
+from mqttscope.dissect.dialogue import NOTHING, Dialogue, Over
 from mqttscope.dissect.items import C2S, PacketEvents, Place
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import ConnectionOpened, Event, UnparsedEvent
@@ -25,6 +25,12 @@ MAX_OTHER_SERVERS = 100
 """Servers of TLS flows that are remembered by name."""
 _MAX_PROBLEMS = 100
 """WebSocket problems that are kept of one connection."""
+_RESUMED = (
+    "version", "version_known", "version_evidence", "client_identifier", "session_identifier", "phase", "keep_alive",
+    "session_expiry_interval", "maximum_qos", "retain_available", "wildcard_subscription_available",
+    "subscription_identifier_available", "shared_subscription_available", "client_side", "server_side",
+)  # fmt: skip
+"""Fields of a connection that hold on behind a reset which both sides ignored."""
 _SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, TLS: TLS}
 
 
@@ -45,6 +51,9 @@ class Transports(PacketEvents):
         """Connections on ports that the user named for WebSocket or TLS, and what they speak instead."""
         self.overlaps = 0
         """Places where bytes came again with other content."""
+        self.discarded_segments = 0
+        """Segments with data that no connection took, of MQTT connections and of such that were over."""
+        self.discarded_bytes = 0
         self.other_flows = 0
         """Flows that do not speak MQTT."""
         self.other_tls: Counter[str] = Counter()
@@ -114,6 +123,27 @@ class Transports(PacketEvents):
         if version is not None:
             connection.assume_version(version, "given", known=True)
         dialogue.settle()
+
+    def resume(self, dialogue: Dialogue, before: Over) -> Iterator[Event]:
+        """Go on with a connection that was reset, and whose peers ignored that: as a connection of its own.
+
+        What packets mean is known from the one before where MQTT stands in TCP itself; else it has to be found again.
+        """
+        dialogue.client_is_initiator = before.client_is_initiator
+        dialogue.roles_known, dialogue.roles_evidence = before.roles_known, before.roles_evidence
+        known = before.connection
+        if known.transport != "tcp":
+            return
+        dialogue.phase = MQTT
+        yield from self._open(dialogue, "tcp")
+        connection = dialogue.connection
+        assert connection is not None
+        connection.details["resumes"] = known.number
+        for name in _RESUMED:
+            setattr(connection, name, getattr(known, name))
+        connection.revision += 1
+        for stream in (dialogue.client_stream, dialogue.server_stream):
+            stream.version, stream.version_source = known.version, "CONNECT" if known.version_known else ""
 
     def _connect(self, dialogue: Dialogue, transport: str) -> Connection:
         flow = dialogue.flow

@@ -85,6 +85,24 @@ class StreamClosed:
     how: str
     """``fin`` or ``reset``."""
     frame: int
+    """The frame with the FIN or RST, also where the stream was complete only later."""
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
+class SegmentDiscarded:
+    """A segment with data that no connection takes: a real stack would not have passed its bytes on either."""
+
+    flow: Flow
+    from_initiator: bool
+    length: int
+    """How many bytes are not in the stream."""
+    reason: str
+    """``after_fin``: behind the FIN of its own side; ``after_close``, ``after_reset``: the connection was over;
+    ``late_copy``: after that too, but its bytes were delivered before; ``before_start``: before the first byte
+    delivered; ``out_of_window``: its numbers belong to no connection that is known."""
+    frame: int
     timestamp_ns: int
     capture: str
 
@@ -102,7 +120,7 @@ class FlowClosed:
     capture: str
 
 
-FlowEvent = FlowOpened | StreamData | StreamGap | StreamOverlap | StreamClosed | FlowClosed
+FlowEvent = FlowOpened | StreamData | StreamGap | StreamOverlap | StreamClosed | SegmentDiscarded | FlowClosed
 
 
 @dataclass(slots=True)
@@ -130,6 +148,10 @@ class Report:
         """Add a ``StreamOverlap``."""
         self.events.append(StreamOverlap(self.flow, self.from_initiator, length, offset, *self.place))
 
-    def closed(self, how: str) -> None:
-        """Add a ``StreamClosed``."""
-        self.events.append(StreamClosed(self.flow, self.from_initiator, how, *self.place))
+    def closed(self, how: str, place: tuple[int, int, str] | None = None) -> None:
+        """Add a ``StreamClosed``, of the frame that is the place of the report unless another is given."""
+        self.events.append(StreamClosed(self.flow, self.from_initiator, how, *(place or self.place)))
+
+    def discarded(self, length: int, reason: str) -> None:
+        """Add a ``SegmentDiscarded``."""
+        self.events.append(SegmentDiscarded(self.flow, self.from_initiator, length, reason, *self.place))

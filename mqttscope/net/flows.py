@@ -12,10 +12,22 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from mqttscope.net.events import FlowOpened, Report, StreamData
-from mqttscope.net.handshake import is_new_connection, plausible_reset, take_syn
+from mqttscope.net.handshake import (
+    COPY_NS,
+    DOUBTFUL,
+    LATE_NS,
+    Verdict,
+    is_challenge,
+    is_stray,
+    judge,
+    plausible_reset,
+    take_syn,
+    weigh,
+)
 from mqttscope.net.housekeeping import LINGER_NS, FlowRegister, last_place
-from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, START_WINDOW, UNSEEN, HalfStream
-from mqttscope.net.segment import ACK, FIN, RST, SYN, ports, reverse_key
+from mqttscope.net.pieces import compare
+from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
+from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key, ports, reverse_key
 from mqttscope.net.sequence import advance
 
 if TYPE_CHECKING:
@@ -24,8 +36,20 @@ if TYPE_CHECKING:
     from mqttscope.net.events import FlowEvent
     from mqttscope.net.segment import Segment
 
+TAP_NS = 1_000_000
+"""A segment that comes again this soon was captured twice: nobody sends anything again so early."""
+SECOND_VIEW_NS = 1_000_000_000
+"""Segments of the same connection with other tags come within this time of each other."""
+MAX_VIEWS = 16
+"""Direction keys with other tags under which one flow is known."""
+MAX_KEPT_SEGMENTS = 64
+"""Segments of a flow that are kept while it is not clear which connection they belong to."""
+MAX_KEPT_BYTES = 256 * 1024
 YOUNG_NS = 1_000_000_000
 """So long after its first segment a flow that was joined in the middle may have had bytes under way."""
+
+_VIEW_WINDOW = 1 << 16
+_LITTLE_BEHIND = (1 << 32) - START_WINDOW
 
 _NOTHING: tuple[FlowEvent, ...] = ()
 
@@ -61,6 +85,14 @@ class Flow:
     """Both directions are in order, so that the next segment may take the fast path."""
     context: object | None = None
     """For the layer above."""
+    kept: list[Segment] = field(default_factory=list)
+    """Segments of which only later ones say whether they belong to the flow or to the next connection."""
+    doubt: Verdict = Verdict.SAME
+    """Why they are kept."""
+    kept_until_ns: int = NEVER
+    """Capture time at which that is decided without more evidence."""
+    views: list[bytes] = field(default_factory=list)
+    """Direction keys with other tags or tunnels under which the same segments were captured again."""
 
 
 Entry = tuple[Flow, HalfStream, HalfStream, bool]
@@ -106,7 +138,7 @@ class FlowTable(FlowRegister):
         offset = peer.offset
         beyond = (segment.acknowledgment - peer.sequence) & 0xFFFFFFFF
         if beyond:
-            if beyond >= 0x80000000:
+            if beyond >= _LITTLE_BEHIND:
                 offset += beyond - 0x100000000
             elif beyond <= START_WINDOW:
                 offset += beyond
@@ -141,6 +173,7 @@ class FlowTable(FlowRegister):
         """The capture has ended: deliver or give up what waits, close all flows and forget them, the oldest first."""
         events: list[FlowEvent] = []
         for flow in sorted(self.flows.values(), key=attrgetter("opened_ns", "first_frame")):
+            self._decide(flow, events)
             if not flow.closed:
                 self._end(flow, "capture_end", last_place(flow), events)
             self._forget(flow)
@@ -165,34 +198,71 @@ class FlowTable(FlowRegister):
             self._forget_later(flow)
         else:
             self._refresh(flow)
+        if flow.kept:
+            self._watch_kept(flow)
 
     def _feed_slowly(self, segment: Segment) -> Sequence[FlowEvent]:
         events: list[FlowEvent] = []
+        if segment.timestamp_ns >= self._next_sweep_ns:
+            self._sweep(segment.timestamp_ns, events)
+        self._route(segment, events)
+        return events
+
+    def _route(self, segment: Segment, events: list[FlowEvent]) -> None:
+        """Find out which connection a segment belongs to, and give it to that one."""
+        entry = self._index.get(segment.key) or self._second_view(segment)
+        if entry is not None and entry[0].closed and segment.timestamp_ns - entry[0].closed_ns > LINGER_NS:
+            self._decide(entry[0], events)
+            self._forget(entry[0])
+            entry = None
+        if entry is not None:
+            flow, half, peer, _ = entry
+            if flow.kept:
+                verdict = weigh(flow, half, peer, segment)
+                if verdict is Verdict.CONTINUES:
+                    self._resume(flow, segment, events)
+                    return
+                if verdict is not flow.doubt and (verdict is not Verdict.SAME or flow.doubt is not Verdict.STRAY):
+                    kept = self._take_kept(flow)
+                    if verdict is Verdict.NEW and flow.doubt is not Verdict.RESUMED:
+                        self._replace(flow, kept[0], events)
+                        for one in (*kept, segment):
+                            self._route(one, events)
+                        return
+                    self._give_back(flow, kept, events)
+            else:
+                verdict = judge(flow, half, peer, segment)
+            if verdict is Verdict.NEW:
+                self._replace(flow, segment, events)
+                entry = None
+            elif verdict in DOUBTFUL:
+                self._keep(flow, verdict, segment, events)
+                return
+        if entry is None and segment.flags & RST:
+            self.unrelated_resets += 1
+        else:
+            self._apply(segment, entry, events)
+
+    def _apply(self, segment: Segment, entry: Entry | None, events: list[FlowEvent]) -> None:
+        """Give a segment to its connection, ``None`` for one that is not known yet."""
         now = segment.timestamp_ns
         place = (segment.frame, now, segment.capture)
-        if now >= self._next_sweep_ns:
-            self._sweep(now, events)
-        entry = self._index.get(segment.key)
-        if entry is not None and self._is_over(entry, segment, events):
-            entry = None
         if entry is None:
-            if segment.flags & RST:
-                self.unrelated_resets += 1
-                return events
             entry = self._open(segment, events)
         elif segment.flags & SYN and not segment.flags & RST:
             entry = self._learn_roles(entry, segment)
         flow, half, peer, from_initiator = entry
-        flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place
         report = Report(flow, from_initiator, place, events)
         peer_report = Report(flow, not from_initiator, place, events)
         if flow.closed:
-            self.late_segments += 1
-            if segment.flags & (ACK | RST) == ACK:
-                peer.acknowledge(segment.acknowledgment, peer_report)
-            return events
+            self._take_late(flow, half, peer, segment, report)
+            return
+        copied = _is_copy(flow, half, peer, segment)
+        flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place
         before = half.buffer.size + peer.buffer.size
-        if segment.flags & RST:
+        if copied:
+            half.copied_segments += 1
+        elif segment.flags & RST:
             half.empty_segments += 1
             if plausible_reset(half, peer, segment):
                 half.flush(report)
@@ -207,21 +277,110 @@ class FlowTable(FlowRegister):
         self._settle(peer, half, now, peer_report)
         self._account(flow, before, events)
         self._conclude(flow, place, events)
-        return events
 
-    def _is_over(self, entry: Entry, segment: Segment, events: list[FlowEvent]) -> bool:
-        """Whether the segment no longer belongs to the flow known under its key, which then is forgotten."""
-        flow, half, peer, _ = entry
-        now = segment.timestamp_ns
-        if flow.closed and now - flow.closed_ns > LINGER_NS:
-            self._forget(flow)
-            return True
-        if segment.flags & (SYN | RST) == SYN and is_new_connection(flow, half, peer, segment):
-            if not flow.closed:
-                self._end(flow, "port_reused", (segment.frame, now, segment.capture), events)
-            self._forget(flow)
-            return True
-        return False
+    def _take_late(self, flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: Report) -> None:
+        """Count a segment of a flow that is over, and report data that no stream has."""
+        self.late_segments += 1
+        flow.last_frame, flow.last_timestamp_ns, flow.last_capture = report.place
+        if segment.flags & (ACK | RST) == ACK:
+            peer.acknowledge(segment.acknowledgment, report)
+        length = len(segment.payload) + segment.missing
+        if not length or segment.flags & RST or (length == 1 and segment.payload in (b"", b"\0")):
+            return
+        start = half.locate(segment.sequence)
+        if start >= 0 and start + length <= half.offset:
+            half.duplicate_segments += 1
+            same = not compare(half.history, half.offset, start, segment.payload)[1]
+            if not same or segment.timestamp_ns - flow.closed_ns > LATE_NS:
+                report.discarded(length, "late_copy")
+            return
+        new = min(length, max(0, start + length - half.offset)) or length
+        half.after_end_bytes += new
+        report.discarded(new, "after_reset" if flow.closed == "reset" else "after_close")
+
+    def _keep(self, flow: Flow, doubt: Verdict, segment: Segment, events: list[FlowEvent]) -> None:
+        """Keep a segment until others say what it belongs to."""
+        size = sum(len(one.payload) for one in flow.kept) + len(segment.payload)
+        if flow.kept and (len(flow.kept) >= MAX_KEPT_SEGMENTS or size > MAX_KEPT_BYTES):
+            self._decide(flow, events)
+            self._route(segment, events)
+            return
+        if not flow.kept:
+            wait = LINGER_NS if doubt is Verdict.RESUMED else COPY_NS
+            flow.doubt, flow.kept_until_ns = doubt, segment.timestamp_ns + wait
+            flow.clear = False
+        flow.kept.append(segment)
+        self._watch_kept(flow)
+
+    def _watch_kept(self, flow: Flow) -> None:
+        if flow.closed:
+            self._queue(flow, flow.kept_until_ns)
+        else:
+            self._refresh(flow)
+
+    def _take_kept(self, flow: Flow) -> list[Segment]:
+        kept, flow.kept, flow.kept_until_ns = flow.kept, [], NEVER
+        return kept
+
+    def _give_back(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
+        """The segments that were kept belong to the flow after all, or to nothing."""
+        for one in kept:
+            entry = self._index.get(one.key)
+            assert entry is not None
+            if flow.doubt is Verdict.STRAY:
+                place = (one.frame, one.timestamp_ns, one.capture)
+                entry[1].stray_segments += 1
+                Report(flow, entry[3], place, events).discarded(len(one.payload) + one.missing, "out_of_window")
+            else:
+                self._apply(one, entry, events)
+        flow.doubt = Verdict.SAME
+        if not flow.closed:
+            self._refresh(flow)
+
+    def _decide(self, flow: Flow, events: list[FlowEvent]) -> None:
+        """Nothing more says what the segments belong to that were kept of a flow."""
+        if flow.kept:
+            self._give_back(flow, self._take_kept(flow), events)
+
+    def _replace(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> None:
+        """End a flow because a segment begins another connection between its endpoints."""
+        if not flow.closed:
+            self._end(flow, "port_reused", (segment.frame, segment.timestamp_ns, segment.capture), events)
+        self._forget(flow)
+
+    def _resume(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> None:
+        """Both sides have ignored a reset: the connection goes on where it stood, as a flow of its own."""
+        kept = self._take_kept(flow)
+        first = kept[0]
+        self._forget(flow)
+        place = (first.frame, first.timestamp_ns, first.capture)
+        new = Flow(
+            flow.key, flow.initiator_known, first.timestamp_ns, first.frame, first.capture, *last_place_of(first),
+            context=flow.context,
+        )  # fmt: skip
+        new.initiator, new.responder = _continued(flow.initiator), _continued(flow.responder)
+        self._register(new)
+        self.opened_flows += 1
+        events.append(FlowOpened(new, *place))
+        self._refresh(new)
+        for one in (*kept, segment):
+            self._route(one, events)
+
+    def _second_view(self, segment: Segment) -> Entry | None:
+        """The flow that a segment with other tags belongs to: a mirror port shows the same segments in two places."""
+        known = self._plain.get(plain_key(segment.key))
+        entry = None if known is None else self._index.get(known)
+        if entry is None:
+            return None
+        flow, half, peer, from_initiator = entry
+        apart = segment.timestamp_ns - flow.last_timestamp_ns > SECOND_VIEW_NS
+        if apart or len(flow.views) >= MAX_VIEWS or not _is_view(half, peer, segment):
+            return None
+        for key in (segment.key, reverse_key(segment.key)):
+            flow.views.append(key)
+        self._index[segment.key] = entry
+        self._index[reverse_key(segment.key)] = (flow, peer, half, not from_initiator)
+        return entry
 
     def _open(self, segment: Segment, events: list[FlowEvent]) -> Entry:
         if len(self.flows) >= self.max_flows:
@@ -256,6 +415,65 @@ class FlowTable(FlowRegister):
             self._register(flow)
             self.buffered_bytes = buffered
         return self._index[segment.key]
+
+
+def last_place_of(segment: Segment) -> tuple[int, int, str]:
+    """Time, frame and capture of a segment, in the order of `Flow`'s fields for the last one."""
+    return segment.timestamp_ns, segment.frame, segment.capture
+
+
+def _continued(half: HalfStream) -> HalfStream:
+    """One direction of a flow that goes on behind a reset: its numbers go on, its stream and counters begin."""
+    return HalfStream(
+        OPEN if half.state == RESET else half.state,
+        half.sequence,
+        acknowledged=max(0, half.acknowledged - half.offset),
+        fin_offset=half.fin_offset - half.offset if half.fin_offset >= 0 else -1,
+    )
+
+
+def _is_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether a segment was captured a second time, by another tap or with other tags."""
+    tagged = segment.key in flow.views
+    payload = segment.payload
+    limit = COPY_NS if tagged else TAP_NS
+    if segment.timestamp_ns - flow.last_timestamp_ns > limit or half.state == UNSEEN or segment.flags & RST:
+        return False
+    if segment.flags & SYN:
+        return half.initial_sequence == segment.sequence and not payload
+    start = half.locate(segment.sequence)
+    end = start + len(payload)
+    if segment.flags & FIN and end != half.fin_offset:
+        return False
+    if not payload:
+        # An empty segment says the same again; whether it was captured twice is only known by its tags.
+        return tagged and start <= half.offset and peer.locate(segment.acknowledgment) <= peer.acknowledged
+    if start < 0 or segment.missing:
+        return False
+    if end > half.offset:
+        return half.buffer.holds(start, payload)
+    return end > half.offset - _remembered(half) and not compare(half.history, half.offset, start, payload)[1]
+
+
+def _remembered(half: HalfStream) -> int:
+    return sum(map(len, half.history))
+
+
+def _is_view(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether a segment fits a flow so well that it can only be one of its own, captured in another place."""
+    if segment.flags & RST:
+        return False
+    if segment.flags & SYN:
+        if segment.flags & ACK and half.state == UNSEEN:
+            return segment.acknowledgment == advance(peer.initial_sequence, 1)
+        return half.initial_sequence == segment.sequence
+    if half.state == UNSEEN:
+        # The other direction has other tags: what it acknowledges has just been sent.
+        return 0 <= peer.locate(segment.acknowledgment) <= peer.offset and peer.offset > 0
+    start = half.locate(segment.sequence)
+    fits = -_VIEW_WINDOW <= start - half.offset <= 0
+    acknowledges = peer.state == UNSEEN or abs(peer.locate(segment.acknowledgment) - peer.offset) <= _VIEW_WINDOW
+    return fits and acknowledges and not compare(half.history, half.offset, start, segment.payload)[1]
 
 
 def acknowledged(entry: Entry, segment: Segment) -> int:
@@ -296,6 +514,13 @@ def _take(entry: Entry, segment: Segment, report: Report, peer_report: Report) -
     young = not (flow.syn_seen or flow.syn_ack_seen) and segment.timestamp_ns - flow.opened_ns <= YOUNG_NS
     if not segment.window:
         half.zero_windows += 1
+    if not payload and not missing and not flags & SYN and is_stray(half, peer, segment):
+        half.empty_segments += 1
+        half.stray_segments += 1
+        return
+    if is_challenge(flow, half, peer, segment):
+        half.empty_segments += 1
+        return
     if flags & SYN:
         if not take_syn(flow, half, peer, segment, report, peer_report):
             return

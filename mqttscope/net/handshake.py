@@ -1,11 +1,19 @@
-"""How a TCP connection begins and is cut off: SYN, SYN-ACK and reset, judged by what is known of the flow."""
+"""How a TCP connection begins, is cut off, and is told from the next one between the same endpoints.
+
+Small devices choose the same port and the same initial sequence number after each reboot, so numbers alone do not say
+which connection a segment belongs to.  `judge` asks what the stacks of both sides would do with it.  What only
+the segments that follow can decide is `Verdict.DOUBTFUL`: the flow table keeps such segments and asks `weigh` each time
+another one comes.
+"""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from mqttscope.net.pieces import compare
 from mqttscope.net.reassembly import START_WINDOW, UNSEEN
-from mqttscope.net.segment import ACK
+from mqttscope.net.segment import ACK, FIN, RST, SYN
 from mqttscope.net.sequence import advance
 
 if TYPE_CHECKING:
@@ -14,8 +22,244 @@ if TYPE_CHECKING:
     from mqttscope.net.reassembly import HalfStream
     from mqttscope.net.segment import Segment
 
-SYN_COPY_NS = 3_000_000_000
-"""A SYN like the first one that comes this soon is a copy of it, even when the flow has ended meanwhile."""
+COPY_NS = 200_000_000
+"""A second tap shows a segment again within this time.  Less than any stack waits before it sends a SYN again
+(RFC 6298: a second), and than most wait before they send anything again."""
+PERSISTENCE_NS = 120_000_000_000
+"""No stack sends a segment again after so long a silence (the largest time-out of RFC 6298 section 2.4 and later)."""
+LATE_NS = 3_000_000_000
+"""So long after the end of a flow a segment that brings nothing new is taken for a retransmission."""
+BEGIN_WINDOW = 1 << 16
+"""How far the numbers of what looks like the beginning of a connection may be from those of the one before."""
+LOST_WINDOW = 1 << 26
+"""The capture may have lost so much of both directions in one place."""
+
+_PROTOCOL_NAMES = (b"\x00\x04MQTT", b"\x00\x06MQIsdp")
+_HTTP_METHOD, _HTTP_ANSWER = b"GET /", b"HTTP/1.1 101"
+_HANDSHAKE_RECORD, _HELLOS = b"\x16\x03", (1, 2)
+
+
+class Verdict(Enum):
+    """What a segment has to do with the flow that is known between its endpoints."""
+
+    SAME = "same"
+    """It belongs to the flow, or is a late segment of it."""
+    NEW = "new"
+    """Another connection has begun."""
+    COPY = "copy"
+    """It repeats the flow's own numbers so soon that it may be a copy, or a connection with the same numbers."""
+    RESUMED = "resumed"
+    """The flow was reset, and the side that sends this goes on: the reset may have been ignored."""
+    CONTINUES = "continues"
+    """The other side has taken what was sent behind the reset: it was ignored, and the connection goes on."""
+    STRAY = "stray"
+    """Its numbers have nothing to do with the flow: a connection of which the beginning was not captured, or noise."""
+
+
+DOUBTFUL = frozenset((Verdict.COPY, Verdict.RESUMED, Verdict.STRAY))
+
+
+def begins_connection(payload: bytes) -> bool:
+    """Whether data is what connections begin with: CONNECT, CONNACK, an HTTP upgrade or its answer, a TLS hello."""
+    if not payload:
+        return False
+    first = payload[0]
+    if first == 0x10:
+        return any(2 <= payload.find(name, 2, 13) <= 5 for name in _PROTOCOL_NAMES)
+    if first == 0x20:
+        return len(payload) >= 4 and payload[1] >= 2 and payload[2] <= 1
+    if first == 0x16:
+        return payload[:2] == _HANDSHAKE_RECORD and len(payload) > 5 and payload[5] in _HELLOS
+    return payload.startswith((_HTTP_METHOD, _HTTP_ANSWER))
+
+
+def judge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
+    """What a segment that is not simply the next one has to do with the flow known between its endpoints.
+
+    ``half`` is the direction of the segment, ``peer`` the other one.
+    """
+    if segment.flags & RST:
+        return Verdict.SAME
+    if segment.flags & SYN:
+        return _judge_syn(flow, half, peer, segment)
+    if segment.payload or segment.missing:
+        return _judge_closed(flow, half, peer, segment) if flow.closed else _judge_data(flow, half, peer, segment)
+    return Verdict.SAME
+
+
+def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
+    """A SYN or SYN-ACK."""
+    answer = bool(segment.flags & ACK)
+    same = half.initial_sequence == segment.sequence
+    untouched = half.offset == 0 and not half.buffer
+    soon = Verdict.COPY if segment.timestamp_ns - flow.opened_ns <= COPY_NS else Verdict.NEW
+    if flow.closed:
+        if not same:
+            return Verdict.NEW
+        # A refused connection is tried again with the same number.
+        refused = flow.closed == "reset" and untouched and peer.offset == 0
+        return Verdict.NEW if refused and not answer else soon
+    if half.state == UNSEEN:
+        # An answer to another SYN than the one that data was captured of.
+        foreign = answer and peer.offset > 0 and not _within(peer, segment.acknowledgment)
+        return Verdict.NEW if foreign else Verdict.SAME
+    if same:
+        if answer:
+            # It is sent again until the other side's data comes; a side that has taken or sent data is beyond that.
+            return Verdict.SAME if untouched and not half.fin_offset >= 0 and peer.acknowledged <= 0 else soon
+        # A client that has acknowledged anything, or has sent data in answer to it, does not send its SYN again.
+        established = peer.state != UNSEEN and not segment.payload
+        return soon if established and not (untouched and peer.offset == 0) else Verdict.SAME
+    start = half.locate(advance(segment.sequence, 1))
+    if half.initial_sequence < 0:
+        if untouched:
+            return Verdict.NEW if not answer and peer.offset > 0 and start != 0 else Verdict.SAME
+        if not -START_WINDOW <= start <= 0:
+            return Verdict.NEW
+        if not half.offset:
+            return Verdict.SAME
+        # Where the first segments came in another order it is theirs; much later it is another one's.
+        return Verdict.SAME if soon is Verdict.COPY else Verdict.NEW
+    if answer:
+        if untouched:
+            return Verdict.SAME
+        return soon if segment.acknowledgment == advance(peer.initial_sequence, 1) else Verdict.NEW
+    return Verdict.NEW
+
+
+def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
+    """Data of a side that has not ended."""
+    if half.state == UNSEEN:
+        return Verdict.SAME
+    if begins_connection(segment.payload) and (half.offset or peer.offset):
+        if any(_strange(half, peer, segment, BEGIN_WINDOW)):
+            return Verdict.NEW
+        if half.locate(segment.sequence) == 0 and half.offset:
+            # What begins the stream comes again.  Data that is sent again carries the latest acknowledgment; what
+            # carries an older one is a copy, or comes from a stack that has forgotten the connection.
+            now = segment.timestamp_ns
+            if now - flow.opened_ns > COPY_NS and (
+                _acknowledges_less(peer, segment) or now - flow.last_timestamp_ns > PERSISTENCE_NS
+            ):
+                return Verdict.NEW
+            if _acknowledges_less(peer, segment) and _differs(half, segment):
+                return Verdict.COPY
+    if is_stray(half, peer, segment):
+        return Verdict.STRAY
+    return Verdict.SAME
+
+
+def _judge_closed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
+    """Data behind the end of a flow."""
+    begins = begins_connection(segment.payload)
+    if half.state == UNSEEN:
+        return Verdict.NEW if begins else Verdict.SAME
+    if any(_strange(half, peer, segment, BEGIN_WINDOW if begins else START_WINDOW)):
+        return Verdict.NEW
+    start = half.locate(segment.sequence)
+    if begins and start == 0 and half.offset:
+        if segment.timestamp_ns - flow.opened_ns <= COPY_NS:
+            return Verdict.COPY
+        forgotten = _acknowledges_less(peer, segment) or half.acknowledged > 0
+        return Verdict.NEW if forgotten or _differs(half, segment) else Verdict.SAME
+    if begins and start >= half.offset:
+        return Verdict.NEW
+    if flow.closed == "reset" and half.fin_offset < 0 and start == half.offset:
+        return Verdict.RESUMED
+    return Verdict.SAME
+
+
+def weigh(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
+    """What the next segment says of those that are kept because of ``flow.doubt``, which is the answer if nothing."""
+    if flow.doubt is Verdict.COPY:
+        return _weigh_copy(flow, half, peer, segment)
+    if flow.doubt is Verdict.RESUMED:
+        return _weigh_resumed(flow, half, peer, segment)
+    return _weigh_stray(flow, half, peer, segment)
+
+
+def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
+    """Whether segments with the flow's own numbers are those of another connection."""
+    if segment.flags & RST:
+        return Verdict.SAME
+    if segment.flags & SYN:
+        return Verdict.COPY if half.initial_sequence == segment.sequence else Verdict.NEW
+    if half.state == UNSEEN or any(_strange(half, peer, segment)) or _differs(half, segment):
+        return Verdict.NEW
+    end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
+    if end > max(half.offset, half.fin_offset + 1):
+        # The flow goes on, or there is more than it had.
+        return Verdict.NEW if flow.closed else Verdict.SAME
+    if segment.flags & FIN and flow.closed and end != half.fin_offset:
+        return Verdict.NEW
+    return Verdict.COPY
+
+
+def _weigh_resumed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
+    """Whether both sides of a flow go on behind its reset."""
+    if segment.flags & (SYN | RST):
+        return judge(flow, half, peer, segment)
+    first = flow.kept[0]
+    if first.key == segment.key:
+        if not (segment.payload or segment.missing):
+            return Verdict.RESUMED
+        expected = advance(flow.kept[-1].sequence, len(flow.kept[-1].payload) + flow.kept[-1].missing)
+        return Verdict.RESUMED if segment.sequence == expected else judge(flow, half, peer, segment)
+    # The other side has taken what was sent behind the reset, so that it cannot have ended anything.
+    taken = segment.flags & ACK and peer.offset < peer.locate(segment.acknowledgment) <= peer.offset + START_WINDOW
+    return Verdict.CONTINUES if taken else judge(flow, half, peer, segment)
+
+
+def _weigh_stray(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
+    """Whether segments with strange numbers are those of another connection."""
+    first = flow.kept[0]
+    there, back = (segment.sequence, segment.acknowledgment)
+    if first.key != segment.key:
+        there, back = back, there
+    near = _near(first.sequence, there) and _near(first.acknowledgment, back)
+    if not near or segment.flags & (SYN | RST):
+        return judge(flow, half, peer, segment)
+    return Verdict.NEW
+
+
+def _near(one: int, other: int) -> bool:
+    return (other - one + START_WINDOW) & 0xFFFFFFFF <= 2 * START_WINDOW
+
+
+def _strange(half: HalfStream, peer: HalfStream, segment: Segment, window: int = START_WINDOW) -> tuple[bool, bool]:
+    """Whether the sequence number and the acknowledgment of data are far from anything that the flow had."""
+    acknowledges = bool(segment.flags & ACK) and peer.state != UNSEEN
+    return (
+        not _within(half, segment.sequence, window),
+        acknowledges and not _within(peer, segment.acknowledgment, window),
+    )
+
+
+def is_stray(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether both numbers of a segment are far from the flow's, and not because the capture lost a part of both."""
+    if half.state == UNSEEN or not all(_strange(half, peer, segment)):
+        return False
+    ahead = half.locate(segment.sequence) - half.offset, peer.locate(segment.acknowledgment) - peer.offset
+    return not all(0 < distance <= LOST_WINDOW for distance in ahead)
+
+
+def _within(half: HalfStream, sequence: int, window: int = START_WINDOW) -> bool:
+    """Whether a sequence number is one that a side has used, or is about to use."""
+    return -window <= half.locate(sequence) <= max(half.offset, half.sent, half.acknowledged) + window
+
+
+def _acknowledges_less(peer: HalfStream, segment: Segment) -> bool:
+    """Whether a segment acknowledges less of the other side's stream than its sender did before."""
+    return (
+        bool(segment.flags & ACK) and peer.state != UNSEEN and peer.locate(segment.acknowledgment) < peer.acknowledged
+    )
+
+
+def _differs(half: HalfStream, segment: Segment) -> bool:
+    """Whether the bytes of a segment that were delivered before are others now, as far as they are remembered."""
+    start = half.locate(segment.sequence)
+    known = segment.payload[: max(0, half.offset - start)]
+    return bool(known) and start >= 0 and compare(half.history, half.offset, start, known)[1] > 0
 
 
 def take_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: Report, answer: Report) -> bool:
@@ -42,27 +286,15 @@ def take_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, r
     return True
 
 
-def is_new_connection(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
-    """Whether a SYN or SYN-ACK belongs to another connection than the one known under its endpoints."""
-    answer = bool(segment.flags & ACK)
-    same = half.initial_sequence == segment.sequence
-    untouched = half.offset == 0 and not half.buffer
-    if flow.closed:
-        if not same or answer:
-            return not same
-        # Refused connections are tried again with the same number; else it takes time to get the same number again.
-        refused = flow.closed == "reset" and untouched and peer.offset == 0
-        return refused or segment.timestamp_ns - flow.opened_ns > SYN_COPY_NS
-    if same or half.state == UNSEEN:
+def is_challenge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether an acknowledgment answers a SYN that its sender does not expect (RFC 5961 section 4).
+
+    A server that still holds an earlier connection tells a client that begins anew where that one stood.
+    """
+    if segment.flags & (SYN | FIN | RST) or segment.payload or half.state != UNSEEN:
         return False
-    start = half.locate(advance(segment.sequence, 1))
-    if half.initial_sequence < 0:
-        if untouched:
-            return not answer and peer.offset > 0 and start != 0
-        return not -START_WINDOW <= start <= 0
-    if answer:
-        return not untouched and segment.acknowledgment != advance(peer.initial_sequence, 1)
-    return True
+    begun = flow.syn_seen and not flow.syn_ack_seen and peer.offset == 0 and not peer.buffer
+    return begun and segment.acknowledgment != advance(peer.initial_sequence, 1)
 
 
 def plausible_reset(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:

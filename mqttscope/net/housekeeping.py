@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from mqttscope.net.events import FlowClosed, Report
 from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET
-from mqttscope.net.segment import reverse_key
+from mqttscope.net.segment import plain_key, reverse_key
 
 if TYPE_CHECKING:
     from mqttscope.net.events import FlowEvent
@@ -37,6 +37,8 @@ MAX_TOTAL_BUFFERED_BYTES = 256 * 1024 * 1024
 IDLE_TIMEOUT_NS = 2 * 3600 * _SECOND
 LINGER_NS = 120 * _SECOND
 """How long a closed flow is remembered, so that late copies of its segments do not open another."""
+REMEMBERED_BYTES = 1_024
+"""Of each direction of a closed flow, the latest bytes: late segments are compared with them."""
 PROVEN_WAIT_NS = _SECOND // 4
 ONE_SIDED_WAIT_NS = 5 * _SECOND
 ONE_SIDED_BUFFERED_BYTES = 256 * 1024
@@ -82,6 +84,8 @@ class FlowRegister:
         """Segments of flows that had ended."""
         self.total_limit_hits = 0
         self._index: dict[bytes, Entry] = {}
+        self._plain: dict[bytes, bytes] = {}
+        """The last flow of each pair of endpoints, whatever its tags: direction key by direction key without tags."""
         self._closed: dict[bytes, None] = {}
         self._dues: list[tuple[int, bytes]] = []
         """When flows time out, as a heap; what `_queued` does not confirm counts no more."""
@@ -99,11 +103,21 @@ class FlowRegister:
         self.flows[flow.key] = flow
         self._index[reverse_key(flow.key)] = (flow, flow.responder, flow.initiator, False)
         self._index[flow.key] = (flow, flow.initiator, flow.responder, True)
+        for key in flow.views:
+            same = plain_key(key) == plain_key(flow.key)
+            self._index[key] = self._index[flow.key if same else reverse_key(flow.key)]
+        for key in (flow.key, reverse_key(flow.key)):
+            self._plain[plain_key(key)] = key
 
     def _forget(self, flow: Flow) -> None:
         self.flows.pop(flow.key, None)
         self._index.pop(flow.key, None)
         self._index.pop(reverse_key(flow.key), None)
+        for key in flow.views:
+            self._index.pop(key, None)
+        for key in (flow.key, reverse_key(flow.key)):
+            if self._plain.get(plain_key(key)) == key:
+                del self._plain[plain_key(key)]
         self._closed.pop(flow.key, None)
         self._queued.pop(flow.key, None)
         self.buffered_bytes -= flow.initiator.buffer.size + flow.responder.buffer.size
@@ -153,10 +167,12 @@ class FlowRegister:
         flow.closed_ns = place[1]
         flow.check_ns = flow.closed_ns + LINGER_NS + 1
         flow.clear = False
-        flow.initiator.history.clear()
-        flow.responder.history.clear()
+        for half in (flow.initiator, flow.responder):
+            half.history = latest(half.history, REMEMBERED_BYTES)
         self._queued.pop(flow.key, None)
         self._forget_later(flow)
+        if flow.kept:
+            self._queue(flow, flow.kept_until_ns)
         events.append(FlowClosed(flow, how, *place))
 
     def _forget_later(self, flow: Flow) -> None:
@@ -166,6 +182,9 @@ class FlowRegister:
 
     def _end(self, flow: Flow, how: str, place: _Place, events: list[FlowEvent]) -> None:
         """Close a flow whose directions did not both end; what it waits for is given up."""
+        self._decide(flow, events)
+        if flow.closed:
+            return
         before = flow.initiator.buffer.size + flow.responder.buffer.size
         flow.initiator.flush(Report(flow, True, place, events))
         flow.responder.flush(Report(flow, False, place, events))
@@ -181,16 +200,24 @@ class FlowRegister:
     def _refresh(self, flow: Flow) -> None:
         """Work out anew when the flow needs a look, and whether its next segment may take the fast path."""
         deadline = min(flow.initiator.deadline_ns, flow.responder.deadline_ns)
-        flow.check_ns = min(deadline, flow.last_timestamp_ns + self.idle_timeout_ns + 1)
-        flow.clear = flow.initiator.clear and flow.responder.clear
+        flow.check_ns = min(deadline, flow.last_timestamp_ns + self.idle_timeout_ns + 1, flow.kept_until_ns)
+        flow.clear = flow.initiator.clear and flow.responder.clear and not flow.kept
+        self._queue(flow, flow.check_ns)
+
+    def _queue(self, flow: Flow, due_ns: int) -> None:
+        """Have a flow looked at when this time has come."""
         queued_ns = self._queued.get(flow.key)
-        if queued_ns is None or flow.check_ns < queued_ns:
-            self._queued[flow.key] = flow.check_ns
-            heappush(self._dues, (flow.check_ns, flow.key))
+        if queued_ns is None or due_ns < queued_ns:
+            self._queued[flow.key] = due_ns
+            heappush(self._dues, (due_ns, flow.key))
             if len(self._dues) > 2 * len(self._queued) + _SPARE_DUES:
                 self._dues = [(due_ns, key) for key, due_ns in self._queued.items()]
                 heapify(self._dues)
-            self._next_sweep_ns = min(self._next_sweep_ns, flow.check_ns)
+            self._next_sweep_ns = min(self._next_sweep_ns, due_ns)
+
+    def _decide(self, flow: Flow, events: list[FlowEvent]) -> None:
+        """Decide about the segments that are kept of a flow, without more evidence."""
+        raise NotImplementedError
 
     def _expire(self, flow: Flow, now: int, events: list[FlowEvent]) -> None:
         """Give up the holes of a flow that were waited for long enough."""
@@ -218,6 +245,7 @@ class FlowRegister:
                 flow = self.flows[next(iter(self._closed))]
                 if now - flow.closed_ns <= LINGER_NS:
                     break
+                self._decide(flow, events)
                 self._forget(flow)
             self._next_forgetting_ns = now + FORGET_NS if self._closed else NEVER
         self._next_sweep_ns = self._next_forgetting_ns
@@ -233,6 +261,10 @@ class FlowRegister:
                 found[key] = self.flows[key]
         for flow in sorted(found.values(), key=attrgetter("last_frame")):
             del self._queued[flow.key]
+            if flow.kept_until_ns <= due_ns:
+                self._decide(flow, events)
+            if flow.closed:
+                continue
             if due_ns - flow.last_timestamp_ns > self.idle_timeout_ns:
                 self._end_idle(flow, events)
             else:
@@ -241,7 +273,9 @@ class FlowRegister:
     def _make_room(self, events: list[FlowEvent]) -> None:
         """Forget the flow that closed first, or evict the one that is idle longest."""
         if self._closed:
-            self._forget(self.flows[next(iter(self._closed))])
+            flow = self.flows[next(iter(self._closed))]
+            self._decide(flow, events)
+            self._forget(flow)
             return
         while True:
             if not self._longest_idle:
@@ -250,10 +284,11 @@ class FlowRegister:
                 ages = ((flow.last_timestamp_ns, key) for key, flow in self.flows.items())
                 self._longest_idle = nsmallest(count, ages)[::-1]
             last_timestamp_ns, key = self._longest_idle.pop()
-            flow = self.flows.get(key)
-            if flow is not None and flow.last_timestamp_ns == last_timestamp_ns:
+            idle = self.flows.get(key)
+            if idle is not None and idle.last_timestamp_ns == last_timestamp_ns:
                 break
         self.evicted_flows += 1
+        flow = idle
         self._end(flow, "evicted", last_place(flow), events)
         self._forget(flow)
 
@@ -261,3 +296,9 @@ class FlowRegister:
 def last_place(flow: Flow) -> _Place:
     """Number, capture time and capture of a flow's last frame, to which is owed what no segment does to the flow."""
     return flow.last_frame, flow.last_timestamp_ns, flow.last_capture
+
+
+def latest(history: list[bytes], limit: int) -> list[bytes]:
+    """The end of a history, at most ``limit`` bytes."""
+    joined = b"".join(history)
+    return [joined[-limit:]] if joined else []

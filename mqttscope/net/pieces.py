@@ -77,6 +77,14 @@ class Pieces:
         """Stream offset behind the last piece; there must be one."""
         return self._end_of(len(self.starts) - 1)
 
+    def holds(self, start: int, payload: bytes) -> bool:
+        """Whether these very bytes wait here, in one piece."""
+        index = bisect_right(self.starts, start) - 1
+        if index < 0:
+            return False
+        at = start - self.starts[index]
+        return self.parts[index][at : at + len(payload)] == payload
+
     def shift(self, count: int) -> None:
         """Subtract ``count`` from all stream offsets."""
         self.starts = [start - count for start in self.starts]

@@ -62,6 +62,8 @@ class HalfStream:
     """Sequence number of the SYN."""
     fin_offset: int = -1
     """Stream offset of the FIN, which is the length of the stream."""
+    fin_place: tuple[int, int, str] = (0, 0, "")
+    """Frame, time and capture of the FIN."""
     clear: bool = False
     """In order and nothing waiting: the next segment may take the fast path."""
     deadline_ns: int = NEVER  # capture time at which the first hole is to be looked at again
@@ -75,6 +77,8 @@ class HalfStream:
 
     data_segments: int = 0
     empty_segments: int = 0
+    copied_segments: int = 0
+    """Segments that were captured again within `flows.TAP_NS` or with other tags: a second tap, no retransmission."""
     lost_bytes: int = 0
     """Bytes reported as gaps."""
     gaps: int = 0
@@ -233,7 +237,9 @@ class HalfStream:
                 return
             start = self.offset
         if 0 <= self.fin_offset < start + length:
-            self.after_end_bytes += start + length - max(start, self.fin_offset)
+            after = start + length - max(start, self.fin_offset)
+            self.after_end_bytes += after
+            report.discarded(after, "after_fin")
             length = self.fin_offset - start
             if length <= 0:
                 return
@@ -262,7 +268,7 @@ class HalfStream:
         if self.ended or self.fin_offset >= 0 or not known <= position <= self.offset + PLAUSIBLE_WINDOW:
             self.ignored_fins += 1
             return
-        self.fin_offset = position
+        self.fin_offset, self.fin_place = position, report.place
         self._drain(report)
 
     def reset(self, report: Report) -> None:
@@ -330,6 +336,7 @@ class HalfStream:
         self.stray_count = self.stray_count + 1 if sequence == self.stray_sequence else 1
         self.stray_sequence = advance(sequence, length)
         if self.stray_count < STRAY_RUN or self.ended or self.fin_offset >= 0:
+            report.discarded(length, "out_of_window")
             return False
         while self.buffer:
             self.give_up(report)
@@ -345,6 +352,7 @@ class HalfStream:
             if start < 0:
                 before = min(-start, len(payload) + missing)
                 self.before_start_bytes += before
+                report.discarded(before, "before_start")
                 missing -= max(0, before - len(payload))
                 payload = payload[before:]
                 start += before
@@ -397,4 +405,4 @@ class HalfStream:
                 self._skip(missing, "cut", report)
         if self.offset == self.fin_offset and not self.ended:
             self.state = ENDED
-            report.closed("fin")
+            report.closed("fin", self.fin_place)

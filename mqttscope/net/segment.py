@@ -91,6 +91,11 @@ def reverse_key(key: bytes) -> bytes:
     return key[16:32] + key[0:16] + key[34:36] + key[32:34] + key[36:]
 
 
+def plain_key(key: bytes) -> bytes:
+    """A direction key without its encapsulation: the same for all places in which a segment is captured."""
+    return key[:12] if is_ipv4_key(key) else key[:36]
+
+
 def flow_key(key: bytes) -> bytes:
     """The key that both directions of a flow share: that of the direction which sorts first."""
     return min(key, reverse_key(key))

@@ -9,7 +9,9 @@ import orjson
 
 from mqttscope.events import (
     ConnectionClosed,
+    ConnectionEnding,
     ConnectionOpened,
+    DiscardedEvent,
     Event,
     GapEvent,
     MalformedEvent,
@@ -20,6 +22,7 @@ from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, redacted,
 from mqttscope.net.frame import CaptureError
 from mqttscope.report.base import Clock, Sink, may_hold_password, without_query_values
 from mqttscope.report.packet_lines import SCHEMA, PacketLines, dumps_text
+from mqttscope.session.connection import Connection
 
 __all__ = ["SCHEMA", "JsonLines", "dumps", "harmless"]
 
@@ -114,11 +117,29 @@ class JsonLines:
             return f"{self._lines.envelope('unparsed', event)},{dumps_text(shown)[1:]}\n"
         if isinstance(event, ConnectionOpened | ConnectionClosed):
             return dumps_text(self.connection(event)) + "\n"
+        if isinstance(event, ConnectionEnding):
+            return f"{dumps_text(self._ending(event))}\n"
+        if isinstance(event, DiscardedEvent):
+            line = f'{self._lines.envelope("discarded", event)},"length":{event.length},"reason":"{event.reason}"}}\n'
+            self._lines.forget(event.connection)  # it may be over, so that nothing else would
+            return line
         if isinstance(event, CaptureError):
             error = {"schema": SCHEMA, "event": "capture_error", "capture": text(event.capture)}
             error |= {"message": text(event.message), "offset": event.offset, "frames": event.frames}
             return dumps_text(error) + "\n"
         return None
+
+    def _other_end(self, connection: Connection) -> dict[str, Any] | None:
+        """How the side ended that did not end first."""
+        other = connection.also_closed
+        if other is None:
+            return None
+        return {
+            "how": other.how,
+            "frame": other.frame,
+            "timestamp": self._clock.iso(other.timestamp_ns),
+            "timestamp_ns": other.timestamp_ns,
+        }
 
     def _malformed(self, event: MalformedEvent) -> str:
         found = event.malformed
@@ -143,6 +164,25 @@ class JsonLines:
             if kind == "publish":
                 shown["topic"] = None if event.topic is None else text(event.topic)
         return f"{self._lines.envelope('malformed', event)},{dumps_text(shown)[1:]}\n"
+
+    def _ending(self, event: ConnectionEnding) -> dict[str, Any]:
+        """The object of the first FIN or RST."""
+        connection = event.connection
+        identifier = connection.client_identifier
+        return {
+            "schema": SCHEMA,
+            "event": "connection_ending",
+            "capture": text(event.capture),
+            "frame": event.frame,
+            "timestamp": self._clock.iso(event.timestamp_ns),
+            "timestamp_ns": event.timestamp_ns,
+            "connection": connection.number,
+            "client": connection.client,
+            "server": connection.server,
+            "client_identifier": None if identifier is None else text(identifier),
+            "how": connection.closed_how,
+            "by": connection.closed_by,
+        }
 
     def connection(self, event: ConnectionOpened | ConnectionClosed) -> dict[str, Any]:
         """The object of a connection that opened or closed."""
@@ -201,6 +241,10 @@ class JsonLines:
                 },
                 "gaps": connection.gaps,
                 "gap_bytes": connection.gap_bytes,
+                "discarded": {"segments": connection.discarded_segments, "bytes": connection.discarded_bytes},
+                "copied_segments": connection.copied_segments,
+                "one_sided": connection.one_sided,
+                "also_closed": self._other_end(connection),
             }
         return shown
 

@@ -23,6 +23,17 @@ KNOWN_LEVELS = (3, 4, 5, *packets.BRIDGE_LEVELS)
 
 
 @dataclass(slots=True)
+class OtherEnd:
+    """How the side ended that did not end first."""
+
+    how: str
+    """``fin`` or ``reset``."""
+    frame: int
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
 class Connection:
     """One MQTT Network Connection as the capture shows it."""
 
@@ -77,6 +88,21 @@ class Connection:
     """How the transport ended: ``fin``, ``reset``, ``port_reused``, ``idle``, ``evicted``, ``capture_end``."""
     closed_by: str | None = None
     """``client`` or ``server``: who ended the transport first, where the capture shows it."""
+    closed_frame: int = 0
+    """The frame with the first FIN or RST; 0 while there is none."""
+    closed_ns: int = 0
+    """Its capture time."""
+    closed_capture: str = ""
+    also_closed: OtherEnd | None = None
+    """How the other side ended after that."""
+    discarded_segments: int = 0
+    """Segments with data that the connection did not take, up to its end."""
+    discarded_bytes: int = 0
+    copied_segments: int = 0
+    """Segments that a second tap captured again, up to the end of the connection."""
+    one_sided: str | None = None
+    """The direction of all captured segments, ``client_to_server`` or ``server_to_client``, where there is only one;
+    known when the connection is closed."""
     decrypted: bool = False
     """The transport is TLS, and what it carries is read."""
     gaps: int = 0

@@ -234,5 +234,6 @@ def test_the_quick_way_and_the_long_way_give_the_same_events() -> None:
 
     assert quick == long
     assert set(names(list(dissect_segments(tape.segments)))) == {
-        "ConnectionOpened", "PacketEvent", "MalformedEvent", "GapEvent", "UnparsedEvent", "ConnectionClosed",
+        "ConnectionOpened", "PacketEvent", "MalformedEvent", "GapEvent", "UnparsedEvent", "ConnectionEnding",
+        "ConnectionClosed",
     }  # fmt: skip

@@ -71,7 +71,8 @@ def test_a_disconnect_is_told_apart_from_who_closed() -> None:
 
 def test_what_tcp_did_is_told_at_the_end() -> None:
     talk = opened()
-    talk.tape.segments.append(dataclasses.replace(talk.tape.segments[3], frame=6))
+    again = talk.tape.segments[3]
+    talk.tape.segments.append(dataclasses.replace(again, frame=6, timestamp_ns=again.timestamp_ns + SECOND))
     talk.close()
 
     connection = only(talk.events(), ConnectionClosed)[0].connection
@@ -111,7 +112,7 @@ def test_the_last_packet_before_the_end_comes_before_the_end() -> None:
     talk.client(wire(PUBLISH_1)[:-1])
     talk.close()
 
-    assert names(talk.events())[-2:] == ["MalformedEvent", "ConnectionClosed"]
+    assert names(talk.events())[-3:] == ["MalformedEvent", "ConnectionEnding", "ConnectionClosed"]
 
 
 def test_a_packet_without_its_most_important_bytes_is_unparsed() -> None:

@@ -98,7 +98,7 @@ def test_what_holds_no_tcp_is_counted_by_reason() -> None:
 
     events = list(dissect(made, skipped=skipped))
 
-    assert names(events) == ["ConnectionOpened", "PacketEvent", "PacketEvent", "ConnectionClosed"]
+    assert names(events) == ["ConnectionOpened", "PacketEvent", "PacketEvent", "ConnectionEnding", "ConnectionClosed"]
     assert skipped == {"not_tcp": 1, "truncated": 1, "not_ip": 1}
 
 
@@ -123,7 +123,9 @@ def test_notices_stay_in_their_place() -> None:
 
     events = list(dissect([*made[:4], drops, *made[4:]]))
 
-    assert names(events) == ["ConnectionOpened", "PacketEvent", "CaptureDrops", "PacketEvent", "ConnectionClosed"]
+    assert names(events) == [
+        "ConnectionOpened", "PacketEvent", "CaptureDrops", "PacketEvent", "ConnectionEnding", "ConnectionClosed",
+    ]  # fmt: skip
 
 
 def test_options_and_dissector_are_handed_on() -> None:

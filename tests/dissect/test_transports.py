@@ -45,7 +45,7 @@ def test_tls_that_goes_with_mqtt_is_listed(port: int, hello: bytes, listed: bool
 
     events = read(talk.tape, dissector=dissector)
 
-    assert names(events) == (["ConnectionOpened", "ConnectionClosed"] if listed else [])
+    assert names(events) == (["ConnectionOpened", "ConnectionEnding", "ConnectionClosed"] if listed else [])
     assert dissector.other_tls == ({} if listed else {f"192.0.2.2:{port}": 1})
     if listed:
         connection = only(events, ConnectionOpened)[0].connection

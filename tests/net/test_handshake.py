@@ -35,13 +35,13 @@ END = "closed capture_end"
         ),
         pytest.param(
             [*HANDSHAKE, "> FA 101 501", "> A 101:more 501", "> A 102:more 501"],
-            ["opened", "> closed fin", END],
-            id="data after the FIN is ignored",
+            ["opened", "> closed fin", "> discarded 4 after_fin", "> discarded 4 after_fin", END],
+            id="data after the FIN is discarded",
         ),
         pytest.param(
             [*HANDSHAKE, "> FA 104 501", "> A 101:abcdef 501"],
-            ["opened", "> 0:abc", "> closed fin", END],
-            id="data beyond a FIN that came early is ignored",
+            ["opened", "> discarded 3 after_fin", "> 0:abc", "> closed fin", END],
+            id="data beyond a FIN that came early is discarded",
         ),
         pytest.param(
             [*HANDSHAKE, "> A 103:cdef 501", "> FA 104 501", "> A 101:ab 501"],
@@ -184,7 +184,7 @@ END = "closed capture_end"
         ),
         pytest.param(
             ["> A 101:abc 501", "> A 104:def 501", "> A 91:earlier... 501", "> A 107:g 501"],
-            ["opened", "> 0:abc", "> 3:def", "> 6:g", END],
+            ["opened", "> 0:abc", "> 3:def", "> discarded 10 before_start", "> 6:g", END],
             id="no handshake, earlier data comes too late",
         ),
         pytest.param(
@@ -195,11 +195,15 @@ END = "closed capture_end"
         pytest.param(["> A 101:abc 501"], ["opened", "> 0:abc", END], id="no handshake, a single segment"),
         pytest.param(
             [*CLOSED, "> FA 101 501", "< FA 501 102", "> A 101:late 501"],
-            CLOSED_EVENTS,
+            [*CLOSED_EVENTS, "> discarded 4 after_close"],
             id="late segments of a closed flow",
         ),
         pytest.param([*CLOSED, "> S 100 0", "< SA 500 101"], CLOSED_EVENTS, id="late copies of the handshake"),
-        pytest.param([*CLOSED, "< SA 500 101 t=60"], CLOSED_EVENTS, id="very late copy of the SYN-ACK"),
+        pytest.param(
+            [*CLOSED, "< SA 500 101 t=60"],
+            [*CLOSED_EVENTS, "opened", END],
+            id="a SYN-ACK long after the end answers a SYN that was not captured",
+        ),
         pytest.param(
             [*CLOSED, "> S 9000", "< SA 7000 9001", "> A 9001:abc 7001"],
             [*CLOSED_EVENTS, "opened", "> 0:abc", END],
