@@ -41,7 +41,7 @@ from mqttscope.net.flows import Flow
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.housekeeping import LINGER_NS
-from mqttscope.net.segment import Fragment, Segment, flow_key
+from mqttscope.net.segment import Fragment, Segment, group_key
 
 SEGMENT_COLUMNS = (
     "kind", "flow", "timestamp_ns", "file", "frame", "direction", "sequence", "acknowledgment", "flags", "window",
@@ -272,7 +272,7 @@ def connection_of(flow: Flow) -> Any:
 
 def state_row(memory: Memory) -> tuple[Any, ...]:
     """The row of what is remembered of a flow."""
-    return flow_key(memory.flow.key), memory.flow.last_timestamp_ns, dump(memory)
+    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, dump(memory)
 
 
 def whole_segments(fragments: Iterable[Fragment]) -> Iterator[Segment]:

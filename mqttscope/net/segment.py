@@ -96,6 +96,11 @@ def plain_key(key: bytes) -> bytes:
     return key[:12] if is_ipv4_key(key) else key[:36]
 
 
+def group_key(key: bytes) -> bytes:
+    """The key that all segments share which may belong to one flow, in whichever places they were captured."""
+    return plain_key(flow_key(key))
+
+
 def flow_key(key: bytes) -> bytes:
     """The key that both directions of a flow share: that of the direction which sorts first."""
     return min(key, reverse_key(key))

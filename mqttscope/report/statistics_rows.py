@@ -32,13 +32,14 @@ ALIAS_HITS = 92
 SAVED = 94
 """Bytes of Topic Names that aliases stood for."""
 TCP = 96
-"""18 numbers: ``TCP_COUNTERS`` of the client, then those of the server."""
+"""20 numbers: ``TCP_COUNTERS`` of the client, then those of the server."""
 TCP_COUNTERS = (
     "data_segments",
     "empty_segments",
     "retransmitted_segments",
     "retransmitted_bytes",
     "duplicate_segments",
+    "copied_segments",
     "out_of_order_segments",
     "overlaps",
     "zero_windows",

@@ -95,6 +95,8 @@ class Connection:
     closed_capture: str = ""
     also_closed: OtherEnd | None = None
     """How the other side ended after that."""
+    end_acknowledged: bool = False
+    """Whether the other side acknowledged the first FIN: it was still there."""
     discarded_segments: int = 0
     """Segments with data that the connection did not take, up to its end."""
     discarded_bytes: int = 0

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mqttscope.session.inflight import Side
 
 C2S = Direction.CLIENT_TO_SERVER
+CLOCK_BACK_NS = 1_000_000_000
+"""A clock that goes back by more than this was set; less happens between the queues of a capturing host."""
 NEVER_NS = 2**63 - 1
 """A time that does not come."""
 _MISCOUNTS = (
@@ -56,6 +58,10 @@ class History:
     """CONNECT and a granting CONNACK were seen, and nobody has sent DISCONNECT."""
     disordered: bool = False
     """A side had received what the capture had not shown yet: the order between the directions proves nothing."""
+    clock_back: bool = False
+    """The capture's clock was set back in the middle of the connection: the time between two segments says nothing."""
+    latest_ns: int = -1 << 63
+    """The latest time of a segment with data."""
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     foreign: str = ""
     """The protocol that is spoken instead of MQTT, once the first bytes have shown it."""
@@ -111,6 +117,10 @@ class History:
         elif party.begun is None:
             party.begun = (party.acknowledged, party.segment_ns)
         party.segment_ns = timestamp_ns
+        if timestamp_ns > self.latest_ns:
+            self.latest_ns = timestamp_ns
+        elif self.latest_ns - timestamp_ns > CLOCK_BACK_NS:
+            self.clock_back = True
         length = position - party.position
         party.length_before, party.segment_length = party.segment_length, length
         if length == 1:

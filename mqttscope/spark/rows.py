@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets
-from mqttscope.net.segment import Fragment, Segment, flow_key
+from mqttscope.net.segment import Fragment, Segment, group_key
 
 SEGMENT = "segment"
 FRAGMENT = "fragment"
@@ -180,7 +180,7 @@ class Batches:
         for key in keys:
             flow = known.get(key)
             if flow is None:
-                flow = known[key] = flow_key(key)
+                flow = known[key] = group_key(key)
             made.append(flow)
         return made
 

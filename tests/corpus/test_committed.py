@@ -40,6 +40,8 @@ KEYS = {
     "gap": OF_A_STREAM | {"length", "reason"},
     "unparsed": OF_A_STREAM | {"length", "reason", "missing", "raw"},
     "connection_opened": COMMON | {"transport", "handshake_seen", "roles_known", "roles_evidence"},
+    "connection_ending": COMMON | {"client_identifier", "how", "by"},
+    "discarded": OF_A_STREAM | {"length", "reason"},
     "connection_closed": COMMON
     | {
         "transport",
@@ -52,6 +54,10 @@ KEYS = {
         "bytes",
         "gaps",
         "gap_bytes",
+        "discarded",
+        "copied_segments",
+        "one_sided",
+        "also_closed",
     },
 }
 FIELDS: dict[str, set[str]] = {

@@ -29,7 +29,13 @@ TRUE_ERRORS: dict[str, set[str]] = {
     # A Payload Format Indicator of 144 and of 88, where the standard allows 0 and 1.
     "suricata-verify/mqtt5-pub-mosquittoprops.pcap": {"PRP106"},
     "suricata-verify/mqtt5-sub-mosquittoprops.pcap": {"PRP106"},
-}
+    # What breaks in them on purpose: damaged packets with secrets, and packets of a fuzzer under a clock that is set.
+    "trials/sec.pcap": {
+        "CON101", "CON102", "CON103", "CON104", "CON105", "CON212", "CON220", "ENC101", "ENC107", "HDR101", "PRP104",
+        "WSK203",
+    },
+    "trials/time-jumps-back.pcap": {"ALS101", "PUB101", "PUB103"},
+}  # fmt: skip
 DERIVED: dict[str, set[str]] = {"derived/suricata-mqtt5-props/": {"PRP106"}}
 """Damaged and repackaged forms of captures that have true errors: at most these."""
 

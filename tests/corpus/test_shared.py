@@ -103,7 +103,8 @@ def test_the_collection_is_there() -> None:
     assert set(EXPLAINED) <= set(COUNTS)
     assert set(COUNTS) >= WITH_HOLES
     captures = {path for path in SHARED.rglob("*") if path.suffix in (".pcap", ".pcapng", ".gz", ".lz4", ".zst")}
-    assert captures == {SHARED / name for name in COUNTS}
+    # What trials are for stands in their own tests.
+    assert {path for path in captures if path.parent.name != "trials"} == {SHARED / name for name in COUNTS}
 
 
 @pytest.mark.parametrize("name", COUNTS)

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
-from mqttscope.events import MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionEnding, MalformedEvent, PacketEvent
 from mqttscope.net.frame import CaptureDrops, CaptureSecrets
 from mqttscope.report.base import View
 from mqttscope.report.jsonl import JsonLines
@@ -47,7 +47,7 @@ def test_every_format_shows_every_packet(path: Path) -> None:
     for event in dissect(open_capture([str(path)])):
         if isinstance(event, PacketEvent | MalformedEvent):
             packets.append((event.number, event.type))
-        elif not isinstance(event, CaptureDrops | CaptureSecrets):
+        elif not isinstance(event, CaptureDrops | CaptureSecrets | ConnectionEnding):
             others += 1
         for reporter in reporters:
             reporter.feed(event)

@@ -18,8 +18,9 @@ class KeepaliveExceeded(Rule):
 
     The server may take the client for dead: after one and a half times the Keep Alive it has to close the connection
     and publishes the will.  The time runs from the end of one packet to the beginning of the next, as the capture saw
-    them, with a tolerance of a tenth (``tolerance_percent``) and one round trip.  Silence until the end of the
-    connection counts as well.
+    them, with a tolerance of a tenth (``tolerance_percent``) and one round trip.  Silence until the first FIN or RST
+    counts as well, as long as something shows that the client was still there: a device without power, or behind a
+    link that is down, breaks no rule.
 
     Instead, send PINGREQ when nothing else was sent for almost the Keep Alive, also while the client only receives.
     """
@@ -116,7 +117,7 @@ class KeepaliveExceeded(Rule):
     def check(self, packet: ControlPacket, at: Moment) -> Findings:
         """Measure from the packet before."""
         limit, last = at.connection.keep_alive, at.sender.last_timestamp_ns
-        if not limit or last is None or at.timestamp_ns - last <= limit * SECOND:
+        if not limit or last is None or at.timestamp_ns - last <= limit * SECOND or at.history.clock_back:
             return None
         quiet = quiet_ns(at, packet)
         percent = self.set["tolerance_percent"]
@@ -130,15 +131,14 @@ class KeepaliveExceeded(Rule):
     def check_close(self, connection: Connection, at: Moment) -> Findings:
         """Measure until the end of the connection."""
         limit = connection.keep_alive
-        if not limit or at.client.last_timestamp_ns is None:
+        if not limit or at.client.last_timestamp_ns is None or at.history.clock_back:
             return None
         until, sure = end_ns(connection, at)
         quiet = quiet_ns(at, None, until)
         percent = self.set["tolerance_percent"]
         if quiet <= allowed_ns(at, limit, percent) or server_value_ignored(at, quiet, percent):
             return None
-        span = f"{'' if sure else 'up to '}{quiet / SECOND:.1f} s"
-        told = f"client was silent for {span} until the connection ended, its Keep Alive is {limit} s"
+        told = f"client was silent for {quiet / SECOND:.1f} s until the connection ended, its Keep Alive is {limit} s"
         return self.report("", told, sender=Direction.CLIENT_TO_SERVER, confidence=None if sure else Confidence.LIKELY)
 
 
@@ -177,11 +177,13 @@ def end_ns(connection: Connection, at: Moment) -> tuple[int, bool]:
     said = at.history.server.disconnect
     if said is not None:
         return said.timestamp_ns, True
-    if connection.closed_how in ("reset", "capture_end", "idle"):
+    if connection.closed_how in ("capture_end", "idle"):
         return at.timestamp_ns, True
-    if connection.closed_how != "fin":
+    if connection.closed_how not in ("fin", "reset"):
         return 0, False
-    # The end of the second direction may come long after that of the first: what the server sent last proves more.
-    heard = connection.server_side.last_timestamp_ns or 0
-    sure = heard - (at.client.last_timestamp_ns or 0) > (connection.keep_alive or 0) * 2 * SECOND
-    return (heard, True) if sure else (at.timestamp_ns, False)
+    other = connection.also_closed
+    there = connection.end_acknowledged or (other is not None and other.how == "fin")
+    if connection.closed_by == "server" and not there:
+        # Nothing shows that the client was there: a reset in answer comes from one that knows nothing any more.
+        return (connection.closed_ns, False) if connection.closed_how == "reset" else (0, False)
+    return connection.closed_ns, True
