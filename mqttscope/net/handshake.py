@@ -116,10 +116,9 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
             return Verdict.NEW if not answer and peer.offset > 0 and start != 0 else Verdict.SAME
         if not -START_WINDOW <= start <= 0:
             return Verdict.NEW
-        if not half.offset:
-            return Verdict.SAME
-        # Where the first segments came in another order it is theirs; much later it is another one's.
-        return Verdict.SAME if soon is Verdict.COPY else Verdict.NEW
+        if not half.offset or not (peer.offset or half.acknowledged):
+            return Verdict.SAME  # nobody has answered yet: the first segments come in another order
+        return soon
     if answer:
         if untouched:
             return Verdict.SAME
@@ -138,12 +137,10 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
             # What begins the stream comes again.  Data that is sent again carries the latest acknowledgment; what
             # carries an older one is a copy, or comes from a stack that has forgotten the connection.
             now = segment.timestamp_ns
-            if now - flow.opened_ns > COPY_NS and (
-                _acknowledges_less(peer, segment) or now - flow.last_timestamp_ns > PERSISTENCE_NS
-            ):
+            if now - flow.last_timestamp_ns > PERSISTENCE_NS:
                 return Verdict.NEW
-            if _acknowledges_less(peer, segment) and _differs(half, segment):
-                return Verdict.COPY
+            if _acknowledges_less(peer, segment):
+                return Verdict.NEW if now - flow.opened_ns > COPY_NS else Verdict.COPY
     if is_stray(half, peer, segment):
         return Verdict.STRAY
     return Verdict.SAME
@@ -183,7 +180,9 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     if segment.flags & RST:
         return Verdict.SAME
     if segment.flags & SYN:
-        return Verdict.COPY if half.initial_sequence == segment.sequence else Verdict.NEW
+        begins = half.initial_sequence >= 0 or half.state == UNSEEN
+        same = half.initial_sequence == segment.sequence if begins else not half.locate(advance(segment.sequence, 1))
+        return Verdict.COPY if same else Verdict.NEW
     if half.state == UNSEEN or any(_strange(half, peer, segment)) or _differs(half, segment):
         return Verdict.NEW
     end = half.locate(segment.sequence) + len(segment.payload) + segment.missing

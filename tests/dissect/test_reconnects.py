@@ -1,0 +1,183 @@
+"""A device that comes back on the same port: ways to end x gaps x what of the handshake was captured x which numbers
+recur.  No case loses anything silently, the linter accuses nobody, and nearly all are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.events import (
+    ConnectionOpened,
+    DiscardedEvent,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.lint.catalogue import instances, select
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Severity
+from mqttscope.mqtt import ControlPacket, Disconnect, Puback, Publish, Suback, Subscribe, Subscription
+from mqttscope.mqtt.packets import Connect
+from mqttscope.net.segment import ACK, SYN, Segment
+from tests.dissect.talk import CONNACK, Talk, Tape, connect
+
+ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
+        "outage", "outage with data under way")  # fmt: skip
+GAPS = (0.001, 0.05, 0.5, 1.0, 60.0, 600.0, 7_100.0, 7_300.0)
+CAPTURED = ("all", "SYN", "SYN-ACK", "neither", "nothing of the handshake")
+RECUR = ("neither", "client", "server", "both")
+FIRST, SECOND_TOPICS = ["one", "one/again"], ["two", "three"]
+
+
+@dataclass
+class Outcome:
+    connections: int = 0
+    topics: list[list[str | None]] = field(default_factory=list)
+    connects: list[int] = field(default_factory=list)
+    discarded: int = 0
+    strange: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def right(self) -> bool:
+        """Both connections, each with its CONNECT and its messages in their order."""
+        return self.topics == [FIRST, SECOND_TOPICS] and self.connects == [1, 1] and not self.strange
+
+
+def message(topic: str, identifier: int) -> ControlPacket:
+    return Publish(topic_name=topic, payload=b"21.5", qos=1, packet_identifier=identifier)
+
+
+def life(talk: Talk, topics: list[str]) -> None:
+    talk.client(connect())
+    talk.server(CONNACK)
+    talk.ack("client")
+    talk.client(Subscribe(1, subscriptions=[Subscription("down/#", 0)]))
+    talk.server(Suback(1, reason_codes=[0]))
+    for number, topic in enumerate(topics, 2):
+        talk.client(message(topic, number))
+        talk.server(Puback(number))
+    talk.ack("client")
+
+
+def finish(talk: Talk, end: str) -> None:
+    match end:
+        case "fin by both":
+            talk.client(Disconnect())
+            talk.close("client")
+        case "fin by both, server first":
+            talk.client(Disconnect())
+            talk.close("server")
+        case "fin by the server":
+            talk.fin("server")
+        case "reset by the client":
+            talk.reset("client")
+        case "reset by the server":
+            talk.reset("server")
+        case "outage with data under way":
+            talk.client(message("one/lost", 9))
+
+
+def shown(segments: list[Segment], captured: str) -> Iterator[Segment]:
+    """Those of a connection's segments that were captured."""
+    handshake, rest = segments[:3], segments[3:]
+    wanted = {"all": (SYN, SYN | ACK, ACK), "SYN": (SYN, ACK), "SYN-ACK": (SYN | ACK, ACK), "neither": (ACK,)}
+    yield from (one for one in handshake if one.flags in wanted.get(captured, ()))
+    yield from rest
+
+
+def scene(end: str, gap: float, captured: str, recur: str, first_captured: str = "all") -> list[Segment]:
+    tape = Tape()
+    talk = Talk(tape)
+    talk.handshake()
+    life(talk, FIRST)
+    finish(talk, end)
+    before = list(shown(tape.segments, first_captured))
+    count = len(tape.segments)
+    tape.wait(gap)
+    again = Talk(tape)
+    again.position = {
+        "client": 1000 if recur in ("client", "both") else 2_718_281_828,
+        "server": 5000 if recur in ("server", "both") else 3_141_592_653,
+    }
+    again.handshake()
+    life(again, SECOND_TOPICS)
+    again.client(Disconnect())
+    again.close("client")
+    segments = [*before, *shown(tape.segments[count:], captured)]
+    for number, one in enumerate(segments, 1):
+        one.frame = number
+    return segments
+
+
+def outcome(segments: list[Segment]) -> Outcome:
+    found = Outcome()
+    linter = Linter(instances(select().values()), strict=True)
+    for event in dissect_segments(segments):
+        found.errors += [one.rule for one in linter.feed(event) if one.severity is Severity.ERROR]
+        if isinstance(event, ConnectionOpened):
+            found.connections += 1
+            found.topics.append([])
+            found.connects.append(0)
+        elif isinstance(event, PacketEvent):
+            if isinstance(event.packet, Publish) and event.topic != "one/lost":
+                found.topics[event.connection.number].append(event.topic)
+            elif isinstance(event.packet, Connect):
+                found.connects[event.connection.number] += 1
+        elif isinstance(event, DiscardedEvent):
+            found.discarded += 1
+        elif isinstance(event, MalformedEvent | UnparsedEvent | GapEvent):
+            found.strange.append(type(event).__name__)
+    return found
+
+
+@cache
+def result(case: tuple[str, float, str, str], first_captured: str = "all") -> Outcome:
+    return outcome(scene(*case, first_captured))
+
+
+CASES = list(product(ENDS, GAPS, CAPTURED, RECUR))
+
+
+def name(case: tuple[object, ...]) -> str:
+    return ", ".join(map(str, case))
+
+
+@pytest.mark.parametrize("first_captured", ["all", "nothing of the handshake"])
+def test_what_was_captured_of_a_handshake_tells_connections_apart(first_captured: str) -> None:
+    seen = [case for case in CASES if case[2] in ("all", "SYN", "SYN-ACK")]
+    wrong = [name(case) for case in seen if not result(case, first_captured).right]
+
+    assert len(wrong) <= len(seen) * 0.03, wrong
+
+
+@pytest.mark.parametrize("first_captured", ["all", "nothing of the handshake"])
+def test_nothing_is_lost_silently_whatever_was_captured(first_captured: str) -> None:
+    silent = []
+    for case in CASES:
+        found = result(case, first_captured)
+        topics = [topic for row in found.topics for topic in row]
+        if topics != FIRST + SECOND_TOPICS and not found.discarded and not found.strange:
+            silent.append((name(case), topics))
+
+    assert silent == []
+
+
+@pytest.mark.parametrize("first_captured", ["all", "nothing of the handshake"])
+def test_the_linter_accuses_nobody_who_comes_back(first_captured: str) -> None:
+    accused = [(name(case), found.errors) for case in CASES if (found := result(case, first_captured)).errors]
+
+    assert accused == []
+
+
+def test_most_are_told_apart_even_without_a_handshake() -> None:
+    unseen = [case for case in CASES if case[2] not in ("all", "SYN", "SYN-ACK")]
+    wrong = [name(case) for case in unseen if not result(case).right]
+
+    assert len(wrong) <= len(unseen) * 0.1, wrong
