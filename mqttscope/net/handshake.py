@@ -141,6 +141,8 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
                 return Verdict.NEW
             if _acknowledges_less(peer, segment):
                 return Verdict.NEW if now - flow.opened_ns > COPY_NS else Verdict.COPY
+    if half.ended and _differs(half, segment):
+        return Verdict.NEW  # what is sent again behind a FIN is what was sent before it
     if is_stray(half, peer, segment):
         return Verdict.STRAY
     return Verdict.SAME
