@@ -253,6 +253,8 @@ class Dissector(Transports):
         if not flow.initiator.segments or not flow.responder.segments:
             of_client = bool(flow.initiator.segments) is dialogue.client_is_initiator
             connection.one_sided = str(C2S if of_client else S2C)
+            self.one_sided += 1
+        self.copied_segments += connection.copied_segments
 
     def _end_inside(self, inner: Dialogue, event: FlowClosed) -> Iterator[Event]:
         if inner.phase == UNDECIDED:

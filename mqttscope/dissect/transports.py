@@ -54,6 +54,10 @@ class Transports(PacketEvents):
         self.discarded_segments = 0
         """Segments with data that no connection took, of MQTT connections and of such that were over."""
         self.discarded_bytes = 0
+        self.copied_segments = 0
+        """Segments of closed MQTT connections that were captured twice."""
+        self.one_sided = 0
+        """Closed MQTT connections of which the capture has one direction alone."""
         self.other_flows = 0
         """Flows that do not speak MQTT."""
         self.other_tls: Counter[str] = Counter()
