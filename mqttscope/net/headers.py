@@ -71,15 +71,15 @@ _EXTENSIONS = _OPTIONS | {_FRAGMENT, _AUTHENTICATION}
 _FRAGMENTED_IPV4 = frozenset((_TCP, _UDP, _GRE, _AUTHENTICATION, 4, 41))
 
 # An encapsulation holds VLAN identifiers (at most 0x0fff) and these marks, some followed by a four-byte identifier.
-_MARK_IN_IP = {4: b"\xf0\x04", 6: b"\xf0\x29"}
-_MARK_GRE = b"\xf0\x2f"
-_MARK_GRE_KEY = b"\xf0\x30"
-_MARK_VXLAN = b"\xf1\x01"
-_MARK_GENEVE = b"\xf1\x02"
-_MARK_GTP = b"\xf0\x81"
-_MARK_TZSP = b"\xf0\x82"
-_MARK_L2TP = b"\xf0\x83"
-_MARK_PPTP = b"\xf0\x84"
+MARK_IN_IP = {4: b"\xf0\x04", 6: b"\xf0\x29"}
+MARK_GRE = b"\xf0\x2f"
+MARK_GRE_KEY = b"\xf0\x30"
+MARK_VXLAN = b"\xf1\x01"
+MARK_GENEVE = b"\xf1\x02"
+MARK_GTP = b"\xf0\x81"
+MARK_TZSP = b"\xf0\x82"
+MARK_L2TP = b"\xf0\x83"
+MARK_PPTP = b"\xf0\x84"
 _VXLAN_PORTS = frozenset((4789, 8472))
 _VXLAN_GPE_PORT = 4790
 _GENEVE_PORT = 6081
@@ -293,7 +293,7 @@ def transport(
         located = _gre(data, offset, stop, end, encapsulation)
     elif protocol in _IN_IP:
         version = _IN_IP[protocol]
-        located = version, offset, end, encapsulation + _MARK_IN_IP[version]
+        located = version, offset, end, encapsulation + MARK_IN_IP[version]
     elif protocol == _AUTHENTICATION or (protocol in _EXTENSIONS and len(addresses) == 32):
         return _extensions(frame, data, protocol, offset, stop, end, addresses, encapsulation, depth)
     else:
@@ -362,10 +362,10 @@ def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     if flags & 0x2000:
         if offset + 4 > stop:
             return _short(offset + 4, end)
-        encapsulation += _MARK_GRE_KEY + data[offset : offset + 4]
+        encapsulation += MARK_GRE_KEY + data[offset : offset + 4]
         offset += 4
     else:
-        encapsulation += _MARK_GRE
+        encapsulation += MARK_GRE
     if flags & 0x1000:
         offset += 4
     if kind == 0x88BE:
@@ -416,7 +416,7 @@ def _pptp(
     if not length or not flags & 0x1000:  # an acknowledgment alone
         return NOT_TCP
     end = min(end, offset + length)
-    return links.ethertype(data, links.PPP, offset, min(stop, end), end, encapsulation + _MARK_PPTP)
+    return links.ethertype(data, links.PPP, offset, min(stop, end), end, encapsulation + MARK_PPTP)
 
 
 def _inner_ip(data: bytes, offset: int, stop: int, end: int) -> int | None:
@@ -451,18 +451,18 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     if port in _VXLAN_PORTS:
         if not data[inner] & 0x08:
             return NOT_TCP
-        encapsulation += _MARK_VXLAN + identifier
+        encapsulation += MARK_VXLAN + identifier
         return links.ethertype(data, links.ETHERNET, inner + 8, stop, end, encapsulation)
     if port == _GENEVE_PORT:
         if data[inner] & 0xC0 or data[inner + 1] & 0x80:  # another version, or a control message
             return NOT_TCP
         kind = data[inner + 2] << 8 | data[inner + 3]
-        encapsulation += _MARK_GENEVE + identifier
+        encapsulation += MARK_GENEVE + identifier
         return links.ethertype(data, kind, inner + 8 + (data[inner] & 0x3F) * 4, stop, end, encapsulation)
     if port == _VXLAN_GPE_PORT and data[inner] & 0x38 == 0x08:  # version 0 with an identifier
         if data[inner] & 0x01:
             return NOT_TCP  # operation and maintenance
-        return _vxlan_gpe(data, inner, stop, end, encapsulation + _MARK_VXLAN + identifier)
+        return _vxlan_gpe(data, inner, stop, end, encapsulation + MARK_VXLAN + identifier)
     if port == _GTP_PORT or source == _GTP_PORT:
         return _gtp(data, inner, stop, end, encapsulation)
     if port == _TZSP_PORT:
@@ -470,7 +470,7 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     if port == _L2TP_PORT or source == _L2TP_PORT:
         return _l2tp(data, inner, stop, end, encapsulation)
     if data[inner] in (0x08, 0x0C) and not data[inner + 1] and not data[inner + 2] and not data[inner + 7]:
-        found = _vxlan_anywhere(data, inner, stop, end, encapsulation + _MARK_VXLAN + identifier)
+        found = _vxlan_anywhere(data, inner, stop, end, encapsulation + MARK_VXLAN + identifier)
         if found is not None:
             return found
     return _lookalike(data, source, port, inner, stop, end)
@@ -553,10 +553,10 @@ def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> 
         return _short(offset + 1, end)
     version = data[offset] >> 4
     if version in (4, 6):
-        return version, offset, end, encapsulation + _MARK_GTP
-    located = links.ethertype(data, links.ETHERNET, offset, stop, end, encapsulation + _MARK_GTP)
+        return version, offset, end, encapsulation + MARK_GTP
+    located = links.ethertype(data, links.ETHERNET, offset, stop, end, encapsulation + MARK_GTP)
     if isinstance(located, NotSegment):
-        located = links.ethertype(data, links.PPP, offset, stop, end, encapsulation + _MARK_GTP)
+        located = links.ethertype(data, links.PPP, offset, stop, end, encapsulation + MARK_GTP)
     if isinstance(located, NotSegment) or _inner_ip(data, located[1], stop, end) != located[0]:
         return GTP_U
     return located
@@ -589,7 +589,7 @@ def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
     located = link(data, offset, stop, end)
     if isinstance(located, NotSegment):
         return located
-    return located[0], located[1], located[2], encapsulation + _MARK_TZSP + located[3]
+    return located[0], located[1], located[2], encapsulation + MARK_TZSP + located[3]
 
 
 def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
@@ -614,7 +614,7 @@ def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
         if offset + 2 > stop:
             return _short(offset + 2, end)
         offset += 2 + (data[offset] << 8 | data[offset + 1])
-    return links.ethertype(data, links.PPP, offset, stop, end, encapsulation + _MARK_L2TP)
+    return links.ethertype(data, links.PPP, offset, stop, end, encapsulation + MARK_L2TP)
 
 
 def _lookalike(data: bytes, source: int, port: int, inner: int, stop: int, end: int) -> NotSegment:
