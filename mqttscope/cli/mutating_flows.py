@@ -58,7 +58,7 @@ def read_flows(given: dict[str, Any]) -> Flows:
         if wanted is not None and isinstance(event, PacketEvent | MalformedEvent) and wanted.matches(event):
             matching.add(event.connection.number)
         reader.feed(event)
-    for told in _advice(dissector, reading):
+    for told in filter(None, (*_advice(dissector, reading), advice.not_read(dissector, watch.skipped))):
         warn(told)
     scripts = [one for one in reader.finish() if one.begins and one.connect is not None and not one.lost_from_client]
     if not scripts:
