@@ -36,7 +36,7 @@ from mqttscope.net.headers import (
     walk,
 )
 from mqttscope.net.links import SERVICE_MARK
-from mqttscope.net.segment import NotSegment, Segment, direction_key
+from mqttscope.net.segment import RST, NotSegment, Segment, direction_key
 
 if TYPE_CHECKING:
     from pyshark.packet.layers.xml_layer import XmlLayer
@@ -421,9 +421,10 @@ def _segment(ip: XmlLayer, tcp: XmlLayer, encapsulation: bytes, frame: Frame) ->
     length, header = _number(tcp, "tcp.len"), _number(tcp, "tcp.hdr_len")
     if sequence is None or flags is None or window is None or length is None or header is None or header < 20:
         return None
-    if len(ports) != 4 or len(addresses) not in (8, 32):
+    if len(ports) != 4 or len(addresses) not in (8, 32) or tcp.get_field("tcp.checksum") is None:
         return None
-    payload = _octets(tcp, "tcp.payload")
+    # The data of a reset has a name of its own.
+    payload = _octets(tcp, "tcp.payload") or (_octets(tcp, "tcp.reset_cause") if flags & RST else b"")
     return Segment(
         direction_key(addresses, ports, encapsulation),
         sequence,

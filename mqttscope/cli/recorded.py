@@ -75,7 +75,7 @@ def read(given: dict[str, Any]) -> Recorded:
         end = None if given["end"] is None else Moment.parse(given["end"])
     except RewriteError as error:
         raise click.UsageError(str(error)) from None
-    reading = Reading(given["captures"], given["keylog"])
+    reading = Reading(given["captures"], given["keylog"], via=given["via"])
     dissector = Dissector(make_options(given["ports"], None, decrypting=reading.decrypting))
     watch = Watch(progress=True)
     reader = ScriptReader()
@@ -85,7 +85,7 @@ def read(given: dict[str, Any]) -> Recorded:
             places.add(reader.places)
         reader.feed(event)
     nothing = advice.nothing_found(dissector) if not dissector.connections else None
-    for told in filter(None, (nothing, reading.advice(), advice.not_read(dissector, watch.skipped))):
+    for told in filter(None, (nothing, reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via))):
         warn(told)
     found = Recorded(reader.finish(), truncated=bool(watch.errors))
     found.left_out = list(_unplayable(found.scripts))

@@ -259,7 +259,10 @@ class Sniffing:
             warn(self.recorder.told())
         for told in (*self._limits(), *(() if self.findings is None else self.findings.told())):
             warn(told)
-        snapped, unread = advice.snap_length(dissector, self.skipped), advice.not_read(dissector, self.skipped)
+        snapped, unread = (
+            advice.snap_length(dissector, self.skipped),
+            advice.not_read(dissector, self.skipped, live=True),
+        )
         for one in filter(None, (*advice.named_otherwise(dissector), snapped, self._keys_told(), unread)):
             warn(one)
         if self._matches is not None and dissector.packets and not self.packets:

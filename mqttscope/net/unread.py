@@ -14,6 +14,9 @@ from mqttscope.net.segment import NotSegment
 
 READS, WITH_KEYS, NOTHING = "tshark", "tshark with keys", "nothing"
 """What would read a frame that is not read."""
+OFFER = "--via tshark"
+OFFER_ELSEWHERE = "mqttscope inspect --via tshark"
+"""The same for commands that have no such option."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,18 +80,21 @@ def grouped(skipped: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def sentence(skipped: Mapping[str, int], *, by_tshark: bool = False) -> str | None:
-    """One line about what was not read, or ``None``.  ``by_tshark``: tshark has looked at the frames already."""
-    parts = [_part(UNREAD[name], count, by_tshark) for name, count in not_read(skipped).items()]
+def sentence(skipped: Mapping[str, int], *, by_tshark: bool = False, offer: str = OFFER) -> str | None:
+    """One line about what was not read, or ``None``.
+
+    ``by_tshark``: tshark has looked at the frames already.  ``offer``: how the user lets tshark read them.
+    """
+    parts = [_part(UNREAD[name], count, by_tshark, offer) for name, count in not_read(skipped).items()]
     return f"not read: {', '.join(parts)}" if parts else None
 
 
-def _part(one: Unread, count: int, by_tshark: bool) -> str:
+def _part(one: Unread, count: int, by_tshark: bool, offer: str) -> str:
     said = [one.note] if one.note else []
     if one.reader == READS and not by_tshark:
-        said.append(f"--via tshark reads {'it' if count == 1 else 'them'}")
+        said.append(f"{offer} reads {'it' if count == 1 else 'them'}")
     elif one.reader == WITH_KEYS:
-        who = "tshark" if by_tshark else "--via tshark"
+        who = "tshark" if by_tshark else offer
         said.append(f"{who} reads {'it' if count == 1 else 'them'} with keys: --tshark-option")
     elif one.note:
         said.append("nothing here reads it")

@@ -32,6 +32,12 @@ def test_what_tshark_has_looked_at_is_not_offered_to_it() -> None:
     )
 
 
+def test_commands_without_the_option_name_another() -> None:
+    assert sentence({"gtp_u": 2}, offer=unread.OFFER_ELSEWHERE) == (
+        "not read: 2 frames of GTP-U with unknown content (mqttscope inspect --via tshark reads them)"
+    )
+
+
 def test_counts_by_reason_and_by_coarse_reason() -> None:
     assert not_read(SKIPPED) == {"gtp_u_version_2": 1_200, "wlan_encrypted": 1, "mqtt_sn": 3, "truncated": 2}
     assert grouped(SKIPPED) == {"not_ip": 8, "not_tcp": 1_243, "truncated": 2}
