@@ -81,8 +81,9 @@ class Dissection:
     """Frames of captures, dissected by tshark.
 
     ``items``: frames and notices.  ``preferences``: for tshark, as ``NAME:VALUE``.  ``skipped``: counts the frames
-    without a TCP segment, by reason.  `MissingToolError` where tshark is not installed, `OSError` where it cannot be
-    started.
+    without a TCP segment, by reason.  ``waiting``: somebody waits for each segment, and the next frame may be long in
+    coming, so that tshark is given one after the other.  `MissingToolError` where tshark is not installed, `OSError`
+    where it cannot be started.
     """
 
     def __init__(
@@ -90,6 +91,8 @@ class Dissection:
         items: Iterable[Frame | CaptureNotice],
         preferences: Sequence[str] = (),
         skipped: Counter[str] | None = None,
+        *,
+        waiting: bool = False,
     ) -> None:
         tshark = find_tool("tshark", "to read captures with --via tshark")
         self.fault: str | None = None
@@ -97,6 +100,7 @@ class Dissection:
         self.answered = 0
         """Frames that tshark has dissected."""
         self._items = iter(items)
+        self._most_ahead = 1 if waiting else MAX_AHEAD
         self._skipped: Counter[str] = Counter() if skipped is None else skipped
         self._ahead: deque[Frame | CaptureNotice] = deque()
         self._frames_ahead = 0
@@ -162,7 +166,7 @@ class Dissection:
 
     def _fill(self) -> None:
         """Get frames while tshark has few of them."""
-        while not self._exhausted and self._frames_ahead < MAX_AHEAD and len(self._unwritten) < MAX_AHEAD:
+        while not self._exhausted and self._frames_ahead < self._most_ahead:
             item = next(self._items, None)
             if item is None:
                 self._exhausted = True

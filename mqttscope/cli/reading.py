@@ -95,7 +95,8 @@ class Reading:
         from mqttscope.capture.via_tshark import Dissection
 
         try:
-            return Dissection(frames, self.via, skipped).segments()
+            waiting = STDIN in self.captures and self._spool is None
+            return Dissection(frames, self.via, skipped, waiting=waiting).segments()
         except MissingToolError as error:
             raise CannotDissect(str(error)) from None
         except OSError as error:

@@ -53,6 +53,7 @@ UNREAD: dict[str, Unread] = {
     "wireguard": Unread("of encrypted WireGuard", WITH_KEYS),
     "mqtt_sn": Unread("of MQTT-SN over UDP", NOTHING, "not MQTT"),
     "quic": Unread("of QUIC", NOTHING, "MQTT over QUIC is encrypted"),
+    "incomplete_fragments": Unread("with IP fragments of TCP whose other fragments are missing", NOTHING),
     "unsupported_link_type": Unread("of an unsupported link type", READS, group="unsupported_link_type"),
     "malformed": Unread("with malformed headers", NOTHING, group="malformed"),
     "truncated": Unread("cut inside their headers by the snap length", NOTHING, group="truncated"),

@@ -310,6 +310,20 @@ def test_few_frames_are_on_the_way() -> None:
     assert most <= MAX_AHEAD
 
 
+def test_who_waits_for_each_segment_gets_it_before_the_next_frame() -> None:
+    seen: list[int] = []
+
+    def frames() -> Iterator[Frame]:
+        for number in (1, 2, 3):
+            assert seen == list(range(1, number))
+            yield frame(IP4, 228, number=number)
+
+    for one in Dissection(frames(), waiting=True).segments():
+        assert isinstance(one, Segment)
+        seen.append(one.frame)
+    assert seen == [1, 2, 3]
+
+
 def rc4(key: bytes, data: bytes) -> bytes:
     state, at = list(range(256)), 0
     for number in range(256):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
-from tests.cli.running import CAPTURES, Done, capture, invoke, run
+from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke, run
 from tests.cli.test_reading import with_secrets
 from tests.conftest import shared_path
 from tests.dissect.secure import Secure, write
@@ -183,8 +184,8 @@ class TestViaTshark:
         assert len(invoke("inspect", "--format", "jsonl", "--via", "tshark", inside).packets) == 14
 
     def test_without_tshark_it_is_said_how_to_get_it(self, tmp_path: Path) -> None:
-        for command in ("inspect", "lint", "stats"):
-            done = run(command, QOS, "--via", "tshark", env={"PATH": str(tmp_path)})
+        for name in ("inspect", "lint", "stats"):
+            done = run(name, QOS, "--via", "tshark", env={"PATH": str(tmp_path)})
 
             assert done.code == 3
             assert "tshark is needed to read captures with --via tshark and was not found" in done.err
@@ -196,6 +197,24 @@ class TestViaTshark:
 
         assert done.code == 3
         assert "no.such" in done.err
+
+    def test_a_pipe_that_goes_on_is_shown_as_it_comes(self) -> None:
+        data = QOS.read_bytes()
+        running = subprocess.Popen(
+            command("inspect", "-", "--via", "tshark"),
+            env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write(data[:-2000])
+        running.stdin.flush()
+        # Without waiting for more, which does not come.
+        assert "opened" in running.stdout.readline().decode()
+        assert "CONNECT" in running.stdout.readline().decode()
+        out, err = running.communicate(data[-2000:], timeout=60)
+
+        assert (running.returncode, err) == (0, b"")
+        assert out.count(b"PUBLISH") > 5
 
     def test_a_damaged_capture_is_read_as_far_as_it_goes(self) -> None:
         data = QOS.read_bytes()[:-700]
