@@ -94,6 +94,15 @@ _QUIC_VERSIONS = frozenset((0, 1, 0x6B3343CF))
 """Version negotiation, version 1 (RFC 9000) and version 2 (RFC 9369); drafts begin with ff0000."""
 _MQTT_SN_PORTS = frozenset((1883, 1884, 1885, 2442, 10000, 20000, 47193))
 """Where gateways and forwarders of MQTT-SN listen, there being no registered port."""
+_ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT = 4500, 51820, 5247, 3544, 4341
+_UDP_PORTS = (
+    _VXLAN_PORTS
+    | {_VXLAN_GPE_PORT, _GENEVE_PORT, _GTP_PORT, _TZSP_PORT, _L2TP_PORT}
+    | {_ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT}
+    | _QUIC_PORTS
+    | _MQTT_SN_PORTS
+)
+"""All ports on which UDP is looked at; on others only VXLAN is."""
 _MQTT_SN_TYPES = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E), 0xFE)) - {0x11}
 
 
@@ -447,6 +456,8 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
         stop = min(stop, end)
     if inner + 8 > stop:
         return _lookalike(data, source, port, inner, stop, end)
+    if port not in _UDP_PORTS and source not in _UDP_PORTS and (data[inner] & 0xFB != 0x08 or data[inner + 7]):
+        return NOT_TCP  # nearly all UDP
     identifier = b"\0" + data[inner + 4 : inner + 7]
     if port in _VXLAN_PORTS:
         if not data[inner] & 0x08:
@@ -628,15 +639,15 @@ def _lookalike(data: bytes, source: int, port: int, inner: int, stop: int, end: 
         version = int.from_bytes(data[inner + 1 : inner + 5], "big")
         if data[inner + 5] <= 20 and (version in _QUIC_VERSIONS or version >> 8 == 0xFF0000):
             return QUIC
-    if 4500 in (source, port) and data[inner : inner + 4] != b"\0\0\0\0":
+    if _ESP_PORT in (source, port) and data[inner : inner + 4] != b"\0\0\0\0":
         return ESP
-    if 51820 in (source, port) and data[inner : inner + 4] == b"\x04\0\0\0" and not length & 15:
+    if _WIREGUARD_PORT in (source, port) and data[inner : inner + 4] == b"\x04\0\0\0" and not length & 15:
         return WIREGUARD
-    if 5247 in (source, port) and data[inner] == 0 and data[inner + 1] >> 3 in (2, 4):
+    if _CAPWAP_PORT in (source, port) and data[inner] == 0 and data[inner + 1] >> 3 in (2, 4):
         return CAPWAP
-    if 3544 in (source, port) and data[inner] >> 4 == 6 and _inner_ip(data, inner, stop, end) == 6:
+    if _TEREDO_PORT in (source, port) and data[inner] >> 4 == 6 and _inner_ip(data, inner, stop, end) == 6:
         return TEREDO
-    if port == 4341 and _inner_ip(data, inner + 8, stop, end) is not None:
+    if port == _LISP_PORT and _inner_ip(data, inner + 8, stop, end) is not None:
         return LISP
     return NOT_TCP
 

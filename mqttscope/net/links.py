@@ -299,7 +299,7 @@ def _pktap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegmen
     length = int.from_bytes(data[offset : offset + 4], "little")
     inner = int.from_bytes(data[offset + 8 : offset + 12], "little")
     link = LINKS.get(inner)
-    if link is None or link in (_pktap, _per_packet_information):
+    if link is None or link in (_pktap, _ppi):
         return unsupported(inner)
     return link(data, offset + length, stop, end)
 
@@ -415,14 +415,14 @@ def _prism(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegmen
 _ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
 
 
-def _per_packet_information(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
     """PPI: length and link type of what it describes, little endian."""
     if offset + 8 > stop:
         return _short(offset + 8, end)
     length = data[offset + 2] | data[offset + 3] << 8
     inner = int.from_bytes(data[offset + 4 : offset + 8], "little")
     link = LINKS.get(inner)
-    if link is None or link in (_per_packet_information, _pktap):
+    if link is None or link in (_ppi, _pktap):
         return unsupported(inner)
     if length < 8:
         return LINK_MALFORMED
@@ -456,7 +456,7 @@ LINKS: dict[int, Link] = {
     127: _radiotap,
     163: _avs,
     166: _pppd,
-    192: _per_packet_information,
+    192: _ppi,
     204: _behind_direction(_point_to_point),
     205: _behind_direction(_cisco_hdlc),
     226: _ipnet,
