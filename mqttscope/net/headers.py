@@ -103,7 +103,9 @@ _UDP_PORTS = (
     | _MQTT_SN_PORTS
 )
 """All ports on which UDP is looked at; on others only VXLAN is."""
-_MQTT_SN_TYPES = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E), 0xFE)) - {0x11}
+_MQTT_SN_TYPES = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
+_ENCAPSULATED = 0xFE
+"""Type of what a forwarder puts before the message of a client that has no IP."""
 
 
 def segment(frame: Frame) -> Segment | Fragment | NotSegment:
@@ -457,7 +459,8 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     if inner + 8 > stop:
         return _lookalike(data, source, port, inner, stop, end)
     if port not in _UDP_PORTS and source not in _UDP_PORTS and (data[inner] & 0xFB != 0x08 or data[inner + 7]):
-        return NOT_TCP  # nearly all UDP
+        # Nearly all UDP.
+        return MQTT_SN if _is_mqtt_sn_connect(data[inner:stop], end - inner) else NOT_TCP
     identifier = b"\0" + data[inner + 4 : inner + 7]
     if port in _VXLAN_PORTS:
         if not data[inner] & 0x08:
@@ -631,7 +634,9 @@ def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
 def _lookalike(data: bytes, source: int, port: int, inner: int, stop: int, end: int) -> NotSegment:
     """What is over UDP and not read, though somebody may expect it; ordinary UDP is `NOT_TCP`."""
     length = end - inner
-    if (source in _MQTT_SN_PORTS or port in _MQTT_SN_PORTS) and _is_mqtt_sn(data[inner : min(stop, inner + 4)], length):
+    if (source in _MQTT_SN_PORTS or port in _MQTT_SN_PORTS) and _is_mqtt_sn(
+        data[inner : min(stop, inner + 64)], length
+    ):
         return MQTT_SN
     if length < 16 or inner + 8 > stop:
         return NOT_TCP
@@ -654,9 +659,24 @@ def _lookalike(data: bytes, source: int, port: int, inner: int, stop: int, end: 
 
 def _is_mqtt_sn(begin: bytes, length: int) -> bool:
     """MQTT-SN 1.2 section 5.2: the length of the message is that of the datagram, the type is one there is."""
-    if len(begin) == 4 and begin[0] == 1:
+    if len(begin) > 3 and begin[0] == 1:
         return begin[1] << 8 | begin[2] == length and begin[3] in _MQTT_SN_TYPES
+    if len(begin) > 1 and begin[1] == _ENCAPSULATED and 3 <= begin[0] < length:
+        begin, length = begin[begin[0] :], length - begin[0]
     return len(begin) > 1 and begin[0] == length and begin[1] in _MQTT_SN_TYPES
+
+
+def _is_mqtt_sn_connect(message: bytes, length: int) -> bool:
+    """A CONNECT of MQTT-SN 1.2, section 5.4.4: strict, since any port may be meant."""
+    return (
+        7 <= length <= 29
+        and len(message) == length == message[0]
+        and message[1] == 4
+        and not message[2] & 0xF3
+        and message[3] == 1
+        and message[6:].isascii()
+        and message[6:].decode("ascii", "replace").isprintable()
+    )
 
 
 def _short(needed: int, end: int) -> NotSegment:
