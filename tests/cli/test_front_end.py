@@ -17,6 +17,7 @@ from tests.cli.test_reading import with_secrets
 from tests.conftest import shared_path
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk
+from tests.live import replace_dumpcap
 from tests.net.octets import SNAP, ethernet, frame, gtp, ip4, subframe, udp, wlan
 
 QOS = capture("v5-qos")
@@ -80,6 +81,36 @@ class TestNotRead:
 
         assert invoke(command, "-", given=given).err == ""
 
+    def test_a_live_capture_says_it_at_its_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "eth9"
+        path.write_bytes(self.MIXED)
+        script = f"echo File: - >&2; cat {path}; trap 'exit 0' INT; while :; do sleep 0.05; done"
+        replace_dumpcap(tmp_path, monkeypatch, script)
+
+        done = invoke("sniff", "eth9", "--duration", "0.2")
+
+        assert done.code == 0
+        line = self.LINE.replace("--via", "mqttscope inspect --via")
+        assert done.err.endswith(line)
+
+    def test_an_ingest_says_it(self, tmp_path: Path) -> None:
+        pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+        path = tmp_path / "mixed.pcapng"
+        path.write_bytes(self.MIXED)
+
+        done = invoke("pipeline", "ingest", path, "--lake", tmp_path / "lake", "--no-config")
+
+        assert (done.code, done.err) == (0, self.LINE.replace("--via", "mqttscope inspect --via"))
+        assert invoke("pipeline", "ingest", path, "--lake", tmp_path / "lake", "--no-config").err == ""
+
+    def test_commands_that_play_captures_say_it(self, tmp_path: Path) -> None:
+        path = tmp_path / "mixed.pcapng"
+        path.write_bytes(self.MIXED)
+
+        done = invoke("replay", path, "--broker", "mqtt://127.0.0.1:1", "--dry-run")
+        assert (done.code, done.err) == (0, self.LINE)
+        assert self.LINE in invoke("mutate", path, "--list").err
+
     def test_counts_by_reason_in_json(self) -> None:
         (done,) = invoke("stats", "-", "--format", "json", given=self.MIXED).lines
 
@@ -123,6 +154,11 @@ class TestViaTshark:
         names = [capture(name) for name in ("planted-violations", "v5-qos", "websocket-v5", "lost-segment")]
 
         assert invoke(*words, "--via", "tshark", *names) == invoke(*words, *names)
+
+    def test_a_plan_of_a_replay(self) -> None:
+        words = ("replay", QOS, "--broker", "mqtt://127.0.0.1:1", "--dry-run")
+
+        assert invoke(*words, "--via", "tshark") == invoke(*words)
 
     def test_what_only_tshark_reads(self) -> None:
         """A conversation in aggregated 802.11, two datagrams in a frame."""
