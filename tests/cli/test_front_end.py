@@ -109,7 +109,8 @@ class TestNotRead:
 
         done = invoke("replay", path, "--broker", "mqtt://127.0.0.1:1", "--dry-run")
         assert (done.code, done.err) == (0, self.LINE)
-        assert self.LINE in invoke("mutate", path, "--list").err
+        made = tmp_path / "made.pcapng"
+        assert self.LINE in invoke("mutate", path, "--write", made, "--cases", "1").err
 
     def test_counts_by_reason_in_json(self) -> None:
         (done,) = invoke("stats", "-", "--format", "json", given=self.MIXED).lines
