@@ -94,7 +94,7 @@ class Dissection:
         *,
         waiting: bool = False,
     ) -> None:
-        tshark = find_tool("tshark", "to read captures with --via tshark")
+        tshark = find_tshark()
         self.fault: str | None = None
         """What tshark failed at."""
         self.answered = 0
@@ -300,6 +300,11 @@ class Dissection:
         said = [line for line in self._said.decode("utf-8", "replace").splitlines() if line and not _is_noise(line)]
         last = f": {said[-1].removeprefix('tshark: ')}" if said else ""
         self.fault = f"tshark failed ({what}{how}){last}; what it had not dissected is missing"
+
+
+def find_tshark() -> str:
+    """Path of tshark, as pyshark finds it; `MissingToolError` where there is none."""
+    return find_tool("tshark", "to read captures with --via tshark")
 
 
 def _is_noise(line: str) -> bool:

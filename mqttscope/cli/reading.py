@@ -58,6 +58,8 @@ class Reading:
         self._spool: BinaryIO | None = None
         self._keylog = keylog
         self._failed = False
+        if via is not None:
+            _need_tshark()
         if keylog is not None:
             self.keys = _keys(keylog)
         elif os.path.isfile(os.environ.get(KEYLOG_VARIABLE, "")):
@@ -91,14 +93,11 @@ class Reading:
         """The segments of frames, by the front end that was asked for."""
         if self.via is None:
             return segments(frames, skipped)
-        from mqttscope.capture.tools import MissingToolError
         from mqttscope.capture.via_tshark import Dissection
 
+        waiting = STDIN in self.captures and self._spool is None
         try:
-            waiting = STDIN in self.captures and self._spool is None
             return Dissection(frames, self.via, skipped, waiting=waiting).segments()
-        except MissingToolError as error:
-            raise CannotDissect(str(error)) from None
         except OSError as error:
             raise CannotDissect(f"tshark cannot be started: {error.strerror or error}") from None
 
@@ -154,6 +153,17 @@ class Reading:
 
 def _leave(number: int, _: object) -> None:
     raise SystemExit(128 + number)
+
+
+def _need_tshark() -> None:
+    """Say that tshark is missing before anything is written."""
+    from mqttscope.capture.tools import MissingToolError
+    from mqttscope.capture.via_tshark import find_tshark
+
+    try:
+        find_tshark()
+    except MissingToolError as error:
+        raise CannotDissect(str(error)) from None
 
 
 def _keys(path: str) -> bytes:

@@ -51,10 +51,10 @@ _LLC = 0  # not an EtherType: what follows is an IEEE 802.2 header
 _VLAN_TYPES = frozenset((0x8100, 0x88A8, 0x9100, 0x9200, 0x9300))
 _CARRIERS = _VLAN_TYPES | {IPV4, IPV6, MPLS, 0x8848, 0x8864}
 _PPP_TYPES = {0x0021: IPV4, 0x0057: IPV6, 0x0281: MPLS, 0x0283: 0x8848}
-_PPP_COMPRESSED = frozenset((0x002D, 0x002F, 0x00FB, 0x00FD))
-"""Van Jacobson's compressed TCP (RFC 1144) and whatever the compression control protocol agreed on (RFC 1962)."""
-_PPP_ENCRYPTED = frozenset((0x0053, 0x0055))
-"""What the encryption control protocol agreed on (RFC 1968)."""
+_PPP_COMPRESSED = frozenset((0x002D, 0x002F))
+"""Van Jacobson's compressed TCP (RFC 1144)."""
+_PPP_ENCRYPTED = frozenset((0x0053, 0x0055, 0x00FB, 0x00FD))
+"""What both ends agreed to encrypt (RFC 1968) or compress (RFC 1962), as Microsoft's encryption says it does."""
 # AF_INET is 2 everywhere; AF_INET6 is 10 on Linux, 23 on Windows, 24 on NetBSD and OpenBSD, 28 on FreeBSD, 30 on macOS.
 _FAMILIES = {2: 4, 10: 6, 23: 6, 24: 6, 28: 6, 30: 6}
 SERVICE_MARK = b"\xf2\x01"

@@ -133,7 +133,7 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("PPPoE discovery", 1, ethernet(0x8863, bytes(46)), None, links.NOT_IP),
     ("PPP link control", 9, ppp(bytes(8), 0xC021), None, links.NOT_IP),
     ("Van Jacobson compressed TCP", 9, ppp(bytes(8), 0x002D), None, links.COMPRESSED),
-    ("PPP compressed by agreement", 9, ppp(bytes(8), 0x00FD), None, links.COMPRESSED),
+    ("PPP compressed by agreement", 9, ppp(bytes(8), 0x00FD), None, links.PPP_ENCRYPTED),
     ("PPP encrypted by agreement", 9, ppp(bytes(8), 0x0053), None, links.PPP_ENCRYPTED),
     ("MACsec encrypted", 1, ethernet(0x88E5, b"\x2c" + bytes(60)), None, links.MACSEC_ENCRYPTED),
     ("HSR that the frame ends in", 1, ethernet(0x892F, b"\0"), None, links.LINK_MALFORMED),
