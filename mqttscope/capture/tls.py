@@ -25,6 +25,8 @@ from typing import BinaryIO, cast
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.keylog import BadKeysError, read_keys
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
+from mqttscope.capture.tls_frames import ARGUMENTS, SERVER_PORT
+from mqttscope.capture.tls_frames import frames as frames_of
 from mqttscope.capture.tshark import NOISE, MissingToolError, decrypting, find_tshark
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame
@@ -53,6 +55,8 @@ class _Copy:
     servers: set[int] = field(default_factory=set)
     """Ports that a ClientHello was sent to."""
     secrets: bytes = b""
+    sessions: int = 0
+    """How many TLS sessions there are in frames that were made of segments: these have no checksums."""
 
     def take(self, frame: Frame, key: bytes) -> None:
         if not self.captures or self.captures[-1] != frame.capture:
@@ -62,13 +66,29 @@ class _Copy:
         self.keys.append(key)
 
 
-def _copy(items: Iterable[Frame | CaptureNotice], target: Path) -> _Copy:
-    """Copy what belongs to TLS flows, from their ClientHello on."""
+def _copy(items: Iterable[Frame | Segment | CaptureNotice], target: Path) -> _Copy:
+    """Copy what belongs to TLS flows, from their ClientHello on; segments as frames of their own."""
     made, flows, known = _Copy(), set[bytes](), dict[bytes, bytes]()
+    clients: dict[bytes, tuple[int, int]] = {}
     with PcapngWriter(target) as writer:
         for item in items:
             if isinstance(item, CaptureSecrets) and item.secrets_type == TLS_KEY_LOG:
                 made.secrets += item.data.rstrip(b"\0\n") + b"\n"
+            if isinstance(item, Segment):
+                key = item.key
+                if _is_hello(item) and clients.get(key, (0, -1))[1] != item.sequence:
+                    # A number of its own for each session: ports are used again.
+                    clients.pop(reverse_key(key), None)
+                    clients[key] = made.sessions, item.sequence
+                    made.sessions += 1
+                    made.servers.add(SERVER_PORT)
+                from_client = key in clients
+                session = clients.get(key if from_client else reverse_key(key))
+                if session is not None:
+                    for frame in frames_of(item, session[0], from_client=from_client):
+                        writer.write(frame)
+                        made.take(frame, known.setdefault(key, key))
+                continue
             if not isinstance(item, Frame):
                 continue
             found = segment_of(item)
@@ -78,7 +98,7 @@ def _copy(items: Iterable[Frame | CaptureNotice], target: Path) -> _Copy:
                 made.take(item, b"")
             elif isinstance(found, Segment):
                 key = found.key
-                if found.payload[:2] == _HELLO and found.payload[5:6] == b"\x01" and key not in flows:
+                if _is_hello(found) and key not in flows:
                     flows.add(key)
                     flows.add(reverse_key(key))
                     made.servers.add(ports(key)[1])
@@ -88,14 +108,18 @@ def _copy(items: Iterable[Frame | CaptureNotice], target: Path) -> _Copy:
     return made
 
 
+def _is_hello(segment: Segment) -> bool:
+    return segment.payload[:2] == _HELLO and segment.payload[5:6] == b"\x01"
+
+
 class Decryption:
     """Plaintexts of TLS flows, to be joined with the segments of the same captures.
 
-    ``read`` opens the captures anew for the first reading; ``keys`` are key log lines, those in pcapng secrets are
-    added.  `MissingToolError` where tshark is not installed.
+    ``read`` opens the captures anew for the first reading, as frames or as the segments of another front end; ``keys``
+    are key log lines, those in pcapng secrets are added.  `MissingToolError` where tshark is not installed.
     """
 
-    def __init__(self, read: Callable[[], Iterable[Frame | CaptureNotice]], keys: bytes) -> None:
+    def __init__(self, read: Callable[[], Iterable[Frame | Segment | CaptureNotice]], keys: bytes) -> None:
         self.records = 0
         """Records that were decrypted so far."""
         self._folder = Path(tempfile.mkdtemp(prefix="mqttscope-tls-"))
@@ -129,8 +153,9 @@ class Decryption:
                     yield segment
                     continue
                 here = (segment.capture, segment.frame)
-                if place == here:
-                    pointer, place = pointer + 1, next(places, None)
+                if place == here and self._copy.keys[pointer] in (segment.key, b""):
+                    while place == here and self._copy.keys[pointer] in (segment.key, b""):
+                        pointer, place = pointer + 1, next(places, None)
                     ends = segment.flags & (FIN | RST)
                     if not ends:
                         yield segment
@@ -164,6 +189,7 @@ class Decryption:
 
     def _run(self, tshark: str, log: Path) -> None:
         arguments = decrypting(tshark, str(self._folder / "tls.pcapng"), str(log), self._copy.servers)
+        arguments += ARGUMENTS if self._copy.sessions else ()
         arguments += ["-Q", "-U", "OSI layer 7", "-w", "-"]
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
 from mqttscope.mqtt.wire import counted
+from mqttscope.net.unread import OFFER, OFFER_ELSEWHERE, sentence
 
 if TYPE_CHECKING:
     from mqttscope.dissect import Dissector
@@ -42,6 +43,19 @@ def snap_length(dissector: Dissector, skipped: Mapping[str, int]) -> str | None:
     if truncated and not dissector.flows.opened_flows:
         return f"the snap length cut {counted(truncated, 'frame')} inside the headers: {_REMEDY}"
     return None
+
+
+def not_read(
+    dissector: Dissector, skipped: Mapping[str, int], *, via: tuple[str, ...] | None = None, live: bool = False
+) -> str | None:
+    """What to say of frames that hold no TCP segment and may matter all the same.
+
+    ``via``: preferences of tshark, where that has dissected the frames.  ``live``: no file is read.
+    """
+    left = dict(skipped)
+    if not dissector.flows.opened_flows:
+        left.pop("truncated", None)  # `snap_length` says it, with a remedy
+    return sentence(left, by_tshark=via is not None, offer=OFFER_ELSEWHERE if live else OFFER)
 
 
 def named_otherwise(dissector: Dissector) -> Iterator[str]:

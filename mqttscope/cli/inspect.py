@@ -42,6 +42,7 @@ def command(
     ports: tuple[tuple[int, str], ...],
     mqtt_version: ProtocolVersion | None,
     keylog: str | None,
+    via: tuple[str, ...] | None,
     limit: int | None,
     payload: str,
     payload_limit: int,
@@ -75,7 +76,7 @@ def command(
         from mqttscope.cli.export import Export
 
         export = Export(captures, output)
-    reading = Reading(captures, keylog, None if export is None else export.stdin)
+    reading = Reading(captures, keylog, None if export is None else export.stdin, via)
     dissector = Dissector(make_options(ports, mqtt_version, decrypting=reading.decrypting))
     source = reading.segments(watch.skipped)
     if export is None:
@@ -100,6 +101,7 @@ def command(
         if export is not None:
             export.write()
     told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
+    told.append(advice.not_read(dissector, watch.skipped, via=via))
     if dissector.connections:
         if format_ in HUMAN_FORMATS:
             told.append(

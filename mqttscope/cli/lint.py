@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mqttscope.cli.main import EXIT_CLEAN
-from mqttscope.cli.options import CAPTURES, Port, Version, colour_option
+from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, front_end
 
 if TYPE_CHECKING:
     from mqttscope.mqtt.constants import ProtocolVersion
@@ -145,6 +145,7 @@ Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a captu
     "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0", help="Version where no CONNECT was captured."
 )
 @click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
+@front_end
 @click.option("--engine", metavar="ENGINE", callback=engine, help="local, spark, spark://HOST:PORT, sc://HOST. [local]")
 @colour_option
 def command(
@@ -157,6 +158,7 @@ def command(
     ports: tuple[tuple[int, str], ...],
     mqtt_version: ProtocolVersion | None,
     keylog: str | None,
+    via: tuple[str, ...] | None,
     engine: tuple[str, str | None],
     colour: bool | None,
     **given: Any,
@@ -184,9 +186,11 @@ def command(
         raise click.UsageError("--update-baseline needs --baseline FILE")
     if statistics and settings.format not in COUNTED:
         raise click.UsageError(f"--statistics has no format {settings.format}; give --format {' or '.join(COUNTED)}")
-    reading = Reading(captures, keylog)
+    reading = Reading(captures, keylog, via=via)
     name, master = engine
     if name == SPARK:
+        if via is not None:
+            raise click.UsageError("--engine spark takes no --via")
         from mqttscope.cli.linting_spark import SparkRun
 
         run: Run = SparkRun(

@@ -209,7 +209,8 @@ class Run:
         if not self.dissector.connections and not self.watch.errors:
             warn(advice.nothing_found(self.dissector))
         snapped = advice.snap_length(self.dissector, self.watch.skipped)
-        for told in filter(None, (*advice.named_otherwise(self.dissector), snapped, self.reading.advice())):
+        unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
+        for told in filter(None, (*advice.named_otherwise(self.dissector), snapped, self.reading.advice(), unread)):
             warn(told)
         self.tell_rules()
 

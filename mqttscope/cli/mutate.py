@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.options import CAPTURES, Port, colour_option, finite
+from mqttscope.cli.options import CAPTURES, Port, colour_option, finite, front_end
 from mqttscope.cli.replay import connecting
 
 FORMATS = ("text", "json", "jsonl", "junit", "sarif", "markdown", "html")
@@ -62,6 +62,7 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
 @click.option("--show-secrets", is_flag=True, help="Passwords in the report as they are.")
 @click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
 @click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
+@front_end
 @colour_option
 def command(**given: Any) -> int:
     """Send mutated flows to a broker, and judge its answers by the specification."""

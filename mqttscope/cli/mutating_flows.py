@@ -49,7 +49,7 @@ class Flows:
 def read_flows(given: dict[str, Any]) -> Flows:
     """Read the captures; `NothingToReplay` where they hold no connection from its beginning."""
     wanted: Any = compile_filter(given["expression"])
-    reading = Reading(given["captures"], given["keylog"])
+    reading = Reading(given["captures"], given["keylog"], via=given["via"])
     dissector = Dissector(make_options(given["ports"], None, decrypting=reading.decrypting))
     watch = Watch(progress=True)
     reader = ScriptReader()
@@ -58,7 +58,9 @@ def read_flows(given: dict[str, Any]) -> Flows:
         if wanted is not None and isinstance(event, PacketEvent | MalformedEvent) and wanted.matches(event):
             matching.add(event.connection.number)
         reader.feed(event)
-    for told in _advice(dissector, reading):
+    for told in filter(
+        None, (*_advice(dissector, reading), advice.not_read(dissector, watch.skipped, via=reading.via))
+    ):
         warn(told)
     scripts = [one for one in reader.finish() if one.begins and one.connect is not None and not one.lost_from_client]
     if not scripts:

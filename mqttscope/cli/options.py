@@ -86,9 +86,41 @@ def selection(command: F) -> F:
 
 def dissection(command: F) -> F:
     """`selection`, and what only files can have."""
-    return selection(
-        click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")(command)
-    )
+    keylog = click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
+    return selection(keylog(front_end(command)))
+
+
+_PREFERENCES = "mqttscope.tshark_options"
+
+
+def front_end(command: F) -> F:
+    """``--via`` and ``--tshark-option``: who dissects the frames, as one parameter ``via`` for `reading.Reading`."""
+    via = click.option(
+        "--via", type=click.Choice(("tshark",)), metavar="tshark", callback=_via,
+        help="Dissect frames with tshark, which knows more tunnels and 802.11 with keys. [default: mqttscope does]",
+    )  # fmt: skip
+    preference = click.option(
+        "--tshark-option", multiple=True, metavar="NAME:VALUE", is_eager=True, expose_value=False,
+        callback=_preferences, help="A preference of tshark, for --via tshark.",
+    )  # fmt: skip
+    return via(preference(command))
+
+
+def _preferences(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+    for one in value:
+        name, colon, _ = one.partition(":")
+        if not name or not colon or "\0" in one:
+            raise click.BadParameter(f"{one!r} is not NAME:VALUE, such as wlan.enable_decryption:TRUE", ctx, param)
+    ctx.meta[_PREFERENCES] = value
+
+
+def _via(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    preferences: tuple[str, ...] = ctx.meta.get(_PREFERENCES, ())
+    if value is None:
+        if preferences:
+            raise click.UsageError("--tshark-option needs --via tshark", ctx)
+        return None
+    return preferences
 
 
 def viewing(command: F) -> F:

@@ -32,11 +32,25 @@ class CannotDecrypt(click.ClickException):
     exit_code = EXIT_UNREADABLE
 
 
+class CannotDissect(click.ClickException):
+    """tshark is to dissect the frames and cannot be had; nothing is read."""
+
+    exit_code = EXIT_UNREADABLE
+
+
 class Reading:
     """The captures of one run, decrypted where ``keylog`` or secrets in the captures allow it."""
 
-    def __init__(self, captures: Sequence[str], keylog: str | None, stdin: BinaryIO | None = None) -> None:
+    def __init__(
+        self,
+        captures: Sequence[str],
+        keylog: str | None,
+        stdin: BinaryIO | None = None,
+        via: tuple[str, ...] | None = None,
+    ) -> None:
+        """``via``: preferences of tshark, where that is to dissect the frames."""
         self.captures = captures
+        self.via = via
         self.keys: bytes | None = None
         self.records = 0
         """Records of TLS that were decrypted."""
@@ -44,6 +58,8 @@ class Reading:
         self._spool: BinaryIO | None = None
         self._keylog = keylog
         self._failed = False
+        if via is not None:
+            _need_tshark()
         if keylog is not None:
             self.keys = _keys(keylog)
         elif os.path.isfile(os.environ.get(KEYLOG_VARIABLE, "")):
@@ -68,8 +84,22 @@ class Reading:
             except OSError as error:
                 raise CannotDecrypt(f"cannot decrypt: {error.strerror or error}") from None
         frames = self._open()
-        items = segments(frames if tap is None else tap(frames), skipped)
+        items = self._segments(frames if tap is None else tap(frames), skipped)
         yield from self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
+
+    def _segments(
+        self, frames: Iterator[Frame | CaptureNotice], skipped: Counter[str] | None = None
+    ) -> Iterator[Segment | CaptureNotice]:
+        """The segments of frames, by the front end that was asked for."""
+        if self.via is None:
+            return segments(frames, skipped)
+        from mqttscope.capture.via_tshark import Dissection
+
+        waiting = STDIN in self.captures and self._spool is None
+        try:
+            return Dissection(frames, self.via, skipped, waiting=waiting).segments()
+        except OSError as error:
+            raise CannotDissect(f"tshark cannot be started: {error.strerror or error}") from None
 
     def advice(self) -> str | None:
         """What to say at the end where the keys opened nothing."""
@@ -81,6 +111,9 @@ class Reading:
         if self._spool is None:
             return open_capture(self.captures, stdin=self._stdin)
         return open_capture(self.captures, stdin=open(self._spool.name, "rb"))
+
+    def _again(self) -> Iterator[Segment | CaptureNotice]:
+        return self._segments(self._open())
 
     def _until_secrets(self, items: Iterator[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Plaintext]:
         from mqttscope.capture.tls import TLS_KEY_LOG, MissingToolError, find_tshark
@@ -108,7 +141,7 @@ class Reading:
             # Keys must not stay behind in a temporary file.
             signal.signal(signal.SIGTERM, _leave)
         try:
-            decryption = Decryption(self._open, keys)
+            decryption = Decryption(self._open if self.via is None else self._again, keys)
         except MissingToolError as error:
             raise CannotDecrypt(str(error)) from None
         except OSError as error:
@@ -120,6 +153,17 @@ class Reading:
 
 def _leave(number: int, _: object) -> None:
     raise SystemExit(128 + number)
+
+
+def _need_tshark() -> None:
+    """Say that tshark is missing before anything is written."""
+    from mqttscope.capture.tools import MissingToolError
+    from mqttscope.capture.via_tshark import find_tshark
+
+    try:
+        find_tshark()
+    except MissingToolError as error:
+        raise CannotDissect(str(error)) from None
 
 
 def _keys(path: str) -> bytes:

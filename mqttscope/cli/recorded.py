@@ -75,7 +75,7 @@ def read(given: dict[str, Any]) -> Recorded:
         end = None if given["end"] is None else Moment.parse(given["end"])
     except RewriteError as error:
         raise click.UsageError(str(error)) from None
-    reading = Reading(given["captures"], given["keylog"])
+    reading = Reading(given["captures"], given["keylog"], via=given["via"])
     dissector = Dissector(make_options(given["ports"], None, decrypting=reading.decrypting))
     watch = Watch(progress=True)
     reader = ScriptReader()
@@ -84,9 +84,8 @@ def read(given: dict[str, Any]) -> Recorded:
         if places is not None and _is_packet(event) and wanted.matches(event):  # type: ignore[attr-defined]
             places.add(reader.places)
         reader.feed(event)
-    for told in filter(
-        None, (advice.nothing_found(dissector) if not dissector.connections else None, reading.advice())
-    ):
+    nothing = advice.nothing_found(dissector) if not dissector.connections else None
+    for told in filter(None, (nothing, reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via))):
         warn(told)
     found = Recorded(reader.finish(), truncated=bool(watch.errors))
     found.left_out = list(_unplayable(found.scripts))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mqttscope.cli.lint import OF_LINT, judging, judging_settings
-from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite
+from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite, front_end
 
 FORMATS = ("text", "jsonl")
 PACES = ("recorded", "asap", "causal")
@@ -204,6 +204,7 @@ Examples:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before something that is not this host is sent to.")
 @click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
 @click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
+@front_end
 @colour_option
 def command(**given: Any) -> int:
     """Play the client side of recorded connections against a broker, within its limits."""

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mqttscope.cli.lint import judging, judging_settings
-from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite
+from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite, front_end
 from mqttscope.cli.replay import FORMATS, PaceType, limiting, selecting, take_over_lint
 
 MATCHES = ("auto", "client", "order")
@@ -92,6 +92,7 @@ a capture could not be read.
     "--mqtt-version", type=Version(), default="auto", metavar="auto|3.1|3.1.1|5.0", help="Version where unknown."
 )
 @click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
+@front_end
 @colour_option
 def command(**given: Any) -> int:
     """Play the broker of recorded connections to devices.

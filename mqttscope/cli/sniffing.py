@@ -259,9 +259,11 @@ class Sniffing:
             warn(self.recorder.told())
         for told in (*self._limits(), *(() if self.findings is None else self.findings.told())):
             warn(told)
-        for one in filter(
-            None, (*advice.named_otherwise(dissector), advice.snap_length(dissector, self.skipped), self._keys_told())
-        ):
+        snapped, unread = (
+            advice.snap_length(dissector, self.skipped),
+            advice.not_read(dissector, self.skipped, live=True),
+        )
+        for one in filter(None, (*advice.named_otherwise(dissector), snapped, self._keys_told(), unread)):
             warn(one)
         if self._matches is not None and dissector.packets and not self.packets:
             warn(f"nothing matches the filter in {counted(dissector.packets, 'packet')}")

@@ -57,6 +57,7 @@ def command(
     ports: tuple[tuple[int, str], ...],
     mqtt_version: ProtocolVersion | None,
     keylog: str | None,
+    via: tuple[str, ...] | None,
     tables: tuple[str, ...],
     top: int | None,
     sort: str,
@@ -77,7 +78,7 @@ def command(
     wanted = compile_filter(expression)
     watch = Watch(progress=True)
     statistics = Statistics()
-    reading = Reading(captures, keylog)
+    reading = Reading(captures, keylog, via=via)
     dissector = Dissector(make_options(ports, mqtt_version, decrypting=reading.decrypting))
     events = dissect_segments(reading.segments(watch.skipped, statistics.frames), dissector=dissector)
     interrupted, matched = False, [False]
@@ -121,6 +122,7 @@ def command(
     if interrupted:
         raise KeyboardInterrupt
     told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
+    told.append(advice.not_read(dissector, watch.skipped, via=via))
     if dissector.connections:
         if format_ == "text":
             filtered, found = wanted is not None, matched[0]

@@ -44,6 +44,8 @@ def segments(
             if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in told:
                 told.add((frame.capture, whole.detail))
                 yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
+    if incomplete := fragments.incomplete():
+        counted["incomplete_fragments"] += incomplete
 
 
 def dissect(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,6 +61,8 @@ class Ingested:
     """Those that were in already."""
     known_errors: list[CaptureError] = field(default_factory=list)
     """What is wrong with these: it was found when they, or others with the same bytes, were read."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Frames without TCP in what was read, by reason."""
     rows: dict[str, int] = field(default_factory=dict)
     """Rows that were added to each table; those of connections that are still open do not count yet."""
     open_flows: int = 0
@@ -242,7 +245,7 @@ def _read(
     for memory in _states(root, before):
         resume(memory, dissector, collector)
     seen = _Seen(before.last_ns, progress)
-    source = seen.watch(segments(open_capture(list(fresh.names.values()), parts=fresh.parts)))
+    source = seen.watch(segments(open_capture(list(fresh.names.values()), parts=fresh.parts), done.skipped))
     with LakeFiles(root, after.generation) as files, WideRules(options) as wide:
 
         def write(made: Iterable[tuple[str, pa.RecordBatch]]) -> None:

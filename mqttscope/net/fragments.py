@@ -22,6 +22,8 @@ MAX_NESTED = 4
 MAX_LENGTH = 65535
 """Longest payload of a fragmented datagram, in bytes."""
 
+_TCP = 6
+
 TOO_LONG = NotSegment("malformed", f"the IP fragment ends beyond byte {MAX_LENGTH} of its datagram")
 TOO_MANY_NESTED = NotSegment("malformed", f"more than {MAX_NESTED} nested fragmented datagrams")
 
@@ -36,6 +38,8 @@ class Datagram:
     """Protocol of the fragment at offset 0, or -1 before that one."""
     total: int = -1
     """Length of the payload, or -1 before the last fragment."""
+    fragments: int = 0
+    """How many came."""
     cost: int = 0
     """Share of the table's ``max_bytes``."""
     covered: list[tuple[int, int]] = field(default_factory=list)
@@ -51,7 +55,7 @@ class FragmentTable:
     the time-out ends a datagram too, because its identification may mean another one then.
     """
 
-    __slots__ = ("datagrams", "evicted", "expired", "held", "max_bytes", "max_datagrams", "timeout_ns")
+    __slots__ = ("datagrams", "evicted", "expired", "held", "lost", "max_bytes", "max_datagrams", "timeout_ns")
 
     def __init__(
         self, max_datagrams: int = MAX_DATAGRAMS, max_bytes: int = MAX_BYTES, timeout_ns: int = TIMEOUT_NS
@@ -67,6 +71,8 @@ class FragmentTable:
         """How many incomplete datagrams were dropped, the oldest first, at a limit of this table."""
         self.expired = 0
         """How many incomplete datagrams ran out of time."""
+        self.lost = 0
+        """How many fragments of TCP segments went with those."""
 
     def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
         """Add a fragment.  Returns the segment it completes, or why the complete datagram holds none.
@@ -81,12 +87,13 @@ class FragmentTable:
                 return TOO_LONG
             datagram = self.datagrams.get(fragment.key)
             if datagram is not None and self._too_old(datagram, fragment.timestamp_ns):
-                self._drop(fragment.key)
+                self._give_up(fragment.key)
                 self.expired += 1
                 datagram = None
             if datagram is None:
                 datagram = self.datagrams[fragment.key] = Datagram(fragment.timestamp_ns, cost=FRAGMENT_OVERHEAD)
                 self.held += FRAGMENT_OVERHEAD
+            datagram.fragments += 1
             before = datagram.cost
             _add(datagram, fragment)
             self.held += datagram.cost - before
@@ -109,13 +116,23 @@ class FragmentTable:
             key = next(iter(self.datagrams))
             if not self._too_old(self.datagrams[key], now_ns):
                 return
-            self._drop(key)
+            self._give_up(key)
             self.expired += 1
 
     def _evict(self) -> None:
         while self.datagrams and (len(self.datagrams) > self.max_datagrams or self.held > self.max_bytes):
-            self._drop(next(iter(self.datagrams)))
+            self._give_up(next(iter(self.datagrams)))
             self.evicted += 1
+
+    def incomplete(self) -> int:
+        """How many fragments of TCP segments came without the others: those given up, and those still waited for."""
+        return self.lost + sum(one.fragments for one in self.datagrams.values() if one.protocol == _TCP)
+
+    def _give_up(self, key: bytes) -> None:
+        datagram = self.datagrams[key]
+        if datagram.protocol == _TCP:
+            self.lost += datagram.fragments
+        self._drop(key)
 
     def _drop(self, key: bytes) -> None:
         self.held -= self.datagrams.pop(key).cost

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from struct import unpack_from
 
-from mqttscope.net import links
+from mqttscope.net import links, unread
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key
 
@@ -22,6 +22,8 @@ MAX_TUNNELS = 8
 """How many tunnels one frame may nest."""
 MAX_EXTENSION_HEADERS = 16
 """How many IPv6 extension headers one datagram may have."""
+MAX_TAGS = 64
+"""How many tags TZSP may have before what it carries."""
 MAX_OFFLOAD_LENGTH = 524_288
 """Longest IP datagram, in bytes, believed where the IP header announces a length of 0 (Linux's GSO_MAX_SIZE)."""
 
@@ -33,6 +35,19 @@ IP_VERSION = NotSegment("malformed", "the IP version is not the one that the lin
 IP_HEADER_LENGTH = NotSegment("malformed", "the IPv4 header length is below 20 bytes or beyond the total length")
 IP_TOO_LONG = NotSegment("malformed", f"the IP length is 0 in a frame of more than {MAX_OFFLOAD_LENGTH} bytes")
 TOO_MANY_EXTENSION_HEADERS = NotSegment("malformed", f"more than {MAX_EXTENSION_HEADERS} IPv6 extension headers")
+ERSPAN = unread.reason("erspan")
+VXLAN_GPE = unread.reason("vxlan_gpe")
+GTP_U = unread.reason("gtp_u")
+_GTP_VERSIONS = {number: unread.reason(f"gtp_u_version_{number}") for number in (0, 2, 3, 4, 5, 6, 7)}
+TZSP = unread.reason("tzsp")
+L2TP_3 = unread.reason("l2tp_version_3")
+CAPWAP = unread.reason("capwap")
+TEREDO = unread.reason("teredo")
+LISP = unread.reason("lisp")
+ESP = unread.reason("esp")
+WIREGUARD = unread.reason("wireguard")
+MQTT_SN = unread.reason("mqtt_sn")
+QUIC = unread.reason("quic")
 TCP_TRUNCATED = NotSegment("truncated", "the capture's snap length cut the frame inside the TCP header")
 TCP_SHORT = NotSegment("malformed", "the IP datagram ends inside the TCP header")
 TCP_DATA_OFFSET = NotSegment("malformed", "the TCP data offset is below 20 bytes or beyond the IP datagram")
@@ -46,6 +61,8 @@ _PLAIN_IPV6 = b"\x86\xdd\x60"
 _TCP = 6
 _UDP = 17
 _GRE = 47
+_ESP = 50
+_L2TP = 115
 _AUTHENTICATION = 51
 _IN_IP = {4: 4, 41: 6}
 _OPTIONS = frozenset((0, 43, 60, 135, 139, 140))
@@ -54,13 +71,41 @@ _EXTENSIONS = _OPTIONS | {_FRAGMENT, _AUTHENTICATION}
 _FRAGMENTED_IPV4 = frozenset((_TCP, _UDP, _GRE, _AUTHENTICATION, 4, 41))
 
 # An encapsulation holds VLAN identifiers (at most 0x0fff) and these marks, some followed by a four-byte identifier.
-_MARK_IN_IP = {4: b"\xf0\x04", 6: b"\xf0\x29"}
-_MARK_GRE = b"\xf0\x2f"
-_MARK_GRE_KEY = b"\xf0\x30"
-_MARK_VXLAN = b"\xf1\x01"
-_MARK_GENEVE = b"\xf1\x02"
-_VXLAN_PORT = 4789
+MARK_IN_IP = {4: b"\xf0\x04", 6: b"\xf0\x29"}
+MARK_GRE = b"\xf0\x2f"
+MARK_GRE_KEY = b"\xf0\x30"
+MARK_VXLAN = b"\xf1\x01"
+MARK_GENEVE = b"\xf1\x02"
+MARK_GTP = b"\xf0\x81"
+MARK_TZSP = b"\xf0\x82"
+MARK_L2TP = b"\xf0\x83"
+MARK_PPTP = b"\xf0\x84"
+_VXLAN_PORTS = frozenset((4789, 8472))
+_VXLAN_GPE_PORT = 4790
 _GENEVE_PORT = 6081
+_GTP_PORT = 2152
+_TZSP_PORT = 37008
+_L2TP_PORT = 1701
+_GPE_TYPES = {1: links.IPV4, 2: links.IPV6, 3: links.ETHERNET, 5: links.MPLS}
+_TZSP_LINKS = {1: 1, 18: 105, 119: 119, 127: 163}
+_QUIC_PORTS = frozenset((443, 8883, 14567))
+"""HTTP/3, secure MQTT, and where EMQX listens for MQTT over QUIC."""
+_QUIC_VERSIONS = frozenset((0, 1, 0x6B3343CF))
+"""Version negotiation, version 1 (RFC 9000) and version 2 (RFC 9369); drafts begin with ff0000."""
+_MQTT_SN_PORTS = frozenset((1883, 1884, 1885, 2442, 10000, 20000, 47193))
+"""Where gateways and forwarders of MQTT-SN listen, there being no registered port."""
+_ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT = 4500, 51820, 5247, 3544, 4341
+_UDP_PORTS = (
+    _VXLAN_PORTS
+    | {_VXLAN_GPE_PORT, _GENEVE_PORT, _GTP_PORT, _TZSP_PORT, _L2TP_PORT}
+    | {_ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT}
+    | _QUIC_PORTS
+    | _MQTT_SN_PORTS
+)
+"""All ports on which UDP is looked at; on others only VXLAN is."""
+_MQTT_SN_TYPES = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
+_ENCAPSULATED = 0xFE
+"""Type of what a forwarder puts before the message of a client that has no IP."""
 
 
 def segment(frame: Frame) -> Segment | Fragment | NotSegment:
@@ -178,7 +223,7 @@ def _ipv4(
     if not fragment & 0x3FFF:
         return transport(frame, data, protocol, body, stop, end, addresses, encapsulation, depth)
     if protocol not in _FRAGMENTED_IPV4:
-        return NOT_TCP
+        return ESP if protocol == _ESP else NOT_TCP
     return Fragment(
         addresses + data[offset + 4 : offset + 6] + data[offset + 9 : offset + 10] + encapsulation,
         (fragment & 0x1FFF) * 8,
@@ -259,11 +304,11 @@ def transport(
         located = _gre(data, offset, stop, end, encapsulation)
     elif protocol in _IN_IP:
         version = _IN_IP[protocol]
-        located = version, offset, end, encapsulation + _MARK_IN_IP[version]
+        located = version, offset, end, encapsulation + MARK_IN_IP[version]
     elif protocol == _AUTHENTICATION or (protocol in _EXTENSIONS and len(addresses) == 32):
         return _extensions(frame, data, protocol, offset, stop, end, addresses, encapsulation, depth)
     else:
-        return NOT_TCP
+        return ESP if protocol == _ESP else L2TP_3 if protocol == _L2TP else NOT_TCP
     if isinstance(located, NotSegment):
         return located
     return _network(frame, data, located, stop, depth + 1)
@@ -316,48 +361,322 @@ def _extensions(
 
 
 def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
-    """RFC 2784 and 2890; ERSPAN types I and II carry bridged Ethernet."""
+    """RFC 2784 and 2890; ERSPAN carries bridged Ethernet, the enhanced GRE of PPTP (RFC 2637) carries PPP."""
     if offset + 4 > stop:
         return _short(offset + 4, end)
     flags, kind = unpack_from("!HH", data, offset)
-    if flags & 0x4007:  # source routes (RFC 1701) and the enhanced GRE of PPTP
-        return NOT_TCP
+    if flags & 0x4007:
+        if flags & 0xC007 == 1 and kind == links.PPP:
+            return _pptp(data, flags, offset + 4, stop, end, encapsulation)
+        return NOT_TCP  # source routes (RFC 1701)
     offset += 8 if flags & 0x8000 else 4
     if flags & 0x2000:
         if offset + 4 > stop:
             return _short(offset + 4, end)
-        encapsulation += _MARK_GRE_KEY + data[offset : offset + 4]
+        encapsulation += MARK_GRE_KEY + data[offset : offset + 4]
         offset += 4
     else:
-        encapsulation += _MARK_GRE
+        encapsulation += MARK_GRE
     if flags & 0x1000:
         offset += 4
     if kind == 0x88BE:
         # Only type II has a sequence number, and a header of its own.
-        offset += 8 if flags & 0x1000 else 0
+        if flags & 0x1000:
+            if offset + 8 > stop:
+                return _short(offset + 8, end)
+            if data[offset] >> 4 > 1:
+                return ERSPAN
+            offset += 8
         kind = links.ETHERNET
+    elif kind == 0x22EB:
+        return _erspan_3(data, offset, stop, end, encapsulation)
     return links.ethertype(data, kind, offset, stop, end, encapsulation)
 
 
-def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
-    """VXLAN (RFC 7348) and GENEVE (RFC 8926) on their registered ports."""
-    inner = offset + 8
-    if inner + 8 > stop:
+def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+    """draft-foschiano-erspan: version 2 is type III.
+
+    Its header names the type of the frame, and says whether eight bytes of the platform follow.
+    """
+    if offset + 12 > stop:
+        return _short(offset + 12, end)
+    kind = data[offset + 10] >> 2 & 0x1F
+    version = data[offset] >> 4
+    offset += 20 if data[offset + 11] & 1 else 12
+    if version != 2 or kind not in (0, 2):
+        return ERSPAN
+    if kind == 0:
+        return links.ethertype(data, links.ETHERNET, offset, stop, end, encapsulation)
+    inner = _inner_ip(data, offset, stop, end)
+    return ERSPAN if inner is None else (inner, offset, end, encapsulation)
+
+
+def _pptp(
+    data: bytes, flags: int, offset: int, stop: int, end: int, encapsulation: bytes
+) -> links.Located | NotSegment:
+    """RFC 2637 section 4.1: length of the payload and call identifier in the key, then the optional numbers.
+
+    Each direction has a call identifier of its own, so it is no part of the encapsulation.
+    """
+    if not flags & 0x2000:
         return NOT_TCP
-    port = data[offset + 2] << 8 | data[offset + 3]
+    if offset + 4 > stop:
+        return _short(offset + 4, end)
+    length = data[offset] << 8 | data[offset + 1]
+    offset += 4 + (4 if flags & 0x1000 else 0) + (4 if flags & 0x0080 else 0)
+    if not length or not flags & 0x1000:  # an acknowledgment alone
+        return NOT_TCP
+    end = min(end, offset + length)
+    return links.ethertype(data, links.PPP, offset, min(stop, end), end, encapsulation + MARK_PPTP)
+
+
+def _inner_ip(data: bytes, offset: int, stop: int, end: int) -> int | None:
+    """The version of the IP header that begins here, as far as it can be one: the lengths fit into what is around."""
+    if offset >= stop:
+        return None
+    first = data[offset]
+    if first >> 4 == 4:
+        if offset + 4 > stop or first & 0x0F < 5:
+            return None
+        total = data[offset + 2] << 8 | data[offset + 3]
+        return 4 if total >= (first & 0x0F) * 4 and offset + total <= end else None
+    if first >> 4 == 6:
+        if offset + 6 > stop:
+            return None
+        return 6 if offset + 40 + (data[offset + 4] << 8 | data[offset + 5]) <= end else None
+    return None
+
+
+def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+    """Tunnels over UDP, by their ports and by their form; what is neither is left alone."""
+    inner = offset + 8
+    if inner > stop:
+        return NOT_TCP
+    source, port, length = unpack_from("!HHH", data, offset)
+    if 8 <= length < end - offset:  # 0 is a jumbogram or offload
+        end = offset + length
+        stop = min(stop, end)
+    if inner + 8 > stop:
+        return _lookalike(data, source, port, inner, stop, end)
+    if port not in _UDP_PORTS and source not in _UDP_PORTS and (data[inner] & 0xFB != 0x08 or data[inner + 7]):
+        # Nearly all UDP.
+        return MQTT_SN if _is_mqtt_sn_connect(data[inner:stop], end - inner) else NOT_TCP
     identifier = b"\0" + data[inner + 4 : inner + 7]
-    if port == _VXLAN_PORT:
+    if port in _VXLAN_PORTS:
         if not data[inner] & 0x08:
             return NOT_TCP
-        encapsulation += _MARK_VXLAN + identifier
+        encapsulation += MARK_VXLAN + identifier
         return links.ethertype(data, links.ETHERNET, inner + 8, stop, end, encapsulation)
     if port == _GENEVE_PORT:
         if data[inner] & 0xC0 or data[inner + 1] & 0x80:  # another version, or a control message
             return NOT_TCP
         kind = data[inner + 2] << 8 | data[inner + 3]
-        encapsulation += _MARK_GENEVE + identifier
+        encapsulation += MARK_GENEVE + identifier
         return links.ethertype(data, kind, inner + 8 + (data[inner] & 0x3F) * 4, stop, end, encapsulation)
+    if port == _VXLAN_GPE_PORT and data[inner] & 0x38 == 0x08:  # version 0 with an identifier
+        if data[inner] & 0x01:
+            return NOT_TCP  # operation and maintenance
+        return _vxlan_gpe(data, inner, stop, end, encapsulation + MARK_VXLAN + identifier)
+    if port == _GTP_PORT or source == _GTP_PORT:
+        return _gtp(data, inner, stop, end, encapsulation)
+    if port == _TZSP_PORT:
+        return _tzsp(data, inner, stop, end, encapsulation)
+    if port == _L2TP_PORT or source == _L2TP_PORT:
+        return _l2tp(data, inner, stop, end, encapsulation)
+    if data[inner] in (0x08, 0x0C) and not data[inner + 1] and not data[inner + 2] and not data[inner + 7]:
+        found = _vxlan_anywhere(data, inner, stop, end, encapsulation + MARK_VXLAN + identifier)
+        if found is not None:
+            return found
+    return _lookalike(data, source, port, inner, stop, end)
+
+
+def _vxlan_anywhere(
+    data: bytes, inner: int, stop: int, end: int, encapsulation: bytes
+) -> links.Located | NotSegment | None:
+    """VXLAN on a port of its own, where nothing speaks against it: reserved bits, addresses, types and lengths."""
+    kind = data[inner + 3]
+    if data[inner] == 0x0C:
+        if kind in (1, 2):
+            version = _inner_ip(data, inner + 8, stop, end)
+            fits = version is not None and _ends_at(data, inner + 8, version, end)
+            return _vxlan_gpe(data, inner, stop, end, encapsulation) if fits and version == kind * 2 + 2 else None
+        if kind != 3:
+            return None
+    elif kind:
+        return None
+    start = inner + 8
+    if start + 14 > stop or data[start + 6] & 1:  # a source address is no group
+        return None
+    located = links.ethertype(data, links.ETHERNET, start, stop, end, encapsulation)
+    if isinstance(located, NotSegment):
+        return None
+    version, offset, inner_end, _ = located
+    if _inner_ip(data, offset, stop, inner_end) != version:
+        return None
+    # Frames below the shortest of Ethernet are padded.
+    return located if end - start <= 64 or _ends_at(data, offset, version, end) else None
+
+
+def _ends_at(data: bytes, offset: int, version: int, end: int) -> bool:
+    """Whether an IP datagram ends exactly there, by its length."""
+    if version == 4:
+        return offset + (data[offset + 2] << 8 | data[offset + 3]) == end
+    return offset + 40 + (data[offset + 4] << 8 | data[offset + 5]) == end
+
+
+def _vxlan_gpe(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+    """draft-ietf-nvo3-vxlan-gpe: the fourth byte says what follows."""
+    kind = _GPE_TYPES.get(data[inner + 3]) if data[inner] & 0x04 else links.ETHERNET
+    if kind is None:
+        return VXLAN_GPE
+    return links.ethertype(data, kind, inner + 8, stop, end, encapsulation)
+
+
+def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+    """3GPP TS 29.281: G-PDUs of version 1.
+
+    The tunnel endpoint identifier belongs to the receiver, so that both directions have different ones: it is no part
+    of the encapsulation.
+    """
+    first, kind, length = unpack_from("!BBH", data, inner)
+    version = first >> 5
+    if version != 1:
+        # Their headers have other lengths, which are not counted.
+        return _GTP_VERSIONS[version] if end - inner - length in (4, 8, 20) else NOT_TCP
+    if not first & 0x10 or kind != 255 or inner + 8 + length > end:
+        return NOT_TCP  # GTP prime, for charging; echo, error indication, end marker; or nothing of that
+    offset = inner + 8
+    end = min(end, offset + length)
+    stop = min(stop, end)
+    if first & 0x07:
+        following = offset + 3
+        offset += 4
+        if first & 0x04:
+            for _ in range(MAX_EXTENSION_HEADERS):
+                if following >= stop:
+                    return _short(following + 1, end)
+                if not data[following]:
+                    break
+                if offset >= stop or not data[offset]:
+                    return _short(offset + 1, end) if offset >= stop else GTP_U
+                offset += data[offset] * 4
+                following = offset - 1
+            else:
+                return TOO_MANY_EXTENSION_HEADERS
+    if offset >= stop:
+        return _short(offset + 1, end)
+    version = data[offset] >> 4
+    if version in (4, 6):
+        return version, offset, end, encapsulation + MARK_GTP
+    located = links.ethertype(data, links.ETHERNET, offset, stop, end, encapsulation + MARK_GTP)
+    if isinstance(located, NotSegment):
+        located = links.ethertype(data, links.PPP, offset, stop, end, encapsulation + MARK_GTP)
+    if isinstance(located, NotSegment) or _inner_ip(data, located[1], stop, end) != located[0]:
+        return GTP_U
+    return located
+
+
+def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+    """TaZmen Sniffer Protocol: version 1, type, what follows, tags up to the one that ends them."""
+    version, kind, protocol = unpack_from("!BBH", data, inner)
+    if version != 1:
+        return NOT_TCP
+    if kind > 1:
+        return NOT_TCP  # configuration, keep alive, port opener
+    offset = inner + 4
+    for _ in range(MAX_TAGS):
+        if offset >= stop:
+            return _short(offset + 1, end)
+        tag = data[offset]
+        offset += 1
+        if tag == 1:
+            break
+        if tag:
+            if offset >= stop:
+                return _short(offset + 1, end)
+            offset += 1 + data[offset]
+    else:
+        return TZSP
+    link = links.LINKS.get(_TZSP_LINKS.get(protocol, -1))
+    if link is None:
+        return TZSP
+    located = link(data, offset, stop, end)
+    if isinstance(located, NotSegment):
+        return located
+    return located[0], located[1], located[2], encapsulation + MARK_TZSP + located[3]
+
+
+def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+    """RFC 2661 section 3.1: data messages of version 2 carry PPP.
+
+    Each side has numbers of its own for tunnel and session, so they are no part of the encapsulation.
+    """
+    flags = data[inner] << 8 | data[inner + 1]
+    if flags & 0x8000:
+        return NOT_TCP  # control
+    if flags & 0x0F == 3:
+        return L2TP_3
+    if flags & 0x34FF != 2:
+        return NOT_TCP
+    offset = inner + 2
+    if flags & 0x4000:
+        end = min(end, inner + (data[offset] << 8 | data[offset + 1]))
+        stop = min(stop, end)
+        offset += 2
+    offset += 8 if flags & 0x0800 else 4
+    if flags & 0x0200:
+        if offset + 2 > stop:
+            return _short(offset + 2, end)
+        offset += 2 + (data[offset] << 8 | data[offset + 1])
+    return links.ethertype(data, links.PPP, offset, stop, end, encapsulation + MARK_L2TP)
+
+
+def _lookalike(data: bytes, source: int, port: int, inner: int, stop: int, end: int) -> NotSegment:
+    """What is over UDP and not read, though somebody may expect it; ordinary UDP is `NOT_TCP`."""
+    length = end - inner
+    if (source in _MQTT_SN_PORTS or port in _MQTT_SN_PORTS) and _is_mqtt_sn(
+        data[inner : min(stop, inner + 64)], length
+    ):
+        return MQTT_SN
+    if length < 16 or inner + 8 > stop:
+        return NOT_TCP
+    if (source in _QUIC_PORTS or port in _QUIC_PORTS) and data[inner] & 0xC0 == 0xC0:
+        version = int.from_bytes(data[inner + 1 : inner + 5], "big")
+        if data[inner + 5] <= 20 and (version in _QUIC_VERSIONS or version >> 8 == 0xFF0000):
+            return QUIC
+    if _ESP_PORT in (source, port) and data[inner : inner + 4] != b"\0\0\0\0":
+        return ESP
+    if _WIREGUARD_PORT in (source, port) and data[inner : inner + 4] == b"\x04\0\0\0" and not length & 15:
+        return WIREGUARD
+    if _CAPWAP_PORT in (source, port) and data[inner] == 0 and data[inner + 1] >> 3 in (2, 4):
+        return CAPWAP
+    if _TEREDO_PORT in (source, port) and data[inner] >> 4 == 6 and _inner_ip(data, inner, stop, end) == 6:
+        return TEREDO
+    if port == _LISP_PORT and _inner_ip(data, inner + 8, stop, end) is not None:
+        return LISP
     return NOT_TCP
+
+
+def _is_mqtt_sn(begin: bytes, length: int) -> bool:
+    """MQTT-SN 1.2 section 5.2: the length of the message is that of the datagram, the type is one there is."""
+    if len(begin) > 3 and begin[0] == 1:
+        return begin[1] << 8 | begin[2] == length and begin[3] in _MQTT_SN_TYPES
+    if len(begin) > 1 and begin[1] == _ENCAPSULATED and 3 <= begin[0] < length:
+        begin, length = begin[begin[0] :], length - begin[0]
+    return len(begin) > 1 and begin[0] == length and begin[1] in _MQTT_SN_TYPES
+
+
+def _is_mqtt_sn_connect(message: bytes, length: int) -> bool:
+    """A CONNECT of MQTT-SN 1.2, section 5.4.4: strict, since any port may be meant."""
+    return (
+        7 <= length <= 29
+        and len(message) == length == message[0]
+        and message[1] == 4
+        and not message[2] & 0xF3
+        and message[3] == 1
+        and message[6:].isascii()
+        and message[6:].decode("ascii", "replace").isprintable()
+    )
 
 
 def _short(needed: int, end: int) -> NotSegment:

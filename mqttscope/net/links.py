@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Literal
 
+from mqttscope.net import unread
 from mqttscope.net.segment import NotSegment
 
 MAX_LAYERS = 16
@@ -26,7 +28,13 @@ Located = tuple[int, int, int, bytes]
 Link = Callable[[bytes, int, int, int], Located | NotSegment]
 
 NOT_IP = NotSegment("not_ip", "the frame holds no IP datagram")
-COMPRESSED = NotSegment("not_ip", "the frame holds Van Jacobson compressed TCP, which is not supported")
+COMPRESSED = unread.reason("ppp_compressed")
+PPP_ENCRYPTED = unread.reason("ppp_encrypted")
+MACSEC_ENCRYPTED = unread.reason("macsec")
+WLAN_ENCRYPTED = unread.reason("wlan_encrypted")
+WLAN_FRAGMENT = unread.reason("wlan_fragment")
+WLAN_AGGREGATE = unread.reason("wlan_aggregate")
+WLAN_DAMAGED = NotSegment("malformed", "the receiver's checksum says that the 802.11 frame is damaged")
 LINK_TRUNCATED = NotSegment("truncated", "the capture's snap length cut the frame inside the link layer headers")
 LINK_MALFORMED = NotSegment("malformed", "the frame ends inside the link layer headers")
 TOO_MANY_LAYERS = NotSegment("malformed", f"more than {MAX_LAYERS} nested link layer headers")
@@ -37,10 +45,16 @@ IPV6 = 0x86DD
 ETHERNET = 0x6558
 MPLS = 0x8847
 PPP = 0x880B
+_HSR = 0x892F
+_MACSEC = 0x88E5
 _LLC = 0  # not an EtherType: what follows is an IEEE 802.2 header
 _VLAN_TYPES = frozenset((0x8100, 0x88A8, 0x9100, 0x9200, 0x9300))
 _CARRIERS = _VLAN_TYPES | {IPV4, IPV6, MPLS, 0x8848, 0x8864}
 _PPP_TYPES = {0x0021: IPV4, 0x0057: IPV6, 0x0281: MPLS, 0x0283: 0x8848}
+_PPP_COMPRESSED = frozenset((0x002D, 0x002F))
+"""Van Jacobson's compressed TCP (RFC 1144)."""
+_PPP_ENCRYPTED = frozenset((0x0053, 0x0055, 0x00FB, 0x00FD))
+"""What both ends agreed to encrypt (RFC 1968) or compress (RFC 1962), as Microsoft's encryption says it does."""
 # AF_INET is 2 everywhere; AF_INET6 is 10 on Linux, 23 on Windows, 24 on NetBSD and OpenBSD, 28 on FreeBSD, 30 on macOS.
 _FAMILIES = {2: 4, 10: 6, 23: 6, 24: 6, 28: 6, 30: 6}
 SERVICE_MARK = b"\xf2\x01"
@@ -53,7 +67,8 @@ def ethertype(
     """Follow an EtherType (IEEE 802.3, RFC 7042) through tags and nested headers to the IP header.
 
     ``kind`` is the EtherType of what starts at ``offset``.  Handled: 802.1Q, 802.1ad and their vendor forms, MPLS
-    (RFC 3032), PPPoE sessions (RFC 2516), PPP, 802.3 with LLC/SNAP, bridged Ethernet, 802.1ah.
+    (RFC 3032), PPPoE sessions (RFC 2516), PPP, 802.3 with LLC/SNAP, bridged Ethernet, 802.1ah, HSR tags (IEC 62439-3;
+    PRP has a trailer, which no IP length counts), MACsec (802.1AE) where it only protects what it carries.
     """
     for _ in range(MAX_LAYERS):
         if kind == IPV4:
@@ -103,6 +118,19 @@ def ethertype(
             if needed <= stop:
                 encapsulation += SERVICE_MARK + b"\0" + data[offset + 1 : offset + 4]
                 kind = ETHERNET
+        elif kind == _HSR:
+            needed = offset + 6
+            if needed <= stop:
+                kind = _type_or_length(data, offset + 4)
+        elif kind == _MACSEC:
+            needed = offset + 8
+            if needed <= stop:
+                control = data[offset]
+                if control & 0x0C:  # encrypted, or changed in another way
+                    return MACSEC_ENCRYPTED
+                needed += 8 if control & 0x20 else 0  # an explicit secure channel identifier
+                if needed <= stop:
+                    kind = _type_or_length(data, needed - 2)
         else:
             return NOT_IP
         if needed > stop:
@@ -156,8 +184,10 @@ def _ppp(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int] | Not
             return _short(offset + 1, end)
         protocol = protocol << 8 | data[offset]
         offset += 1
-    if protocol in (0x002D, 0x002F):
+    if protocol in _PPP_COMPRESSED:
         return COMPRESSED
+    if protocol in _PPP_ENCRYPTED:
+        return PPP_ENCRYPTED
     return _PPP_TYPES.get(protocol, -1), offset
 
 
@@ -269,9 +299,143 @@ def _pktap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegmen
     length = int.from_bytes(data[offset : offset + 4], "little")
     inner = int.from_bytes(data[offset + 8 : offset + 12], "little")
     link = LINKS.get(inner)
-    if link is None or link is _pktap:
+    if link is None or link in (_pktap, _ppi):
         return unsupported(inner)
     return link(data, offset + length, stop, end)
+
+
+def wlan(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+    """IEEE 802.11-2020 section 9.3.2: data frames; LLC follows their header.
+
+    Management and control frames hold no IP datagram.  A station that repeats a frame sends the same TCP segment again,
+    and so does an access point that passes it on: that is for the flow to sort out.
+    """
+    if offset + 24 > stop:
+        # The frame control is enough to know the short control frames.
+        if offset + 2 <= stop and data[offset] & 0x0F != 0x08:
+            return NOT_IP
+        return _short(offset + 24, end)
+    kind, flags = data[offset], data[offset + 1]
+    if kind & 0x0F != 0x08 or kind & 0x40:  # another version, no data frame, or one without data
+        return NOT_IP
+    if flags & 0x40:
+        return WLAN_ENCRYPTED
+    if flags & 0x04 or data[offset + 22] & 0x0F:
+        return WLAN_FRAGMENT
+    body = offset + (30 if flags & 0x03 == 0x03 else 24)
+    aggregate = False
+    if kind & 0x80:
+        if body + 2 > stop:
+            return _short(body + 2, end)
+        aggregate = bool(data[body] & 0x80)
+        body += 6 if flags & 0x80 else 2
+    if not aggregate:
+        return ethertype(data, _LLC, body, stop, end)
+    # Subframes of destination, source, length and LLC, each but the last padded to a multiple of four.
+    if body + 14 > stop:
+        return _short(body + 14, end)
+    length = data[body + 12] << 8 | data[body + 13]
+    following = body + (14 + length + 3 & ~3)
+    if following + 14 <= end - _FCS_LENGTH:
+        return WLAN_AGGREGATE
+    end = min(end, body + 14 + length)
+    return ethertype(data, _LLC, body + 14, min(stop, end), end)
+
+
+_FCS_LENGTH = 4
+
+
+def _radiotap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+    """https://www.radiotap.org: little endian fields by a bitmap, of which the second holds flags."""
+    if offset + 8 > stop:
+        return _short(offset + 8, end)
+    length = data[offset + 2] | data[offset + 3] << 8
+    start = offset + length
+    if start > stop or length < 8:
+        return _short(start, end) if length >= 8 else LINK_MALFORMED
+    present = data[offset + 4]
+    if not present & 0x02:
+        return wlan(data, start, stop, end)
+    at = offset + 4
+    while at + 4 <= start and data[at + 3] & 0x80:
+        at += 4
+    at += 4
+    if present & 0x01:
+        at = offset + (at - offset + 7 & ~7) + 8
+    if at >= start:
+        return LINK_MALFORMED
+    flags = data[at]
+    if flags & 0x40:
+        return WLAN_DAMAGED
+    if flags & 0x20 and start + 24 <= stop:
+        return _padded_wlan(data, start, stop, end)
+    return wlan(data, start, stop, end)
+
+
+def _padded_wlan(data: bytes, start: int, stop: int, end: int) -> Located | NotSegment:
+    """Some receivers pad the header of data frames to a multiple of four bytes."""
+    kind, flags = data[start], data[start + 1]
+    length = 30 if flags & 0x03 == 0x03 else 24
+    if kind & 0x8F == 0x88:
+        length += 6 if flags & 0x80 else 2
+    padding = -length % 4
+    if not padding or kind & 0x0F != 0x08:
+        return wlan(data, start, stop, end)
+    moved = data[: start + length] + data[start + length + padding :]
+    found = wlan(moved, start, max(stop - padding, start), max(end - padding, start))
+    if isinstance(found, NotSegment):
+        return found
+    version, offset, inner_end, encapsulation = found
+    return version, offset + padding, min(inner_end + padding, end), encapsulation
+
+
+def _avs(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+    """The header of AVS: version and length in network order."""
+    if offset + 8 > stop:
+        return _short(offset + 8, end)
+    start = offset + int.from_bytes(data[offset + 4 : offset + 8], "big")
+    if start > stop:
+        return _short(start, end)
+    return wlan(data, start, stop, end)
+
+
+def _prism(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+    """The header of Prism: message code and length in the order of the host; some write that of AVS in its place."""
+    if offset + 8 > stop:
+        return _short(offset + 8, end)
+    if data[offset : offset + 3] == b"\x80\x21\x10":
+        return _avs(data, offset, stop, end)
+    lengths = [int.from_bytes(data[offset + 4 : offset + 8], order) for order in _ORDERS]
+    start = offset + min(lengths)
+    if start > stop:
+        return _short(start, end)
+    return wlan(data, start, stop, end)
+
+
+_ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
+
+
+def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+    """PPI: length and link type of what it describes, little endian."""
+    if offset + 8 > stop:
+        return _short(offset + 8, end)
+    length = data[offset + 2] | data[offset + 3] << 8
+    inner = int.from_bytes(data[offset + 4 : offset + 8], "little")
+    link = LINKS.get(inner)
+    if link is None or link in (_ppi, _pktap):
+        return unsupported(inner)
+    if length < 8:
+        return LINK_MALFORMED
+    if offset + length > stop:
+        return _short(offset + length, end)
+    return link(data, offset + length, stop, end)
+
+
+def _infiniband(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+    """IP over InfiniBand (RFC 4391) behind the global routing header: an EtherType and two reserved bytes."""
+    if offset + 44 > stop:
+        return _short(offset + 44, end)
+    return ethertype(data, data[offset + 40] << 8 | data[offset + 41], offset + 44, stop, end)
 
 
 LINKS: dict[int, Link] = {
@@ -284,16 +448,22 @@ LINKS: dict[int, Link] = {
     51: _pppoe,
     101: _raw,
     104: _cisco_hdlc,
+    105: wlan,
     108: _loopback,
     113: _cooked,
     117: _pflog,
+    119: _prism,
+    127: _radiotap,
+    163: _avs,
     166: _pppd,
+    192: _ppi,
     204: _behind_direction(_point_to_point),
     205: _behind_direction(_cisco_hdlc),
     226: _ipnet,
     228: _ipv4,
     229: _ipv6,
     239: _nflog,
+    242: _infiniband,
     258: _pktap,
     276: _cooked_2,
 }

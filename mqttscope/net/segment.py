@@ -62,7 +62,8 @@ class NotSegment:
     """Why a frame holds no TCP segment.  Instances are shared constants, compared by identity or ``reason``."""
 
     reason: str
-    """Stable snake_case word: ``unsupported_link_type``, ``not_ip``, ``not_tcp``, ``truncated``, ``malformed``."""
+    """Stable snake_case word: ``unsupported_link_type``, ``not_ip``, ``not_tcp``, ``truncated``, ``malformed``,
+    or one of `unread.UNREAD`."""
     detail: str
     """One sentence for people, such as "link type 147 (USER0) is not supported"."""
 

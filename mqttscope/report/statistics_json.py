@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.view import text
+from mqttscope.net.unread import grouped, not_read
 from mqttscope.report import statistics_rows as at
 from mqttscope.report.base import Clock
 from mqttscope.report.statistics import Statistics
@@ -79,7 +80,8 @@ def document(
 ) -> Shown:
     """The whole document of finished statistics.
 
-    ``other_flows`` are TCP connections without MQTT, ``skipped`` frames without TCP by reason.
+    ``other_flows`` are TCP connections without MQTT, ``skipped`` frames without TCP by reason: all of them coarsely,
+    and those that somebody may expect to be read.
     """
     shown: Shown = {"schema": SCHEMA}
     asked = set(tables)
@@ -98,7 +100,8 @@ def document(
         "clients": len(statistics.clients),
         "topics": len(statistics.topics),
         "other_flows": other_flows,
-        "frames_skipped": dict(skipped or {}),
+        "frames_skipped": grouped(skipped or {}),
+        "not_read": not_read(skipped or {}),
         "other": _other(statistics),
         "limits": statistics.limits,
     }

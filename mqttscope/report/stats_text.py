@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
+from mqttscope.net.unread import grouped
 from mqttscope.report import statistics_rows as at
 from mqttscope.report.base import View
 from mqttscope.report.page import Column, Page, number, per_second, percent, plural, size
@@ -79,7 +80,9 @@ def _overview(page: Page, statistics: Statistics, other_flows: int, skipped: Map
         ]
     page.line(parts)
     beside = [plural(other_flows, "TCP connection") + " without MQTT"] if other_flows else []
-    beside += [f"{plural(count, 'frame')} {reason.replace('_', ' ')}" for reason, count in sorted(skipped.items())]
+    beside += [
+        f"{plural(count, 'frame')} {reason.replace('_', ' ')}" for reason, count in sorted(grouped(skipped).items())
+    ]
     page.line(beside, style="dim")
     page.line(_trouble_in_words(totals), style="yellow")
     page.line(_beyond_limits(statistics), style="yellow")

@@ -102,6 +102,16 @@ def test_what_holds_no_tcp_is_counted_by_reason() -> None:
     assert skipped == {"not_tcp": 1, "truncated": 1, "not_ip": 1}
 
 
+def test_fragments_that_stay_alone_are_counted() -> None:
+    made = raw_frames()
+    body = tcp(conversation()[3])
+    made.append(frame(len(made) + 1, conversation()[3], ip_header(conversation()[3], body[:24], 0x2000, 77)))
+    skipped: Counter[str] = Counter()
+
+    assert list(segments(made, skipped)) == conversation()
+    assert skipped == {"incomplete_fragments": 1}
+
+
 def test_a_link_type_that_cannot_be_read_is_one_error_per_capture() -> None:
     made = [Frame(number, 0, 147, b"\0" * 60, 60, name) for name in ("a.pcap", "b.pcap") for number in (1, 2, 3)]
     made.insert(1, Frame(2, 0, 1, b"\0" * 60, 60, "a.pcap"))

@@ -13,6 +13,7 @@ from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Fragment, NotSegment, Segment, endpoints, ports, reverse_key
+from mqttscope.net.unread import UNREAD
 from tests.fuzz.laws import check_dissection, check_flows
 from tests.fuzz.material import frames, names
 from tests.fuzz.target import Input, unique
@@ -42,7 +43,7 @@ def check(data: bytes) -> None:
             found.append(one)
         elif one is not None:
             assert one.detail
-            assert one.reason in ("unsupported_link_type", "not_ip", "not_tcp", "truncated", "malformed")
+            assert one.reason in {"unsupported_link_type", "not_ip", "not_tcp", "truncated", "malformed", *UNREAD}
     check_flows(found, FlowTable())
     check_dissection(found)
 

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from struct import pack
 
 ETHERNET, NULL, RAW, SLL, SLL2, PPP, HDLC, PPPOE, PPPD = 1, 0, 101, 113, 276, 9, 104, 51, 166
-LINK_TYPES = (1, 0, 9, 12, 14, 50, 51, 101, 104, 108, 113, 117, 166, 204, 205, 226, 228, 229, 239, 258, 276, 147)
+LINK_TYPES = (
+    1, 0, 9, 12, 14, 50, 51, 101, 104, 105, 108, 113, 117, 119, 127, 163, 166, 192, 204, 205, 226, 228, 229, 239, 242,
+    258, 276, 147,
+)  # fmt: skip
 """Every supported link type and one that is not."""
 _MACS = bytes.fromhex("020000000002020000000001")
 
@@ -41,12 +44,32 @@ def wrapped(datagram: bytes) -> Iterator[tuple[int, bytes]]:
     yield 239, b"\x02\x00\0\0" + pack("<HH", len(datagram) + 4, 9) + datagram
     yield 258, pack("<III", 108, 1, 1) + bytes(96) + ethernet
     yield 147, datagram
+    llc = b"\xaa\xaa\x03\x00\x00\x00" + kind + datagram
+    quality = b"\x88\x01" + bytes(22) + b"\0\0" + llc
+    yield 105, b"\x08\x02" + bytes(22) + llc
+    yield 119, pack("<II", 0x44, 144) + bytes(136) + quality
+    yield 127, b"\0\0\x09\0\x02\0\0\0\x10" + quality + bytes(4)
+    yield 163, pack(">II", 0x80211001, 64) + bytes(56) + quality
+    yield 192, pack("<BBHI", 0, 0, 8, 105) + quality
+    yield 242, bytes(40) + kind + b"\0\0" + datagram
+    yield ETHERNET, _MACS + b"\x89\x2f\0\x40\0\x07" + kind + datagram
     for number, tunnel in ((47, b"\0\0" + kind), (47, b"\x20\0" + kind + b"\0\0\0\x07"), (47, b"\0\0\x65\x58")):
         inner = ethernet if tunnel[2:4] == b"\x65\x58" else datagram
         yield RAW, _ipv4(number, tunnel + inner)
     yield RAW, _ipv4(4 if four else 41, datagram)
     yield RAW, _ipv4(17, pack(">HHHH", 50_000, 4_789, len(ethernet) + 16, 0) + b"\x08\0\0\0\0\0\x07\0" + ethernet)
     yield RAW, _ipv4(17, pack(">HHHH", 50_000, 6_081, len(ethernet) + 16, 0) + b"\0\0\x65\x58\0\0\x07\0" + ethernet)
+    for port, tunnel, inner in (
+        (2_152, b"\x30\xff" + pack(">HI", len(datagram), 7), datagram),
+        (2_152, b"\x34\xff" + pack(">HI", len(datagram) + 8, 7) + b"\0\0\0\x85\x01\0\0\0", datagram),
+        (4_790, b"\x0c\0\0" + (b"\x01" if four else b"\x02") + bytes(4), datagram),
+        (5_555, b"\x08" + bytes(7), ethernet),
+        (37_008, b"\x01\0\0\x01\x01", ethernet),
+        (1_701, b"\0\x02\0\x05\0\x06", b"\xff\x03" + ppp + datagram),
+    ):
+        yield RAW, _ipv4(17, pack(">HHHH", 50_000, port, len(tunnel + inner) + 8, 0) + tunnel + inner)
+    yield RAW, _ipv4(47, b"\x30\x01\x88\x0b" + pack(">HHI", len(ppp + datagram), 3, 1) + ppp + datagram)
+    yield RAW, _ipv4(47, b"\x10\0\x22\xeb" + bytes(4) + b"\x20" + bytes(11) + ethernet)
     yield RAW, _ipv4(51, pack(">BBHII", 4 if four else 41, 1, 0, 1, 1) + datagram)
     yield RAW, _ipv6(0, bytes((60, 0)) + bytes(6) + bytes((4 if four else 41, 0)) + bytes(6) + datagram)
 

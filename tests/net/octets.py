@@ -86,6 +86,69 @@ def fragment_header(following: int, offset: int = 0, more: bool = False, identif
     return struct.pack("!BBHI", following, 0, offset | more, identification)
 
 
+def wlan(payload: bytes, flags: int = 0x01, kind: int = 0x08, quality: bytes = b"", sequence: int = 0x10) -> bytes:
+    """An 802.11 data frame with LLC; ``quality`` is the QoS control of one with kind 0x88."""
+    third = bytes.fromhex("020000000003") + struct.pack("<H", sequence)
+    fourth = bytes.fromhex("020000000004") if flags & 3 == 3 else b""
+    head = bytes((kind, flags)) + b"\x2c\0" + bytes.fromhex("020000000001020000000002") + third + fourth
+    return head + quality + payload
+
+
+def subframe(payload: bytes, *, last: bool = True) -> bytes:
+    """One subframe of an 802.11 A-MSDU."""
+    made = bytes.fromhex("020000000001020000000002") + struct.pack("!H", len(payload)) + payload
+    return made if last else made + bytes(-len(made) % 4)
+
+
+def radiotap(payload: bytes, flags: int | None = None, time: bool = False, more: int = 0) -> bytes:
+    """A radiotap header with as few fields; ``more``: further words of the bitmap."""
+    present = (0x01 if time else 0) | (0x02 if flags is not None else 0)
+    words = struct.pack(f"<{more + 1}I", *_words(present, more))
+    fields = bytes(-(4 + len(words)) % 8) + struct.pack("<Q", 12345) if time else b""
+    fields += b"" if flags is None else bytes((flags,))
+    return struct.pack("<BBH", 0, 0, 4 + len(words) + len(fields)) + words + fields + payload
+
+
+def _words(present: int, more: int) -> list[int]:
+    return [(present if not n else 0) | (0x80000000 if n < more else 0) for n in range(more + 1)]
+
+
+def ppp(payload: bytes, protocol: int = 0x0021) -> bytes:
+    return b"\xff\x03" + protocol.to_bytes(2, "big") + payload
+
+
+def gtp(payload: bytes, flags: int = 0x30, optional: bytes = b"", kind: int = 255) -> bytes:
+    """A GTP-U message over UDP."""
+    return udp(2152, struct.pack("!BBHI", flags, kind, len(optional + payload), 77) + optional + payload)
+
+
+def erspan_3(payload: bytes, kind: int = 0, platform: bytes = b"", version: int = 2) -> bytes:
+    """ERSPAN type III in GRE."""
+    last = kind << 10 | bool(platform)
+    head = struct.pack("!BBHIHH", version << 4, 7, 5, 99, 0, last)
+    return b"\x10\0\x22\xeb" + bytes(4) + head + platform + payload
+
+
+def tzsp(payload: bytes, protocol: int = 1, tags: bytes = b"\x0a\x01\x33\0\x01", kind: int = 0) -> bytes:
+    """TZSP over UDP: by default a tag, padding, the end of the tags."""
+    return udp(37008, struct.pack("!BBH", 1, kind, protocol) + tags + payload)
+
+
+def l2tp(payload: bytes, flags: int = 0x0002, optional: bytes = b"") -> bytes:
+    """L2TP over UDP; with ``optional`` behind both identifiers, and the length where the flags say so."""
+    numbers = struct.pack("!HH", 5, 6) + optional + payload
+    length = struct.pack("!H", len(numbers) + 4) if flags & 0x4000 else b""
+    return udp(1701, struct.pack("!H", flags) + length + numbers)
+
+
+def pptp(payload: bytes, acknowledged: bool = False) -> bytes:
+    """PPP in the enhanced GRE of PPTP."""
+    flags = 0x3001 | (0x80 if acknowledged else 0)
+    head = struct.pack("!HHHHI", flags, 0x880B, len(payload), 3, 1)
+    return head + (bytes(4) if acknowledged else b"") + payload
+
+
+SNAP = b"\xaa\xaa\x03\0\0\0"
 VXLAN = b"\x08\0\0\0\0\x01\x02\0"
 GENEVE = b"\x02\0\x65\x58\0\x01\x02\0" + bytes(8)
 IP4, IP6 = ip4(tcp()), ip6(tcp())
@@ -131,4 +194,37 @@ WHOLE: list[tuple[str, int, bytes, bytes]] = [
      b"\0\x08\xf1\x01\0\0\x01\x02\0\x09"),
     ("GENEVE with options", 229, ip6(udp(6081, GENEVE + ethernet(0x800, IP4)), 17), b"\xf1\x02\0\0\x01\x02"),
     ("GENEVE with IP straight inside", 228, ip4(udp(6081, b"\0\0\x08\0\0\0\x07\0" + IP4), 17), b"\xf1\x02\0\0\0\x07"),
+    ("VXLAN on the port of Linux", 228, ip4(udp(8472, VXLAN + ethernet(0x800, IP4)), 17), b"\xf1\x01\0\0\x01\x02"),
+    ("VXLAN on any port", 228, ip4(udp(1234, VXLAN + ethernet(0x800, IP4)), 17), b"\xf1\x01\0\0\x01\x02"),
+    ("VXLAN on any port, padded inside", 228,
+     ip4(udp(1234, VXLAN + ethernet(0x800, IP4) + bytes(4)), 17), b"\xf1\x01\0\0\x01\x02"),
+    ("VXLAN on any port, VLAN and IPv6 inside", 228,
+     ip4(udp(1234, VXLAN + ethernet(0x8100, vlan(9, 0x86DD, IP6))), 17), b"\xf1\x01\0\0\x01\x02\0\x09"),
+    ("VXLAN-GPE with IPv4", 228, ip4(udp(4790, b"\x0c\0\0\x01\0\x01\x02\0" + IP4), 17), b"\xf1\x01\0\0\x01\x02"),
+    ("VXLAN-GPE with IPv6", 228, ip4(udp(4790, b"\x0c\0\0\x02\0\x01\x02\0" + IP6), 17), b"\xf1\x01\0\0\x01\x02"),
+    ("VXLAN-GPE with Ethernet", 228,
+     ip4(udp(4790, b"\x0c\0\0\x03\0\x01\x02\0" + ethernet(0x800, IP4)), 17), b"\xf1\x01\0\0\x01\x02"),
+    ("VXLAN-GPE port with VXLAN", 228, ip4(udp(4790, VXLAN + ethernet(0x800, IP4)), 17), b"\xf1\x01\0\0\x01\x02"),
+    ("VXLAN-GPE on any port", 228,
+     ip4(udp(1234, b"\x0c\0\0\x01\0\x01\x02\0" + IP4), 17), b"\xf1\x01\0\0\x01\x02"),
+    ("GTP-U", 228, ip4(gtp(IP4), 17), b"\xf0\x81"),
+    ("GTP-U with IPv6, over IPv6", 229, ip6(gtp(IP6), 17), b"\xf0\x81"),
+    ("GTP-U with a sequence number", 228, ip4(gtp(IP4, 0x32, b"\0\x05\0\0"), 17), b"\xf0\x81"),
+    ("GTP-U with a PDU session container", 228, ip4(gtp(IP4, 0x34, b"\0\0\0\x85\x01\0\x01\0"), 17), b"\xf0\x81"),
+    ("GTP-U with two extension headers", 228,
+     ip4(gtp(IP6, 0x36, b"\0\x09\0\xc0\x01\0\x01\x85\x02\0\x01\0\0\0\0\0"), 17), b"\xf0\x81"),
+    ("ERSPAN type II, version 1", 228,
+     ip4(b"\x10\0\x88\xbe" + bytes(4) + b"\x10\x07\0\x05\0\0\0\0" + ethernet(0x800, IP4), 47), b"\xf0\x2f"),
+    ("ERSPAN type III", 228, ip4(erspan_3(ethernet(0x800, IP4)), 47), b"\xf0\x2f"),
+    ("ERSPAN type III with the platform's header", 228,
+     ip4(erspan_3(ethernet(0x86DD, IP6), platform=b"\x08" + bytes(7)), 47), b"\xf0\x2f"),
+    ("TZSP", 228, ip4(tzsp(ethernet(0x800, IP4)), 17), b"\xf0\x82"),
+    ("TZSP with a VLAN inside", 228,
+     ip4(tzsp(ethernet(0x8100, vlan(3, 0x800, IP4)), tags=b"\x01"), 17), b"\xf0\x82\0\x03"),
+    ("TZSP with 802.11 inside", 228, ip4(tzsp(wlan(SNAP + b"\x08\0" + IP4), 18), 17), b"\xf0\x82"),
+    ("L2TP", 228, ip4(l2tp(ppp(IP4)), 17), b"\xf0\x83"),
+    ("L2TP with length, sequence and offset", 228,
+     ip4(l2tp(ppp(IP6, 0x57), 0x4A02, bytes(4) + b"\0\x02\0\0"), 17), b"\xf0\x83"),
+    ("PPTP", 228, ip4(pptp(ppp(IP4)), 47), b"\xf0\x84"),
+    ("PPTP with an acknowledgment", 228, ip4(pptp(b"\x21" + IP4, acknowledged=True), 47), b"\xf0\x84"),
 ]  # fmt: skip

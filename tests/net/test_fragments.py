@@ -317,3 +317,20 @@ def test_thousands_of_holes_merge_into_one_range() -> None:
     assert len(datagram.covered) > 4000
     result = one(table.feed(piece(payload, 0, more=False)))
     assert result.payload == bytes(65_000)
+
+
+def test_fragments_of_tcp_that_stay_alone_are_counted() -> None:
+    table = FragmentTable(max_datagrams=3, timeout_ns=SECOND)
+    first, last = pieces(tcp(b"x" * 20), 24, identification=1)
+    feed(table, [first, last])
+    assert table.incomplete() == 0
+    feed(table, pieces(tcp(b"x" * 60), 24, identification=2)[:3])
+    assert table.incomplete() == 3
+    table.feed(piece(udp(53, b"x" * 16), protocol=17, identification=3))  # no TCP
+    table.feed(piece(b"x" * 8, 8, identification=4))  # which protocol it is, the first fragment would say
+    assert table.incomplete() == 3
+    for identification in (5, 6, 7):
+        table.feed(piece(tcp(b"x" * 4), identification=identification))
+    assert (table.evicted, table.lost, table.incomplete()) == (3, 3, 6)
+    table.feed(piece(tcp(b"x" * 4), identification=8, time=5 * SECOND))
+    assert (table.expired, table.lost, table.incomplete()) == (3, 6, 7)

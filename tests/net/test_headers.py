@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.net import headers
+from mqttscope.net import headers, links, unread
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.headers import segment, walk
 from mqttscope.net.segment import ACK, PSH, Fragment, NotSegment, Segment, direction_key, endpoints, ports, reverse_key
@@ -24,15 +24,22 @@ from tests.net.octets import (
     PINGREQ,
     PORTS,
     TIMESTAMPS,
+    VXLAN,
     WHOLE,
+    erspan_3,
     ethernet,
     extension,
     fragment_header,
     frame,
+    gtp,
     ip4,
     ip6,
+    l2tp,
     one,
+    ppp,
+    pptp,
     tcp,
+    tzsp,
     udp,
     vlan,
 )
@@ -68,12 +75,62 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("ICMP", 228, ip4(bytes(8), 1), None, headers.NOT_TCP),
     ("ICMP fragment", 228, ip4(bytes(8), 1, fragment=0x2000), None, headers.NOT_TCP),
     ("ICMPv6", 229, ip6(bytes(8), 58), None, headers.NOT_TCP),
-    ("ESP behind hop-by-hop options", 229, ip6(extension(50) + bytes(40), 0), None, headers.NOT_TCP),
+    ("ESP behind hop-by-hop options", 229, ip6(extension(50) + bytes(40), 0), None, headers.ESP),
+    ("ESP over UDP", 228, ip4(udp(4500, b"\0\0\x07\0" + bytes(40)), 17), None, headers.ESP),
+    ("key exchange over UDP", 228, ip4(udp(4500, bytes(60)), 17), None, headers.NOT_TCP),
+    ("WireGuard", 228, ip4(udp(51820, b"\x04\0\0\0" + bytes(60)), 17), None, headers.WIREGUARD),
+    ("GTP-U version 2", 228, ip4(gtp(IP4, 0x50), 17), None, unread.reason("gtp_u_version_2")),
+    ("GTP-U with unknown content", 228, ip4(gtp(bytes(40)), 17), None, headers.GTP_U),
+    ("GTP-U echo", 228, ip4(gtp(bytes(4), 0x32, kind=1), 17), None, headers.NOT_TCP),
+    ("GTP-U with an extension header of length 0", 228,
+     ip4(gtp(IP4, 0x34, b"\0\0\0\x85" + bytes(4)), 17), None, headers.GTP_U),
+    ("GTP-U with 1000 extension headers", 228,
+     ip4(gtp(IP4, 0x34, b"\0\0\0\x85" + b"\x01\0\0\x85" * 1000), 17), None, headers.TOO_MANY_EXTENSION_HEADERS),
+    ("a name server asked from the port of GTP-U", 228,
+     ip4(udp(2152, bytes(2) + b"\1" + bytes(40)), 17), None, headers.NOT_TCP),
+    ("ERSPAN of version 3", 228, ip4(erspan_3(ethernet(0x800, IP4), version=3), 47), None, headers.ERSPAN),
+    ("ERSPAN type III with something else", 228, ip4(erspan_3(IP4, kind=3), 47), None, headers.ERSPAN),
+    ("ERSPAN type II of version 5", 228,
+     ip4(b"\x10\0\x88\xbe" + bytes(4) + b"\x50" + bytes(7) + ethernet(0x800, IP4), 47), None, headers.ERSPAN),
+    ("VXLAN-GPE with a service header", 228, ip4(udp(4790, b"\x0c\0\0\x04" + bytes(40)), 17), None, headers.VXLAN_GPE),
+    ("TZSP with Token Ring", 228, ip4(tzsp(bytes(40), 2), 17), None, headers.TZSP),
+    ("TZSP without an end of its tags", 228, ip4(tzsp(b"", tags=bytes(400)), 17), None, headers.TZSP),
+    ("TZSP keep alive", 228, ip4(tzsp(b"", kind=4), 17), None, headers.NOT_TCP),
+    ("L2TP version 3", 228, ip4(l2tp(bytes(40), 0x0003), 17), None, headers.L2TP_3),
+    ("L2TP version 3 over IP", 228, ip4(bytes(40), 115), None, headers.L2TP_3),
+    ("L2TP control", 228, ip4(l2tp(bytes(40), 0xC802, bytes(4)), 17), None, headers.NOT_TCP),
+    ("L2TP compressed", 228, ip4(l2tp(ppp(bytes(40), 0xFD)), 17), None, links.PPP_ENCRYPTED),
+    ("PPTP compressed", 228, ip4(pptp(ppp(bytes(40), 0xFD)), 47), None, links.PPP_ENCRYPTED),
+    ("PPTP acknowledgment alone", 228, ip4(b"\x20\x81\x88\x0b\0\0\0\x03" + bytes(4), 47), None, headers.NOT_TCP),
+    ("CAPWAP", 228, ip4(udp(5247, b"\0\x10\x42" + bytes(60)), 17), None, headers.CAPWAP),
+    ("Teredo", 228, ip4(udp(3544, IP6), 17), None, headers.TEREDO),
+    ("LISP", 228, ip4(udp(4341, bytes(8) + IP4), 17), None, headers.LISP),
+    ("MQTT-SN", 228, ip4(udp(1884, b"\x0b\x04\x04\x01\0\x3cdev01"), 17), None, headers.MQTT_SN),
+    ("MQTT-SN, three bytes of length", 228,
+     ip4(udp(10000, b"\x01\x01\x07\x0c" + bytes(259)), 17), None, headers.MQTT_SN),
+    ("MQTT-SN of a forwarder", 228,
+     ip4(udp(10000, b"\x05\xfe\x01\0\x07\x0b\x04\x04\x01\0\x3cdev01"), 17), None, headers.MQTT_SN),
+    ("MQTT-SN CONNECT on any port", 228, ip4(udp(5555, b"\x0b\x04\x04\x01\0\x3cdev01"), 17), None, headers.MQTT_SN),
+    ("no MQTT-SN CONNECT by its flags", 228,
+     ip4(udp(5555, b"\x0b\x04\x14\x01\0\x3cdev01"), 17), None, headers.NOT_TCP),
+    ("no MQTT-SN CONNECT by its length", 228,
+     ip4(udp(5555, b"\x0c\x04\x04\x01\0\x3cdev01"), 17), None, headers.NOT_TCP),
+    ("no MQTT-SN CONNECT by its identifier", 228,
+     ip4(udp(5555, b"\x0b\x04\x04\x01\0\x3cde\0\x01\xff"), 17), None, headers.NOT_TCP),
+    ("MQTT-SN PUBLISH on any port", 228, ip4(udp(5555, b"\x09\x0c\0\0\1\0\0hi"), 17), None, headers.NOT_TCP),
+    ("MQTT-SN ping", 228, ip4(udp(1883, b"\x02\x16"), 17), None, headers.MQTT_SN),
+    ("no MQTT-SN by its length", 228, ip4(udp(1884, b"\x0c\x04\x04\x01\0\x3cdev01"), 17), None, headers.NOT_TCP),
+    ("QUIC", 228, ip4(udp(14567, b"\xc3\0\0\0\x01\x0812345678" + bytes(40)), 17), None, headers.QUIC),
+    ("QUIC of a draft", 228, ip4(udp(443, b"\xc3\xff\0\0\x1d\x0812345678" + bytes(40)), 17), None, headers.QUIC),
+    ("no QUIC by its version", 228, ip4(udp(443, b"\xc3\1\2\3\4\x0812345678" + bytes(40)), 17), None, headers.NOT_TCP),
+    ("UDP without payload", 228, ip4(udp(1883, b""), 17), None, headers.NOT_TCP),
+    ("UDP cut inside its header", 228, ip4(udp(1883, b"")[:6], 17), None, headers.NOT_TCP),
     ("no next header", 229, ip6(extension(59), 60), None, headers.NOT_TCP),
     ("UDP", 228, ip4(udp(53, bytes(40)), 17), None, headers.NOT_TCP),
     ("VXLAN port without VXLAN", 228, ip4(udp(4789, bytes(60)), 17), None, headers.NOT_TCP),
     ("GENEVE control message", 228, ip4(udp(6081, b"\0\x80" + bytes(60)), 17), None, headers.NOT_TCP),
-    ("GRE of PPTP", 228, ip4(b"\x20\x01\x88\x0b" + bytes(20), 47), None, headers.NOT_TCP),
+    ("enhanced GRE without a sequence number", 228, ip4(b"\x20\x01\x88\x0b" + bytes(20), 47), None, headers.NOT_TCP),
+    ("GRE with routes", 228, ip4(b"\x40\0\x08\0" + bytes(20), 47), None, headers.NOT_TCP),
     ("IPv6 extension number over IPv4", 228, ip4(extension(6) + tcp(), 60), None, headers.NOT_TCP),
     ("100 nested tunnels", 228, spliced(100), None, headers.TOO_MANY_TUNNELS),
     ("TCP data offset 16", 1, ethernet(0x800, ip4(tcp(data_offset=4))), None, headers.TCP_DATA_OFFSET),
@@ -101,6 +158,55 @@ def test_a_frame_without_a_segment_says_why(
     link_type: int, data: bytes, original_length: int | None, expected: NotSegment
 ) -> None:
     assert segment(frame(data, link_type, original_length)) is expected
+
+
+# Sentence and payload of an ordinary UDP datagram that resembles VXLAN.
+NO_VXLAN = [
+    ("reserved bits set", b"\x08\0\1\0\0\x01\x02\0" + ethernet(0x800, IP4)),
+    ("a flag of a later draft", b"\x88\0\0\0\0\x01\x02\0" + ethernet(0x800, IP4)),
+    ("last byte set", b"\x08\0\0\0\0\x01\x02\1" + ethernet(0x800, IP4)),
+    ("no IP inside", VXLAN + ethernet(0x806, bytes(46))),
+    ("source address of a group", VXLAN + b"\2\0\0\0\0\1\3\0\0\0\0\2\x08\0" + IP4),
+    ("IP length beyond", VXLAN + ethernet(0x800, ip4(tcp(), total=1500))),
+    ("IP length far below", VXLAN + ethernet(0x800, IP4) + bytes(40)),
+    ("IPv6 length beyond", VXLAN + ethernet(0x86DD, ip6(tcp(), length=1500))),
+    ("next protocol and other IP", b"\x0c\0\0\x02\0\x01\x02\0" + IP4),
+    ("next protocol unknown", b"\x0c\0\0\x09\0\x01\x02\0" + IP4),
+    ("next protocol and IP length below", b"\x0c\0\0\x01\0\x01\x02\0" + IP4 + bytes(40)),
+]
+
+
+@pytest.mark.parametrize("payload", [row[1] for row in NO_VXLAN], ids=[row[0] for row in NO_VXLAN])
+def test_ordinary_datagrams_are_not_taken_for_vxlan(payload: bytes) -> None:
+    assert segment(frame(ip4(udp(1234, payload), 17), 228)) is headers.NOT_TCP
+
+
+@settings(max_examples=2_000, deadline=None, derandomize=True)
+@given(
+    st.integers(0, 65535) | st.sampled_from([53, 123, 443, 1701, 1883, 2152, 3544, 4341, 4500, 5247, 8472, 37008]),
+    st.binary(max_size=60),
+)
+def test_random_datagrams_are_no_tunnels(port: int, payload: bytes) -> None:
+    """Whatever they begin with: a segment is made only of what has a whole TCP header in the right place."""
+    result = segment(frame(ip4(udp(port, payload), 17), 228))
+    if isinstance(result, Segment):
+        assert port in (2152, 4789, 4790, 6081, 8472, 1701, 37008)
+
+
+def test_bytes_behind_the_udp_length_do_not_count() -> None:
+    inner = gtp(IP4)
+    assert one(segment(frame(ip4(inner + b"trailer", 17), 228))).payload == PINGREQ
+    message = udp(1884, b"\x0b\x04\x04\x01\0\x3cdev01")
+    assert segment(frame(ip4(message + b"trailer", 17), 228)) is headers.MQTT_SN
+
+
+def test_both_directions_of_a_gtp_tunnel_have_keys_that_are_each_others_reverse() -> None:
+    back = ip4(PORTS[2:] + PORTS[:2] + tcp()[4:])
+    back = back[:12] + back[16:20] + back[12:16] + back[20:]
+    there, again = gtp(IP4), bytearray(gtp(back))
+    again[12:16] = b"\0\0\x09\x09"  # the tunnel endpoint identifier of the other side
+    keys = [one(segment(frame(ip4(bytes(tunnel), 17), 228))).key for tunnel in (there, again)]
+    assert keys[0] == reverse_key(keys[1])
 
 
 def test_bytes_that_the_snap_length_cut_are_counted_by_the_ip_length() -> None:

@@ -16,6 +16,7 @@ from mqttscope.cli.pipeline.common import EXTRA, Failed, session, task_progress,
 from mqttscope.lake.options import LakeOptions
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
+from mqttscope.net.unread import OFFER_ELSEWHERE, sentence
 from mqttscope.report.jsonl import SCHEMA
 
 if TYPE_CHECKING:
@@ -123,6 +124,9 @@ class Run:
         again = [one for one in summary.done.known_errors if (utf8(one.capture), one.message) not in told]
         lines = [describe(one) for one in summary.errors] + [f"{describe(one)}, as is in the lake" for one in again]
         warn_errors(lines)
+        unread = sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
+        if unread is not None:
+            warn(unread)
         for name in map(utf8, summary.done.out_of_order):
             warn(f"{name}: begins before the end of what was in the lake; connections that both have are not joined")
         for name in map(utf8, summary.done.overlapping):

@@ -1,0 +1,474 @@
+"""The second front end: frames go to tshark, and pyshark reads the TCP segments out of what it says of them.
+
+tshark knows hundreds of tunnels and link layers and decrypts 802.11, which `net.headers` does not.  Its answer for each
+frame is PDML, the only form that keeps several equal layers of a frame apart and in order: pyshark's JSON and EK modes
+keep one of them.  Each layer that matters becomes a layer of pyshark.  Its own reassembly of streams is off, since
+ours follows: numbers, times and captures are those of the frames that were given.
+
+The frames come from `open_capture`, so that whatever it reads can be read in this way, damaged files included.  Neither
+side waits for the other: at most `MAX_AHEAD` frames are on the way.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from mqttscope.capture.tools import find_tool
+from mqttscope.capture.tshark import NOISE
+from mqttscope.capture.write import PcapngWriter
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+from mqttscope.net.headers import (
+    MARK_GENEVE,
+    MARK_GRE,
+    MARK_GRE_KEY,
+    MARK_GTP,
+    MARK_IN_IP,
+    MARK_L2TP,
+    MARK_PPTP,
+    MARK_TZSP,
+    MARK_VXLAN,
+    walk,
+)
+from mqttscope.net.links import SERVICE_MARK
+from mqttscope.net.segment import RST, NotSegment, Segment, direction_key
+
+if TYPE_CHECKING:
+    from pyshark.packet.layers.xml_layer import XmlLayer
+
+MAX_AHEAD = 512
+"""Frames that tshark was given and has not answered."""
+MAX_FRAME_BYTES = 262_144
+"""Longest frame that tshark reads; what is behind counts as cut off by a snap length."""
+MAX_ANSWER_BYTES = 256 << 20
+"""Longest answer for one frame that is believed."""
+MAX_COMPLAINTS = 4_096
+"""Bytes of tshark's last words that are kept."""
+_PIECE = 1 << 16
+_END = b"</packet>"
+_BEGIN = b"<packet>"
+
+_PREFERENCES = (
+    "tcp.relative_sequence_numbers:FALSE",
+    "tcp.analyze_sequence_numbers:FALSE",
+    # What belongs together is for our reassembly to find out.
+    "tcp.desegment_tcp_streams:FALSE",
+    "tcp.reassemble_out_of_order:FALSE",
+    # Frames captured on the sending host have no checksums yet.
+    "tcp.check_checksum:FALSE",
+    "udp.check_checksum:FALSE",
+    "ip.check_checksum:FALSE",
+    "ip.tso_support:TRUE",
+    "ip.defragment:TRUE",
+    "ipv6.defragment:TRUE",
+)
+_CONTENT = ("mqtt", "tls", "http", "http2", "websocket")
+"""Protocols over TCP that hold no frames: what they say would only be thrown away."""
+_QUOTING = frozenset(("icmp", "icmpv6"))
+"""Protocols that hold the beginning of a datagram which was sent before."""
+_ADDRESSES = {"ip": ("ip.src", "ip.dst"), "ipv6": ("ipv6.src", "ipv6.dst")}
+_MARKS = {"gtp": MARK_GTP, "tzsp": MARK_TZSP, "l2tp": MARK_L2TP}
+"""Tunnels whose identifiers are those of one direction."""
+_WANTED = frozenset(("tcp", *_ADDRESSES, *_MARKS, "vlan", "ieee8021ad", "ieee8021ah", "gre", "vxlan", "geneve"))
+
+
+class Dissection:
+    """Frames of captures, dissected by tshark.
+
+    ``items``: frames and notices.  ``preferences``: for tshark, as ``NAME:VALUE``.  ``skipped``: counts the frames
+    without a TCP segment, by reason.  ``waiting``: somebody waits for each segment, and the next frame may be long in
+    coming, so that tshark is given one after the other.  `MissingToolError` where tshark is not installed, `OSError`
+    where it cannot be started.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[Frame | CaptureNotice],
+        preferences: Sequence[str] = (),
+        skipped: Counter[str] | None = None,
+        *,
+        waiting: bool = False,
+    ) -> None:
+        tshark = find_tshark()
+        self.fault: str | None = None
+        """What tshark failed at."""
+        self.answered = 0
+        """Frames that tshark has dissected."""
+        self._items = iter(items)
+        self._most_ahead = 1 if waiting else MAX_AHEAD
+        self._skipped: Counter[str] = Counter() if skipped is None else skipped
+        self._ahead: deque[Frame | CaptureNotice] = deque()
+        self._frames_ahead = 0
+        self._capture = ""
+        self._exhausted = False
+        self._unwritten: deque[bytes] = deque()
+        self._output = bytearray()
+        self._searched = 0
+        self._said = b""
+        self._process = subprocess.Popen(
+            command(tshark, preferences),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # Ctrl-C is for this process to act on.
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        self._in, self._out, self._err = (pipe.fileno() for pipe in self._pipes)
+        for descriptor in (self._in, self._out, self._err):
+            os.set_blocking(descriptor, False)
+        self._open = {self._in, self._out, self._err}
+        self._writer = PcapngWriter(cast(BinaryIO, self))
+
+    def segments(self) -> Iterator[Segment | CaptureNotice]:
+        """Segments in the order of the frames; notices among them pass through.
+
+        A tshark that fails is a `CaptureError`, after what was read before.
+        """
+        try:
+            while self.fault is None:
+                self._fill()
+                if not self._ahead and self._exhausted:
+                    break
+                while self._ahead and not isinstance(self._ahead[0], Frame):
+                    yield self._ahead.popleft()  # type: ignore[misc]
+                if self._frames_ahead:
+                    self._exchange()
+                    for answer in self._answers():
+                        yield from self._take(answer)
+            yield from self._rest()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End tshark."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in self._pipes:
+            with suppress(OSError):
+                pipe.close()
+
+    def write(self, data: bytes) -> int:
+        """For the writer of frames."""
+        self._unwritten.append(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """For the writer of frames."""
+
+    def _fill(self) -> None:
+        """Get frames while tshark has few of them."""
+        while not self._exhausted and self._frames_ahead < self._most_ahead:
+            item = next(self._items, None)
+            if item is None:
+                self._exhausted = True
+                return
+            if not isinstance(item, Frame):
+                self._ahead.append(item)
+                return  # nobody should wait for it
+            data = item.data[:MAX_FRAME_BYTES]
+            try:
+                self._writer.write(Frame(0, 0, item.link_type, data, max(item.original_length, len(item.data)), ""))
+            except ValueError:
+                # A link type beyond those of pcapng: an empty frame keeps the count.
+                self._writer.write(Frame(0, 0, 1, b"", 0, ""))
+            self._ahead.append(item)
+            self._frames_ahead += 1
+
+    def _exchange(self) -> None:
+        """Wait until something can be written or read, and do it."""
+        if self._exhausted and not self._unwritten and self._in in self._open:
+            self._open.discard(self._in)
+            self._pipes[0].close()
+        writing = [self._in] if self._unwritten and self._in in self._open else []
+        readable, writable, _ = select.select([one for one in (self._out, self._err) if one in self._open], writing, [])
+        if self._err in readable:
+            self._hear()
+        if writable:
+            self._push()
+        if self._out in readable:
+            with suppress(BlockingIOError):
+                data = os.read(self._out, 1 << 20)
+                self._output += data
+                if not data:
+                    self._fail("ended early")
+        if len(self._output) > MAX_ANSWER_BYTES:
+            self._fail(f"said more than {MAX_ANSWER_BYTES:,} bytes of one frame")
+
+    def _push(self) -> None:
+        try:
+            while self._unwritten:
+                data = b"".join(self._unwritten)
+                self._unwritten.clear()
+                written = 0
+                try:
+                    written = os.write(self._in, data)
+                finally:
+                    if written < len(data):
+                        self._unwritten.append(data[written:])
+        except BlockingIOError:
+            pass
+        except OSError:
+            # It has ended; its output says so as well, after what it said before.
+            self._unwritten.clear()
+            self._open.discard(self._in)
+
+    def _hear(self) -> None:
+        with suppress(BlockingIOError):
+            while self._err in self._open:
+                data = os.read(self._err, _PIECE)
+                if not data:
+                    self._open.discard(self._err)
+                self._said = (self._said + data)[-MAX_COMPLAINTS:]
+
+    def _answers(self) -> Iterator[bytes]:
+        """The whole answers among what tshark said."""
+        output, start = self._output, 0
+        while True:
+            end = output.find(_END, max(start, self._searched))
+            if end < 0:
+                break
+            end += len(_END)
+            begin = output.find(_BEGIN, start, end)
+            self._searched = 0
+            if begin >= 0:
+                yield bytes(output[begin:end])
+            start = end
+        del output[:start]
+        self._searched = max(0, len(output) - len(_END))
+
+    def _take(self, answer: bytes) -> Iterator[Segment | CaptureNotice]:
+        """What the next frame holds, after the notices before it."""
+        while self._ahead:
+            item = self._ahead.popleft()
+            if not isinstance(item, Frame):
+                yield item
+                continue
+            self._frames_ahead -= 1
+            self.answered += 1
+            number, found = dissected(answer, item)
+            if number != self.answered:
+                self._fail(f"answered for frame {number} in place of {self.answered}")
+                return
+            self._capture = item.capture
+            if found:
+                yield from found
+            else:
+                self._count(item)
+            return
+        if self.fault is None:
+            self._fail("said more frames than it was given")
+
+    def _count(self, frame: Frame) -> None:
+        """Count a frame without TCP by the reason that our own walk sees; what belongs to a datagram is no reason."""
+        why = walk(frame)
+        if isinstance(why, NotSegment):
+            self._skipped[why.reason] += 1
+        elif isinstance(why, Segment):
+            self._skipped["not_tcp"] += 1
+
+    def _rest(self) -> Iterator[CaptureNotice]:
+        """The notices that are left, and what went wrong."""
+        capture = self._capture
+        for item in self._ahead:
+            if not isinstance(item, Frame):
+                yield item
+            elif not capture:
+                capture = item.capture
+        self._ahead.clear()
+        if self.fault is not None:
+            yield CaptureError(capture or "tshark", self.fault, None, self.answered)
+
+    def _fail(self, what: str) -> None:
+        if self.fault is not None:
+            return
+        try:
+            # One that closed its output is about to end by itself.
+            code: int | None = self._process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            code = None
+        self._hear()
+        how = "" if code is None else f"; exit code {code}" if code >= 0 else f"; signal {-code}"
+        said = [line for line in self._said.decode("utf-8", "replace").splitlines() if line and not _is_noise(line)]
+        last = f": {said[-1].removeprefix('tshark: ')}" if said else ""
+        self.fault = f"tshark failed ({what}{how}){last}; what it had not dissected is missing"
+
+
+def find_tshark() -> str:
+    """Path of tshark, as pyshark finds it; `MissingToolError` where there is none."""
+    return find_tool("tshark", "to read captures with --via tshark")
+
+
+def _is_noise(line: str) -> bool:
+    return line.startswith((NOISE, "Capturing on ")) or line.endswith("packets captured")
+
+
+def command(tshark: str, preferences: Sequence[str] = ()) -> list[str]:
+    """What tshark is called with: pcapng from its standard input, PDML to its standard output, frame by frame."""
+    words = [tshark, "-n", "-l", "-r", "-", "-T", "pdml"]
+    for preference in (*preferences, *_PREFERENCES):
+        words += ["-o", preference]
+    for name in _CONTENT:
+        words += ["--disable-protocol", name]
+    # Linux's own port, which is no other protocol's.
+    return [*words, "-d", "udp.port==8472,vxlan"]
+
+
+def dissected(answer: bytes, frame: Frame) -> tuple[int, list[Segment]]:
+    """The number that tshark gives a frame, and the TCP segments in it, by the PDML of the frame.
+
+    Several segments of one frame are those of several datagrams beside each other, as in aggregated 802.11; of
+    datagrams inside each other it is the innermost.  What ICMP quotes is none.
+    """
+    from lxml import etree
+    from pyshark.packet.layers.xml_layer import XmlLayer
+
+    tree = etree.fromstring(answer, etree.XMLParser(recover=True, huge_tree=True, encoding="utf-8"))
+    number = 0
+    found: list[tuple[XmlLayer, Segment]] = []
+    containers: dict[Any, _Place] = {}
+    around: dict[Any, _Place] = {}
+    # All elements are held, since they are known by their identity.
+    protocols = [] if tree is None else list(tree.iter("proto"))
+    for element in protocols:
+        name = element.get("name")
+        if name == "geninfo":
+            number = _number(XmlLayer(element), "num") or 0
+            continue
+        container = element.getparent()
+        place = containers.get(container)
+        if place is None:
+            place = containers[container] = _Place()
+            outer = next((around[one] for one in (container, *container.iterancestors()) if one in around), None)
+            if outer is not None:
+                place.take_over(outer)
+        around[element] = place if name not in _QUOTING else _Place(quoted=True)
+        if place.quoted or name not in _WANTED:
+            continue
+        layer = XmlLayer(element)
+        if name in _ADDRESSES:
+            place.enter_ip(layer, 4 if name == "ip" else 6)
+        elif name == "tcp":
+            made = None if place.ip is None else _segment(place.ip, layer, place.encapsulation, frame)
+            if made is not None:
+                if found and _is_inside(layer, *found[-1]):
+                    found.pop()
+                found.append((layer, made))
+            place.begin_again()
+        else:
+            place.enter(name, layer)
+    return number, [made for _, made in found]
+
+
+class _Place:
+    """What has come before in one container of PDML: the packet, or a protocol or field that holds others."""
+
+    def __init__(self, *, quoted: bool = False) -> None:
+        self.quoted = quoted
+        self.ip: XmlLayer | None = None
+        self.encapsulation = b""
+        self._entered = True
+        """Whether the mark of a tunnel has come since the last IP header."""
+        self._begin: tuple[XmlLayer | None, bytes, bool] = (None, b"", True)
+
+    def take_over(self, around: _Place) -> None:
+        """Begin with what has come before the container."""
+        self.quoted = around.quoted
+        self._begin = around.ip, around.encapsulation, around._entered
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Whatever comes now is beside what was read so far, or inside of it."""
+        self.ip, self.encapsulation, self._entered = self._begin
+
+    def enter_ip(self, layer: XmlLayer, version: int) -> None:
+        """An IP header; one right inside another is a tunnel too."""
+        if not self._entered:
+            self.encapsulation += MARK_IN_IP[version]
+        self.ip, self._entered = layer, False
+
+    def enter(self, name: str, layer: XmlLayer) -> None:
+        """What keeps equal addresses in different networks apart, in the form of `net.headers`."""
+        if name in ("vlan", "ieee8021ad"):
+            identifier = _number(layer, f"{name}.id")
+            self.encapsulation += identifier.to_bytes(2, "big") if identifier else b""
+        elif name == "ieee8021ah":
+            self.encapsulation += SERVICE_MARK + (_number(layer, "ieee8021ah.isid") or 0).to_bytes(4, "big")
+        else:
+            self.encapsulation += _tunnel(name, layer)
+            self._entered = True
+
+
+def _tunnel(name: str, layer: XmlLayer) -> bytes:
+    """The mark of a tunnel, with its identifier where both directions have the same."""
+    if name in _MARKS:
+        return _MARKS[name]
+    if name == "gre":
+        if (_number(layer, "gre.flags.version") or 0) == 1:
+            return MARK_PPTP
+        key = _octets(layer, "gre.key")
+        return MARK_GRE_KEY + key if key else MARK_GRE
+    mark = MARK_VXLAN if name == "vxlan" else MARK_GENEVE
+    return mark + (_number(layer, f"{name}.vni") or 0).to_bytes(4, "big")
+
+
+def _segment(ip: XmlLayer, tcp: XmlLayer, encapsulation: bytes, frame: Frame) -> Segment | None:
+    """The segment of a TCP layer; ``None`` where the header is not whole."""
+    name = "ip" if ip.get_field("ip.src") is not None else "ipv6"
+    addresses = b"".join(_octets(ip, field) for field in _ADDRESSES[name])
+    ports = _octets(tcp, "tcp.srcport") + _octets(tcp, "tcp.dstport")
+    sequence, acknowledgment = _number(tcp, "tcp.seq_raw"), _number(tcp, "tcp.ack_raw")
+    flags, window = _number(tcp, "tcp.flags"), _number(tcp, "tcp.window_size_value")
+    length, header = _number(tcp, "tcp.len"), _number(tcp, "tcp.hdr_len")
+    if sequence is None or flags is None or window is None or length is None or header is None or header < 20:
+        return None
+    if len(ports) != 4 or len(addresses) not in (8, 32) or tcp.get_field("tcp.checksum") is None:
+        return None
+    # The data of a reset has a name of its own.
+    payload = _octets(tcp, "tcp.payload") or (_octets(tcp, "tcp.reset_cause") if flags & RST else b"")
+    return Segment(
+        direction_key(addresses, ports, encapsulation),
+        sequence,
+        acknowledgment or 0,
+        flags & 0xFF,
+        window,
+        payload,
+        max(0, length - len(payload)),
+        frame.number,
+        frame.timestamp_ns,
+        frame.capture,
+    )
+
+
+def _is_inside(inner: XmlLayer, outer: XmlLayer, segment: Segment) -> bool:
+    """Whether a TCP layer stands in the payload of another one: by its place, and by the bytes that are there."""
+    payload = outer.get_field("tcp.payload")
+    if payload is None:
+        return False
+    at = int(inner.get_field("tcp.srcport").pos) - int(payload.pos)
+    begin = _octets(inner, "tcp.srcport") + _octets(inner, "tcp.dstport") + _octets(inner, "tcp.seq_raw")
+    return at >= 0 and segment.payload[at : at + len(begin)] == begin
+
+
+def _number(layer: XmlLayer, name: str) -> int | None:
+    field = layer.get_field(name)
+    try:
+        return None if field is None else int(field.show, 0)
+    except (TypeError, ValueError):
+        return None
+
+
+def _octets(layer: XmlLayer, name: str) -> bytes:
+    field = layer.get_field(name)
+    try:
+        return b"" if field is None else bytes.fromhex(field.raw_value or "")
+    except ValueError:
+        return b""

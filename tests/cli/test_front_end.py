@@ -1,0 +1,275 @@
+"""``--via tshark`` and what is said of frames that were not read, on the command line."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.net.frame import Frame
+from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke, run
+from tests.cli.test_reading import with_secrets
+from tests.conftest import shared_path
+from tests.dissect.secure import Secure, write
+from tests.dissect.talk import Talk
+from tests.live import replace_dumpcap
+from tests.net.octets import SNAP, ethernet, frame, gtp, ip4, subframe, udp, wlan
+
+QOS = capture("v5-qos")
+SN = ip4(udp(1884, b"\x0b\x04\x04\x01\0\x3cdev01"), 17)
+QUIC = ip4(udp(14567, b"\xc3\0\0\0\x01\x0812345678" + bytes(40)), 17)
+GTP_2 = ip4(gtp(ip4(b"", 6), 0x50), 17)
+ORDINARY = [
+    ethernet(0x806, bytes(46)),
+    ethernet(0x88CC, bytes(46)),
+    *(ethernet(0x800, ip4(udp(port, b"\0\1\2\3" + bytes(44)), 17)) for port in (53, 67, 123, 443, 5353)),
+    ethernet(0x800, ip4(bytes(8), 1)),
+]
+
+
+def captured(*datas: tuple[int, bytes], beside: Iterable[Frame] = ()) -> bytes:
+    """A capture of frames of some link types, behind others."""
+    stream = io.BytesIO()
+    with PcapngWriter(stream) as writer:
+        for one in beside:
+            writer.write(one)
+        for link_type, data in datas:
+            writer.write(frame(data, link_type))
+    return stream.getvalue()
+
+
+def frames_of(path: Path = QOS) -> list[Frame]:
+    return [one for one in open_capture([path]) if isinstance(one, Frame)]
+
+
+class TestNotRead:
+    LINE = (
+        "mqttscope: not read: 1 frame of GTP-U version 2 (--via tshark reads it),"
+        " 2 frames of MQTT-SN over UDP (not MQTT; nothing here reads it),"
+        " 1 frame of QUIC (MQTT over QUIC is encrypted; nothing here reads it)\n"
+    )
+    MIXED = captured((228, SN), (228, QUIC), (228, GTP_2), (228, SN), beside=frames_of())
+
+    @pytest.mark.parametrize("command", ["inspect", "stats", "lint"])
+    def test_one_line_beside_what_was_read(self, command: str) -> None:
+        done = invoke(command, "-", given=self.MIXED)
+
+        assert done.code == 0
+        assert done.err == self.LINE
+        assert done.out
+
+    @pytest.mark.parametrize("form", ["jsonl", "csv", "tree", "ladder"])
+    def test_whatever_the_form(self, form: str) -> None:
+        assert invoke("inspect", "-", "--format", form, given=self.MIXED).err == self.LINE
+
+    def test_where_nothing_was_read(self) -> None:
+        done = invoke("inspect", "-", given=captured((228, SN)))
+
+        assert done.err.splitlines() == [
+            "mqttscope: no TCP connection found",
+            "mqttscope: not read: 1 frame of MQTT-SN over UDP (not MQTT; nothing here reads it)",
+        ]
+
+    @pytest.mark.parametrize("command", ["inspect", "stats", "lint"])
+    def test_ordinary_traffic_beside_needs_no_word(self, command: str) -> None:
+        given = captured(*((1, one) for one in ORDINARY), beside=frames_of())
+
+        assert invoke(command, "-", given=given).err == ""
+
+    def test_a_live_capture_says_it_at_its_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "eth9"
+        path.write_bytes(self.MIXED)
+        script = f"echo File: - >&2; cat {path}; trap 'exit 0' INT; while :; do sleep 0.05; done"
+        replace_dumpcap(tmp_path, monkeypatch, script)
+
+        done = invoke("sniff", "eth9", "--duration", "0.2")
+
+        assert done.code == 0
+        line = self.LINE.replace("--via", "mqttscope inspect --via")
+        assert done.err.endswith(line)
+
+    def test_an_ingest_says_it(self, tmp_path: Path) -> None:
+        pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+        path = tmp_path / "mixed.pcapng"
+        path.write_bytes(self.MIXED)
+
+        done = invoke("pipeline", "ingest", path, "--lake", tmp_path / "lake", "--no-config")
+
+        assert (done.code, done.err) == (0, self.LINE.replace("--via", "mqttscope inspect --via"))
+        assert invoke("pipeline", "ingest", path, "--lake", tmp_path / "lake", "--no-config").err == ""
+
+    def test_commands_that_play_captures_say_it(self, tmp_path: Path) -> None:
+        path = tmp_path / "mixed.pcapng"
+        path.write_bytes(self.MIXED)
+
+        done = invoke("replay", path, "--broker", "mqtt://127.0.0.1:1", "--dry-run")
+        assert (done.code, done.err) == (0, self.LINE)
+        made = tmp_path / "made.pcapng"
+        assert self.LINE in invoke("mutate", path, "--write", made, "--cases", "1").err
+
+    def test_counts_by_reason_in_json(self) -> None:
+        (done,) = invoke("stats", "-", "--format", "json", given=self.MIXED).lines
+
+        assert done["totals"]["not_read"] == {"gtp_u_version_2": 1, "mqtt_sn": 2, "quic": 1}
+        assert done["totals"]["frames_skipped"] == {"not_tcp": 4}
+        (done,) = invoke("stats", QOS, "--format", "json").lines
+        assert done["totals"]["not_read"] == {}
+
+    @pytest.mark.parametrize(
+        ("name", "packets", "line"),
+        [
+            ("gtp_and_plain", 6, ""),
+            ("enc", 7, ""),
+            ("mqttsn", 0, "not read: 5 frames of MQTT-SN over UDP"),
+            ("quic", 0, "not read: 5 frames of QUIC"),
+        ],
+    )
+    def test_trial_captures(self, name: str, packets: int, line: str) -> None:
+        done = invoke("inspect", shared_path("captures", "trials", f"{name}.pcap"), "--format", "jsonl")
+
+        assert len(done.packets) == packets
+        assert line in done.err
+        assert bool(done.err) is bool(line)
+
+
+@pytest.mark.tshark
+class TestViaTshark:
+    def test_all_committed_captures_give_the_same_lines(self) -> None:
+        """The JSON Lines of every event of every capture of the project, byte by byte."""
+        expected = invoke("inspect", "--format", "jsonl", *CAPTURES)
+        done = invoke("inspect", "--format", "jsonl", "--via", "tshark", *CAPTURES)
+
+        assert len(CAPTURES) >= 70
+        assert len(expected.packets) > 800
+        assert done == expected
+
+    @pytest.mark.parametrize(
+        "words", [("lint", "--format", "jsonl"), ("stats", "--format", "json"), ("stats",), ("lint",)]
+    )
+    def test_other_commands(self, words: tuple[str, ...]) -> None:
+        names = [capture(name) for name in ("planted-violations", "v5-qos", "websocket-v5", "lost-segment")]
+
+        assert invoke(*words, "--via", "tshark", *names) == invoke(*words, *names)
+
+    def test_a_plan_of_a_replay(self) -> None:
+        words = ("replay", QOS, "--broker", "mqtt://127.0.0.1:1", "--dry-run")
+
+        assert invoke(*words, "--via", "tshark") == invoke(*words)
+
+    def test_what_only_tshark_reads(self) -> None:
+        """A conversation in aggregated 802.11, two datagrams in a frame."""
+        given = frames_of()
+        pairs = [given[at : at + 2] for at in range(0, len(given), 2)]
+        made = []
+        for pair in pairs:
+            parts = [SNAP + one.data[12:14] + one.data[14:] for one in pair]
+            body = b"".join(subframe(one, last=one is parts[-1]) for one in parts)
+            data = wlan(body, kind=0x88, quality=b"\x80\0")
+            made.append(replace(pair[0], link_type=105, data=data, original_length=len(data)))
+        recorded = captured(beside=made)
+        plain = invoke("inspect", "-", "--format", "jsonl", given=recorded)
+        assert plain.packets == [] or len(plain.packets) < 3
+        assert "frames of aggregated 802.11 (--via tshark reads them)" in plain.err
+
+        done = invoke("inspect", "-", "--format", "jsonl", "--via", "tshark", given=recorded)
+
+        assert done.err == ""
+        expected = invoke("inspect", "--format", "jsonl", QOS).packets
+        assert [one["type"] for one in done.packets] == [one["type"] for one in expected]
+        assert [one["frame"] for one in done.packets] == [(one["frame"] + 1) // 2 for one in expected]
+
+    def test_what_tshark_does_not_read_either(self) -> None:
+        done = invoke("inspect", "-", "--via", "tshark", given=TestNotRead.MIXED)
+
+        assert done.err == TestNotRead.LINE.replace(" (--via tshark reads it)", "")
+        assert len(done.text.splitlines()) > 20
+
+    def test_tls_with_keys_in_what_only_tshark_reads(self, tmp_path: Path) -> None:
+        from tests.capture.test_tls import converse
+
+        secure, talk = Secure(), Talk(port=8883).handshake()
+        converse(secure.connection(talk))
+        talk.close()
+        plain = write(talk.tape, tmp_path / "plain.pcapng")
+        hidden = []
+        for one in frames_of(plain):
+            kind = b"\x08\0" if one.link_type == 101 else one.data[12:14]
+            datagram = one.data if one.link_type == 101 else one.data[14:]
+            body = subframe(SNAP + kind + datagram, last=False) + subframe(SNAP + b"\x08\x06" + bytes(28))
+            data = wlan(body, kind=0x88, quality=b"\x80\0")
+            hidden.append(replace(one, link_type=105, data=data, original_length=len(data)))
+        path = tmp_path / "hidden.pcapng"
+        path.write_bytes(captured(beside=hidden))
+        words = ("inspect", "--format", "jsonl", "--keylog", secure.keylog)
+        assert invoke(*words, path).packets == []
+        expected = invoke(*words, plain)
+        assert len(expected.packets) == 14
+
+        done = invoke(*words, "--via", "tshark", path)
+
+        assert (done.code, done.err) == (0, "")
+        assert [(one["type"], one["frame"]) for one in done.packets] == [
+            (one["type"], one["frame"]) for one in expected.packets
+        ]
+        assert done.of("connection_closed")[0]["tls"]["decrypted"] is True
+        inside = with_secrets(path, secure.keylog.read_bytes(), tmp_path / "both.pcapng")
+        assert len(invoke("inspect", "--format", "jsonl", "--via", "tshark", inside).packets) == 14
+
+    def test_without_tshark_it_is_said_how_to_get_it(self, tmp_path: Path) -> None:
+        for name in ("inspect", "lint", "stats"):
+            done = run(name, QOS, "--via", "tshark", env={"PATH": str(tmp_path)})
+
+            assert (done.code, done.out) == (3, b"")
+            assert "tshark is needed to read captures with --via tshark and was not found" in done.err
+            assert "apt-get install tshark" in done.err
+            assert "Traceback" not in done.err
+
+    def test_a_preference_that_tshark_does_not_know(self) -> None:
+        done = invoke("inspect", QOS, "--via", "tshark", "--tshark-option", "no.such:1")
+
+        assert done.code == 3
+        assert "no.such" in done.err
+
+    def test_a_pipe_that_goes_on_is_shown_as_it_comes(self) -> None:
+        data = QOS.read_bytes()
+        running = subprocess.Popen(
+            command("inspect", "-", "--via", "tshark"),
+            env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write(data[:-2000])
+        running.stdin.flush()
+        # Without waiting for more, which does not come.
+        assert "opened" in running.stdout.readline().decode()
+        assert "CONNECT" in running.stdout.readline().decode()
+        out, err = running.communicate(data[-2000:], timeout=60)
+
+        assert (running.returncode, err) == (0, b"")
+        assert out.count(b"PUBLISH") > 5
+
+    def test_a_damaged_capture_is_read_as_far_as_it_goes(self) -> None:
+        data = QOS.read_bytes()[:-700]
+        expected = invoke("inspect", "-", "--format", "jsonl", given=data)
+        done = invoke("inspect", "-", "--format", "jsonl", "--via", "tshark", given=data)
+
+        assert done == expected
+        assert done.code == 3
+
+
+def refused(*words: str | Path) -> Done:
+    done = invoke(*words)
+    assert done.code == 2
+    return done
+
+
+def test_options_that_do_not_fit() -> None:
+    assert "--tshark-option needs --via tshark" in refused("inspect", QOS, "--tshark-option", "a:b").err
+    assert "'ab' is not NAME:VALUE" in refused("inspect", QOS, "--via", "tshark", "--tshark-option", "ab").err
+    assert "'nobody'" in refused("stats", QOS, "--via", "nobody").err
+    assert "--engine spark takes no --via" in refused("lint", QOS, "--via", "tshark", "--engine", "spark").err
