@@ -9,9 +9,18 @@ import json
 from collections.abc import Iterable
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
-from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt import ProtocolVersion
-from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamClosed, StreamData, StreamGap, StreamOverlap
+from mqttscope.net.events import (
+    FlowClosed,
+    FlowEvent,
+    FlowOpened,
+    SegmentDiscarded,
+    StreamClosed,
+    StreamData,
+    StreamGap,
+    StreamOverlap,
+)
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.reassembly import HELD
 from mqttscope.net.segment import Segment
@@ -36,6 +45,9 @@ class Tiling:
             assert key not in self.open
             self.open[key] = event.flow  # kept, so that the identity is not given to another flow
             self.next[key, True] = self.next[key, False] = 0
+            return
+        if isinstance(event, SegmentDiscarded):
+            assert event.length > 0  # of flows that are over too
             return
         assert key in self.open, "an event of a flow that is not open"
         if isinstance(event, FlowClosed):
@@ -125,8 +137,8 @@ class Numbers:
 
     def feed(self, event: Event) -> None:
         connection = getattr(event, "connection", None)
-        if connection is None:
-            return
+        if connection is None or isinstance(event, DiscardedEvent):
+            return  # what is discarded may come late
         assert connection.number not in self.closed, "an event behind the end of its connection"
         if isinstance(event, ConnectionOpened):
             assert connection.number == len(self.known), "connections are not numbered in order"
