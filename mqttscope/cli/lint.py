@@ -87,6 +87,7 @@ OF_LINT = {
     "fail_on",
     "fail_confidence",
     "min_confidence",
+    "min_severity",
     "baseline",
     "profile",
     "exit_zero",
@@ -106,6 +107,7 @@ def judging(command: F) -> F:
             level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]"),
             level_option("fail-confidence", CONFIDENCES, "Lowest confidence that fails. [default: certain]"),
             level_option("min-confidence", CONFIDENCES, "Lowest confidence that is shown. [default: heuristic]"),
+            level_option("min-severity", SEVERITIES, "Lowest severity that is shown; changes no exit code."),
         )
     ):
         command = decorate(command)
@@ -117,8 +119,10 @@ def judging(command: F) -> F:
 Examples:
   mqttscope lint site.pcapng --extend-select OPS --fail-on warning
   mqttscope lint run.pcapng --format github --output sarif=lint.sarif --baseline lint-baseline.json
+  mqttscope lint site.pcapng --client 'pump-*' --min-severity warning
 
-Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a capture could not be read to its end.
+Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a capture could not be read to its end, or
+when there is nothing to judge: no MQTT packet, or fewer than --require-packets.
 """
 )
 @click.argument("captures", nargs=-1, metavar="CAPTURE...", type=CAPTURES)
@@ -136,6 +140,19 @@ Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a captu
 @click.option("--update-baseline", is_flag=True, help="Write what is found now to the baseline.")
 @click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
 @click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
+@click.option(
+    "--require-packets",
+    type=click.IntRange(0),
+    metavar="N",
+    envvar="MQTTSCOPE_REQUIRE_PACKETS",
+    help="Exit code 3 when fewer MQTT packets are judged. [default: 1]",
+)
+@click.option("--filter", "-f", "expression", metavar="EXPR", help="Only findings of packets that match.")
+@click.option("--connection", type=click.IntRange(0), multiple=True, help="Only findings of this connection number.")
+@click.option(
+    "--client", "clients", multiple=True, metavar="ID", help="Only findings of these clients (* is any text)."
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show each note in full, not one line for each rule.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of showing them.")
 @click.option("--show-settings", is_flag=True, help="Show what is in force and where it comes from, and stop.")
 @click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
@@ -151,6 +168,10 @@ Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a captu
 def command(
     captures: tuple[str, ...],
     update_baseline: bool,
+    expression: str | None,
+    connection: tuple[int, ...],
+    clients: tuple[str, ...],
+    verbose: bool,
     statistics: bool,
     show_settings: bool,
     config: str | None,
@@ -167,7 +188,8 @@ def command(
 
     Captures are files, globs, directories, or - for standard input. mqttscope rules lists the rules.
     """
-    from mqttscope.cli.linting import Run
+    from mqttscope.cli.inspect import compile_filter
+    from mqttscope.cli.linting import Run, Selection
     from mqttscope.cli.linting_settings import resolve
     from mqttscope.cli.output import Output, warn
     from mqttscope.cli.reading import Reading
@@ -186,16 +208,24 @@ def command(
         raise click.UsageError("--update-baseline needs --baseline FILE")
     if statistics and settings.format not in COUNTED:
         raise click.UsageError(f"--statistics has no format {settings.format}; give --format {' or '.join(COUNTED)}")
+    selection = None
+    if expression is not None or connection or clients:
+        selection = Selection(compile_filter(expression), connection, clients)
     reading = Reading(captures, keylog, via=via)
+    shape: dict[str, Any] = {
+        "update_baseline": update_baseline,
+        "statistics": statistics,
+        "colour": colour,
+        "verbose": verbose,
+        "selection": selection,
+    }
     name, master = engine
     if name == SPARK:
         if via is not None:
             raise click.UsageError("--engine spark takes no --via")
         from mqttscope.cli.linting_spark import SparkRun
 
-        run: Run = SparkRun(
-            settings, reading, update_baseline=update_baseline, statistics=statistics, colour=colour, master=master
-        )
+        run: Run = SparkRun(settings, reading, master=master, **shape)
     else:
-        run = Run(settings, reading, update_baseline=update_baseline, statistics=statistics, colour=colour)
+        run = Run(settings, reading, **shape)
     return run.execute()

@@ -10,7 +10,7 @@ from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.example import render
-from mqttscope.report.explain import CONFIDENCES, SCOPES, area, cited, needs, switched, versions
+from mqttscope.report.explain import CONFIDENCES, SCOPES, area, at_most, cited, needs, switched, versions
 from mqttscope.report.findings.ending import STYLES
 from mqttscope.report.page import plural
 from mqttscope.report.style import Line, Painter, Wrapped
@@ -43,7 +43,7 @@ class RulesText:
             line = self.painter.line()
             line.add(f"{rule.code} ", "type")
             line.add(f"{rule.slug:<{slugs}} ")
-            line.add(f"{rule.severity:<7} ", STYLES[rule.severity])
+            line.add(f"{at_most(rule):<15} ", STYLES[rule.worst()])
             if wide:
                 line.add(f"{rule.confidence:<9} ", "dim")
                 line.add(f"{versions(rule):<15} ", "dim")
@@ -56,7 +56,7 @@ class RulesText:
         line = self.painter.line()
         line.add(rule.code, "type")
         line.add(f" {rule.slug}")
-        line.add(f"  {rule.severity}", STYLES[rule.severity])
+        line.add(f"  {at_most(rule)}", STYLES[rule.worst()])
         out = [str(line)]
         out += self._told(
             [

@@ -344,9 +344,9 @@ def test_reports_hide_what_the_rule_takes_for_a_secret(
     configure(tmp_path, f'[lint]\nselect = ["{selected}"]\n[rules.SEC104]\nlength = 32\n')
     lengths = []
 
-    def noted(name: str, sink: Sink, view: View) -> FindingReporter:
+    def noted(name: str, sink: Sink, view: View, **shape: Any) -> FindingReporter:
         lengths.append(view.secret_length)
-        return make_reporter(name, sink, view)
+        return make_reporter(name, sink, view, **shape)
 
     monkeypatch.setattr(linting, "make_reporter", noted)
     run(FAILING, "--output", "json=found.json")

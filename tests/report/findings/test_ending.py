@@ -20,8 +20,8 @@ def test_everything_is_said() -> None:
         "profile Example broker",
     ]
     assert told[1:] == [
-        "withheld 7 findings, for which the capture has too little: CON212 (5), PUB209 (2)",
-        "captured: 1 connection joined after the CONNECT; 700 bytes lost; 1 capture not read to the end",
+        "7 possible findings not shown: the capture lacks what they need: CON212 (5), PUB209 (2)",
+        "quality of the capture: 1 connection joined after the CONNECT; 700 bytes lost; 1 capture not read to the end",
         "fixed since the baseline: CON212 dev\x1b (--update-baseline takes it out)",
         "rules that failed, so that findings may be missing: ENC101",
         "a capture could not be read to its end: findings may be missing",
