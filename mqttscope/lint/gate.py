@@ -158,7 +158,7 @@ class Gate:
             return first
         named = [repr(_short(client)) for client in list(held.clients)[:MAX_NAMED]]
         if number > MAX_NAMED or held.more:
-            named.append(f"{number - len(named):,} {'or ' if held.more else ''}more")
+            named.append("others" if held.more else f"{number - len(named):,} more")
         names = f"{', '.join(named[:-1])} and {named[-1]}"
         message = self._once[first.rule].sum_up(f"{'more than ' if held.more else ''}{number:,}", names)
         # Which client comes first is chance, so that it is no part of what the finding is known by.

@@ -85,8 +85,9 @@ class Proxy:
 
     ``upstream`` and ``listen`` are what ``mqttscope proxy`` takes, and so are the files for TLS.  ``select``,
     ``extend_select`` and ``ignore`` choose rules as for ``mqttscope lint``; ``rules`` takes them ready made instead.
-    ``policy`` says what counts and what is suppressed, ``baseline`` what is known and does not count.  Questions (`packets`, `findings`, `write`,
-    `assert_conformant`) are answered with all that clients had sent before, while it runs and afterwards.
+    ``policy`` says what counts and what is suppressed, ``baseline`` what is known and does not count.  Questions
+    (`packets`, `findings`, `write`, `assert_conformant`) are answered with all that clients had sent before, while it
+    runs and afterwards.
 
     :class:`ValueError` for addresses and rules that cannot be, `TlsError` for certificates, and :class:`OSError` from
     `start` when it cannot listen.
@@ -126,6 +127,8 @@ class Proxy:
         """CONNECT packets that passed."""
         self.forgotten = 0
         """Packets beyond `MAX_PACKETS` that were forgotten."""
+        self.forgotten_findings = 0
+        """Findings beyond `MAX_FINDINGS`, which nobody can ask for."""
         self.notes: list[str] = []
         """What went wrong with connections, in words."""
         self.address = ""
@@ -256,6 +259,9 @@ class Proxy:
             raise AssertionError(f"the traffic does not conform\n\n{self._told(counting)}{more}")
         if nothing:
             raise AssertionError(nothing)
+        if self.forgotten_findings:
+            lost = counted(self.forgotten_findings, "finding")
+            raise AssertionError(f"{lost} beyond the first {MAX_FINDINGS:,} were not kept, so that they may count")
 
     def _nothing(self, required: int) -> str:
         """Why there is nothing to judge, or too little."""
@@ -305,8 +311,9 @@ class Proxy:
         if isinstance(event, PacketEvent | MalformedEvent):
             self._keep(event)
         found = self._linter.feed(event)
-        if len(self._findings) < MAX_FINDINGS:
-            self._findings += found
+        room = max(0, MAX_FINDINGS - len(self._findings))
+        self._findings += found[:room]
+        self.forgotten_findings += len(found[room:])
 
     def _keep(self, event: PacketEvent | MalformedEvent) -> None:
         malformed = event.malformed if isinstance(event, MalformedEvent) else None

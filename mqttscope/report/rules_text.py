@@ -32,6 +32,7 @@ class RulesText:
         """One line per rule, by area."""
         wide = self.view.width <= 0 or self.view.width >= WIDE
         slugs = max((len(rule.slug) for rule in rules), default=0)
+        levels = max((len(at_most(rule)) for rule in rules), default=0)
         out: list[str] = []
         before = ""
         for rule in rules:
@@ -43,7 +44,7 @@ class RulesText:
             line = self.painter.line()
             line.add(f"{rule.code} ", "type")
             line.add(f"{rule.slug:<{slugs}} ")
-            line.add(f"{at_most(rule):<15} ", STYLES[rule.worst()])
+            line.add(f"{at_most(rule):<{max(levels, 7)}} ", STYLES[rule.worst()])
             if wide:
                 line.add(f"{rule.confidence:<9} ", "dim")
                 line.add(f"{versions(rule):<15} ", "dim")

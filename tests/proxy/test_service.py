@@ -116,6 +116,9 @@ def test_what_is_kept_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch
         assert [one.type for one in proxy.packets()] == ["connack", "publish"]
         assert proxy.forgotten == 1
         assert proxy.findings() == []
+        assert proxy.forgotten_findings == 1
+        with pytest.raises(AssertionError, match="1 finding beyond the first 0 were not kept"):
+            proxy.assert_conformant()
 
 
 def test_a_linter_that_fails_does_not_pass_for_conformance(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

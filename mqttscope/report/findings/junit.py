@@ -106,13 +106,13 @@ class JUnit:
         idle = summary.spoken is not None and not any(_covers(capture, one) for one in summary.spoken)
         for code in sorted({*rules, *cases}):
             case = cases.get(code)
-            body = ""
+            body, failing = "", set[_Kind]()
             if case is not None:
                 failing = {kind for kind in case.counts if summary.breaks(*kind)}
                 body = _body(case, failing)
                 suite.failures += bool(failing)
-            elif idle:
-                body = _element("skipped", "no MQTT packet to judge", "")
+            if idle and not failing:
+                body = _element("skipped", "no MQTT packet to judge", "") + body
                 suite.skipped += 1
             suite.cases.append(_case(capture, f"{code} {rules.get(code, '')}".rstrip(), body))
         return suite

@@ -45,5 +45,5 @@ def make_reporter(
         return Ranked(sink, view, verbose=verbose)
     module, kind = FORMATS[name]
     found = importlib.import_module(f"{_PACKAGE}.{module}")
-    options: dict[str, Any] = {"github": {"counts": counts}, "markdown": {"verbose": verbose}}.get(name, {})
-    return cast(FindingReporter, getattr(found, kind)(sink, view, **options))
+    special: dict[str, dict[str, Any]] = {"github": {"counts": counts}, "markdown": {"verbose": verbose}}
+    return cast(FindingReporter, getattr(found, kind)(sink, view, **special.get(name, {})))

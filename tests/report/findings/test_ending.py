@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from mqttscope.lint.baseline import Entry
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.quality import Quality
 from mqttscope.report.base import View
 from mqttscope.report.findings.ending import lines, sentences
 from mqttscope.report.style import Painter
@@ -30,6 +32,39 @@ def test_everything_is_said() -> None:
 
 def test_a_clean_run_is_one_line() -> None:
     assert lines(clean(), Painter(View(width=0))) == ["no findings by 3 rules"]
+
+
+def test_nothing_to_judge_takes_the_place_of_no_findings() -> None:
+    end = clean()
+    end.nothing, end.packets = "nothing to judge: no MQTT packet in what was read", 0
+
+    assert lines(end, Painter(View(width=0))) == [end.nothing]
+
+
+def test_too_little_is_said_beside_what_was_found() -> None:
+    end = clean()
+    end.nothing, end.packets, end.counts = "too little to judge", 5, Counter({Severity.ERROR: 1})
+
+    assert lines(end, Painter(View(width=0))) == ["too little to judge", "1 error by 3 rules"]
+
+
+def test_where_nothing_could_be_read_only_standard_error_speaks() -> None:
+    end = clean()
+    end.truncated, end.packets, end.quality = True, 0, Quality(errors=["gone.pcap"])
+
+    assert lines(end, Painter(View(width=0))) == []
+    assert sentences(end) == [("nothing could be read: gone.pcap", "error")]
+
+
+def test_what_is_hidden_is_counted() -> None:
+    end = clean()
+    end.counts = end.hidden = Counter({Severity.INFO: 4})
+    assert lines(end, Painter(View(width=0))) == ["4 notes by 3 rules; 4 not shown (--min-severity)"]
+
+    end.failing, end.fail_on, end.hidden_failing = Counter({Severity.INFO: 4}), Severity.INFO, 4
+    assert lines(end, Painter(View(width=0))) == [
+        "4 notes (4 count) by 3 rules; 4 not shown (--min-severity, of which 4 count)"
+    ]
 
 
 def test_long_lists_are_counted() -> None:
