@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mqttscope.capture import PcapngWriter
-from mqttscope.lint.examples import Step, client, closes, conversation, lost, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, opened, server
 from mqttscope.lint.rehearsal import segments
 from mqttscope.mqtt.packets import Disconnect, Publish
 from mqttscope.mqtt.properties import Properties
@@ -46,4 +46,4 @@ def site(path: Path, clients: int = 5) -> Path:
     return write_capture(path, *steps)
 
 
-__all__ = ["Properties", "Publish", "client", "closes", "lost", "on", "opened", "server", "site", "write_capture"]
+__all__ = ["Properties", "Publish", "client", "closes", "on", "opened", "server", "site", "write_capture"]

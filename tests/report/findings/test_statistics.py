@@ -77,4 +77,4 @@ def test_the_same_as_json() -> None:
 def test_a_finding_about_many_clients_counts_them() -> None:
     lines = shown(replace(MADE, clients=33))
 
-    assert [one for one in lines if "CON212" in one][0].split()[-1] == "33"
+    assert next(one for one in lines if "CON212" in one).split()[-1] == "33"
