@@ -176,9 +176,9 @@ def pinging(*more: Step) -> str:
 
 
 def test_pings_alone_are_told_by_their_interval() -> None:
-    assert pinging() == "'dev1' pings every 5 s with a Keep Alive of 60 s (4 PINGREQ and no other packet)"
+    assert pinging() == "'c1' pings every 5 s with a Keep Alive of 60 s (4 PINGREQ and no other packet)"
 
 
 def test_pings_beside_others_came_while_the_connection_was_busy() -> None:
-    busy = "4 of 4 PINGREQ of 'dev1' came while the connection was busy (Keep Alive 60 s)"
+    busy = "4 of 4 PINGREQ of 'c1' came while the connection was busy (Keep Alive 60 s)"
     assert pinging(client(Publish(topic_name="a"))) == busy
