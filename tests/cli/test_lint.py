@@ -722,6 +722,14 @@ def test_a_selection_that_holds_nothing_is_nothing_to_judge(selected: tuple[str,
     assert (result.return_value, result.stdout, result.stderr) == (3, f"{why}\n", f"mqttscope: {why}\n")
 
 
+def test_a_filter_may_be_about_events_that_are_no_packets(pumps: Path) -> None:
+    result = run(pumps, "--filter", "event == connection_closed")
+
+    assert (result.return_value, result.stderr) == (0, "")
+    assert result.stdout.startswith("no findings by ")
+    assert run(pumps, "--filter", "event == connection_closed", "--require-packets", 1).return_value == 3
+
+
 def test_a_filter_that_is_none_is_refused(pumps: Path) -> None:
     assert "--filter" in refused(pumps, "--filter", "topic ==")
 
