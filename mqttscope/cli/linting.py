@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.conceal import client_name
 from mqttscope.report.findings.registry import make_reporter
 from mqttscope.report.findings.statistics import make_statistics
 
@@ -136,6 +138,7 @@ class Run:
             read_baseline(settings.baseline, may_be_new=update_baseline),
             rules=settings.rules,
             updating=update_baseline,
+            name=partial(client_name, view=View(width=0, secret_length=settings.secret_length)),
         )
         self.linter = Linter(settings.rules)
         settings.options.decrypting = reading.decrypting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from mqttscope.cli.linting import read_baseline
@@ -17,6 +18,7 @@ from mqttscope.mqtt.wire import counted as number_of
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary, counted
+from mqttscope.report.findings.conceal import client_name
 from mqttscope.report.findings.registry import make_reporter
 
 MAX_HELD_FINDINGS = 10_000
@@ -32,7 +34,12 @@ class Findings:
         self.settings = settings
         self.view = view
         self.linter = Linter(settings.rules)
-        self.gate = Gate(settings.policy(), read_baseline(settings.baseline), rules=settings.rules)
+        self.gate = Gate(
+            settings.policy(),
+            read_baseline(settings.baseline),
+            rules=settings.rules,
+            name=partial(client_name, view=view),
+        )
         self.packets = 0
         self.doubtful = 0
         """Findings among those that count only while the capture is whole."""

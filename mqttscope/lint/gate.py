@@ -9,7 +9,7 @@ Findings of a rule with ``once`` are one finding of the run: they are held, and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from mqttscope.lint.baseline import Baseline
@@ -66,9 +66,16 @@ class _Held:
 
     first: Finding
     verdict: Verdict
-    clients: dict[str, None] = field(default_factory=dict)
+    clients: set[str] = field(default_factory=set)
+    names: list[str] = field(default_factory=list)
+    """What the first few of them are called."""
     more: bool = False
     """There were more clients than are told apart."""
+
+
+def client_of(finding: Finding) -> str:
+    """The Client Identifier of a finding, or the address of its client."""
+    return finding.client_identifier or finding.client
 
 
 class Gate:
@@ -81,12 +88,17 @@ class Gate:
         *,
         rules: Iterable[Rule] = (),
         updating: bool = False,
+        name: Callable[[Finding], str] = client_of,
     ) -> None:
-        """``rules`` are those that run; with ``updating`` a new baseline is ``made``."""
+        """``rules`` are those that run; with ``updating`` a new baseline is ``made``.
+
+        ``name`` gives what a client is called in a finding about many, where that may hold a secret of its packet.
+        """
         self.policy = policy
         self.baseline = Baseline() if baseline is None else baseline
         self.made = Baseline()
         self.updating = updating
+        self._name = name
         self.counts: Counter[Severity] = Counter()
         """Findings that are not suppressed."""
         self.failing: Counter[Severity] = Counter()
@@ -144,19 +156,21 @@ class Gate:
         repeated = held is not None
         if held is None:
             held = self._held[finding.rule] = _Held(finding, self._counted(finding, shown=shown))
-        client = finding.client_identifier or finding.client
+        client = client_of(finding)
         if client not in held.clients:
-            if len(held.clients) < MAX_CLIENTS:
-                held.clients[client] = None
-            else:
+            if len(held.clients) >= MAX_CLIENTS:
                 held.more = True
+            else:
+                held.clients.add(client)
+                if len(held.names) < MAX_NAMED:
+                    held.names.append(self._name(finding))
         return Verdict(None, held.verdict.counts, shown=False, repeated=repeated)
 
     def _sum(self, held: _Held) -> Finding:
         first, number = held.first, len(held.clients)
         if number == 1:
             return first
-        named = [repr(_short(client)) for client in list(held.clients)[:MAX_NAMED]]
+        named = [repr(_short(name)) for name in held.names]
         if number > MAX_NAMED or held.more:
             named.append("others" if held.more else f"{number - len(named):,} more")
         names = f"{', '.join(named[:-1])} and {named[-1]}"

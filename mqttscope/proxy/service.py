@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -34,6 +35,7 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.proxy.relay import CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.conceal import client_name
 from mqttscope.report.findings.full import Full
 from mqttscope.transport.address import parse_listen, parse_upstream
 from mqttscope.transport.recording import Recording
@@ -290,6 +292,7 @@ class Proxy:
             replace(self._policy, fail_on=severity, fail_confidence=confidence, min_severity=Severity.INFO),
             self._baseline,
             rules=self._rules,
+            name=partial(client_name, view=View(width=WIDTH)),
         )
         ignored = {code for name in ignore for code in expand(name)}
         judged = [(one, gate.judge(one)) for one in self.findings() if one.rule not in ignored]

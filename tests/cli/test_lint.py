@@ -550,21 +550,21 @@ def test_a_number_of_packets_can_be_required(tmp_path: Path) -> None:
     packets = json.loads(run(CLEAN, "--format", "json").stdout)["summary"]["packets"]
     assert packets > 10
 
-    assert run(CLEAN, "--require-packets", packets).return_value == 0
-    result = run(CLEAN, "--require-packets", packets + 1)
+    assert run(CLEAN, "--require-packets", str(packets)).return_value == 0
+    result = run(CLEAN, "--require-packets", str(packets + 1))
     told = f"too little to judge: {packets} MQTT packets, of {packets + 1} that are required"
     assert (result.return_value, result.stdout.splitlines()[-2], result.stderr) == (3, told, f"mqttscope: {told}\n")
-    assert run(CLEAN, "--require-packets", packets + 1, "--exit-zero").return_value == 0
-    junit = run(CLEAN, "--require-packets", packets + 1, "--format", "junit").stdout
+    assert run(CLEAN, "--require-packets", str(packets + 1), "--exit-zero").return_value == 0
+    junit = run(CLEAN, "--require-packets", str(packets + 1), "--format", "junit").stdout
     assert f'<error message="{told}"' in junit
 
     configure(tmp_path, f"[lint]\nrequire-packets = {packets + 1}\n")
     assert run(CLEAN).return_value == 3
-    assert run(CLEAN, "--require-packets", 1).return_value == 0
+    assert run(CLEAN, "--require-packets", "1").return_value == 0
 
 
 def test_no_packet_at_all_can_be_allowed(silent: Path) -> None:
-    result = run(silent, "--require-packets", 0)
+    result = run(silent, "--require-packets", "0")
 
     assert result.return_value == 0
     assert result.stdout.startswith("no findings by ")
@@ -619,6 +619,17 @@ def test_many_clients_with_a_hyphen_are_one_note(pumps: Path) -> None:
     assert row["clients"] == 5
     assert row["message"].endswith(": 'pump-0000', 'pump-0001', 'pump-0002' and 2 more")
     assert run(pumps, "--select", "CON108", "--statistics").stdout.split("\n")[-2] == "1 note by 1 rule"
+
+
+def test_names_in_the_one_note_have_no_secrets(tmp_path: Path) -> None:
+    names = "pump-1", "pump-2/eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
+    steps = [step for number, name in enumerate(names) for step in on(number, *opened(client_identifier=name))]
+    path = write_capture(tmp_path / "secret.pcapng", *steps)
+
+    for form in FORMATS:
+        text = run(path, "--select", "CON108", "--format", form).stdout
+        assert "dozjgNryP4J3" not in text
+        assert form == "junit" or "pump-2" in text
 
 
 def test_the_worst_is_shown_first_and_notes_are_folded(pumps: Path) -> None:
@@ -727,7 +738,7 @@ def test_a_filter_may_be_about_events_that_are_no_packets(pumps: Path) -> None:
 
     assert (result.return_value, result.stderr) == (0, "")
     assert result.stdout.startswith("no findings by ")
-    assert run(pumps, "--filter", "event == connection_closed", "--require-packets", 1).return_value == 3
+    assert run(pumps, "--filter", "event == connection_closed", "--require-packets", "1").return_value == 3
 
 
 def test_a_filter_that_is_none_is_refused(pumps: Path) -> None:
