@@ -51,11 +51,11 @@ def engine(context: click.Context, parameter: click.Parameter, value: str | None
     raise click.BadParameter(f"{value!r} is neither {LOCAL} nor {SPARK} nor the URL of a cluster", context, parameter)
 
 
-def level_option(name: str, words: tuple[str, ...], text: str) -> Callable[[F], F]:
+def level_option(name: str, words: tuple[str, ...], text: str, metavar: str | None = None) -> Callable[[F], F]:
     """An option that takes a severity or a confidence."""
     variable = f"MQTTSCOPE_{name.replace('-', '_').upper()}"
     return click.option(
-        f"--{name}", type=click.Choice(words), metavar=f"[{'|'.join(words)}]", envvar=variable, help=text
+        f"--{name}", type=click.Choice(words), metavar=metavar or f"[{'|'.join(words)}]", envvar=variable, help=text
     )
 
 
@@ -101,13 +101,15 @@ def judging(command: F) -> F:
     """Options of every command that lints: which rules, and what counts."""
     for decorate in reversed(
         (
-            codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: all of the specifications]"),
+            codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: the standards']"),
             codes_option("extend-select", "These rules as well."),
             codes_option("ignore", "Not these rules."),
             level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]"),
             level_option("fail-confidence", CONFIDENCES, "Lowest confidence that fails. [default: certain]"),
             level_option("min-confidence", CONFIDENCES, "Lowest confidence that is shown. [default: heuristic]"),
-            level_option("min-severity", SEVERITIES, "Lowest severity that is shown; changes no exit code."),
+            level_option(
+                "min-severity", SEVERITIES, "Lowest severity that is shown; changes no exit code.", "SEVERITY"
+            ),
         )
     ):
         command = decorate(command)
@@ -122,7 +124,7 @@ Examples:
   mqttscope lint site.pcapng --client 'pump-*' --min-severity warning
 
 Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a capture could not be read to its end, or
-when there is nothing to judge: no MQTT packet, or fewer than --require-packets.
+holds no MQTT packet to judge.
 """
 )
 @click.argument("captures", nargs=-1, metavar="CAPTURE...", type=CAPTURES)
@@ -145,7 +147,7 @@ when there is nothing to judge: no MQTT packet, or fewer than --require-packets.
     type=click.IntRange(0),
     metavar="N",
     envvar="MQTTSCOPE_REQUIRE_PACKETS",
-    help="Exit code 3 when fewer MQTT packets are judged. [default: 1]",
+    help="Exit code 3 with fewer MQTT packets. [default: 1]",
 )
 @click.option("--filter", "-f", "expression", metavar="EXPR", help="Only findings of packets that match.")
 @click.option("--connection", type=click.IntRange(0), multiple=True, help="Only findings of this connection number.")
