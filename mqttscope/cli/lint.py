@@ -190,7 +190,6 @@ def command(
 
     Captures are files, globs, directories, or - for standard input. mqttscope rules lists the rules.
     """
-    from mqttscope.cli.inspect import compile_filter
     from mqttscope.cli.linting import Run, Selection
     from mqttscope.cli.linting_settings import resolve
     from mqttscope.cli.output import Output, warn
@@ -212,6 +211,8 @@ def command(
         raise click.UsageError(f"--statistics has no format {settings.format}; give --format {' or '.join(COUNTED)}")
     selection = None
     if expression is not None or connection or clients:
+        from mqttscope.cli.inspect import compile_filter
+
         selection = Selection(compile_filter(expression), connection, clients)
     reading = Reading(captures, keylog, via=via)
     shape: dict[str, Any] = {

@@ -14,7 +14,7 @@ import click
 from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, make_view, warn
+from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, is_terminal, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Dissector, dissect_segments
@@ -155,6 +155,10 @@ class Run:
         self.reporters = self._reporters(statistics, colour, verbose)
 
     @property
+    def _human(self) -> bool:
+        return self.settings.format in ("full", "concise")
+
+    @property
     def failing(self) -> int:
         """Findings so far that make the run fail."""
         return self.gate.failing.total()
@@ -204,24 +208,36 @@ class Run:
 
     def _feed(self, events: Iterable[Event]) -> None:
         feed, selection = self.linter.feed, self.selection
-        last = ""
-        for event in events:
-            found: Iterable[Finding] = feed(event)
-            if selection is not None:
-                found = selection.take(event, found)  # type: ignore[arg-type]
-                self.packets = selection.packets
-            elif type(event) is PacketEvent or (isinstance(event, MalformedEvent) and _is_packet(event)):
-                self.packets += 1
-                if event.capture is not last:
-                    last = event.capture
-                    self.spoken.add(last)
-            for finding in found:
-                self._take(finding)
-            if type(event) is ConnectionClosed and len(self.clients) < MAX_CLIENTS:
-                connection = event.connection
-                self.clients.add(client_key(connection.client_identifier))
-                if connection.connect_packet != 0:
-                    self.clients.add(client_key(None))
+        packets, last = 0, ""
+        try:
+            for event in events:
+                found = feed(event)
+                if selection is not None:
+                    found = selection.take(event, found)
+                elif type(event) is PacketEvent:
+                    packets += 1
+                    if event.capture is not last:
+                        last = event.capture
+                        self.spoken.add(last)
+                if found:
+                    for finding in found:
+                        self._take(finding)
+                if type(event) is not PacketEvent:
+                    packets += self._seen(event)
+        finally:
+            self.packets = self.packets + packets if selection is None else selection.packets
+
+    def _seen(self, event: Event) -> bool:
+        """Take note of an event that is no good packet; whether it is a malformed one."""
+        if type(event) is ConnectionClosed and len(self.clients) < MAX_CLIENTS:
+            connection = event.connection
+            self.clients.add(client_key(connection.client_identifier))
+            if connection.connect_packet != 0:
+                self.clients.add(client_key(None))
+        malformed = isinstance(event, MalformedEvent) and _is_packet(event)
+        if malformed:
+            self.spoken.add(event.capture)
+        return malformed
 
     def _take(self, finding: Finding) -> None:
         verdict = self.gate.judge(finding)
@@ -335,8 +351,8 @@ class Run:
         if not self.dissector.connections and not self.watch.errors:
             told = advice.nothing_found(self.dissector)
             warn(f"nothing to judge: {told}" if nothing else told)
-        elif nothing and not self.watch.errors:
-            warn(nothing)
+        elif nothing and not self.watch.errors and not (self.stdout is not None and self._human and is_terminal()):
+            warn(nothing)  # unless it has just been said on the same terminal
         if self.selection is not None and self.selection.left_out:
             left = counted(self.selection.left_out, "finding")
             warn(f"limit: {left} left out, which waited for the Client Identifier of their connection")
