@@ -128,6 +128,7 @@ class Findings:
             hidden_failing=gate.hidden_failing,
             suppressed=gate.suppressed,
             packets=self.packets,
+            spoken={capture} if self.packets else set(),
             nothing="" if self.packets else "nothing to judge: no MQTT packet was captured",
             withheld=linter.withheld,
             quality=linter.quality,

@@ -283,6 +283,17 @@ def test_suppressed_findings_do_not_stop_it(fake, tmp_path: Path) -> None:  # ty
     assert "thermostat/+/state" in done.text, "it went on to the last error and behind"
 
 
+def test_a_live_capture_without_packets_passes_no_case(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    fake(f"{READY}; {LASTING}")
+    cases = tmp_path / "lint.xml"
+
+    invoke("sniff", "eth9", "--output", f"junit={cases}", "--duration", "0.2")
+
+    text = cases.read_text()
+    assert text.count("<testcase ") == text.count("<skipped ") + 2, "all but those of the run itself"
+    assert "nothing to judge: no MQTT packet was captured" in text
+
+
 def test_findings_of_a_report_for_the_end_go_to_a_file(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
     found = tmp_path / "found.sarif"
