@@ -6,6 +6,7 @@ Loaded by pytest wherever mqttscope is installed, so importing it imports nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,19 +34,25 @@ def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]
     """Makes recording proxies in front of a broker; they end with the test.
 
     ``mqtt_proxy(upstream_url)`` returns a running `mqttscope.proxy.Proxy`; without a URL that of the marker or of the
-    setting ``mqtt_upstream`` counts.  Further arguments go to `Proxy`.
+    setting ``mqtt_upstream`` counts.  Rules, suppressions, baseline, profile and what counts are those of the
+    project's configuration, found from the rootdir of pytest upwards; ``config`` names another file, and ``False``
+    means none.  ``select``, ``extend_select`` and ``ignore`` are as on the command line of ``mqttscope lint``.  Further
+    arguments go to `Proxy`.
     """
     from mqttscope.proxy import Proxy
 
     running: list[Proxy] = request.node.stash.setdefault(_PROXIES, [])
 
-    def make(upstream: str | None = None, **options: Any) -> Proxy:
+    def make(upstream: str | None = None, *, config: str | Path | bool = True, **options: Any) -> Proxy:
+        __tracebackhide__ = True
         marker = request.node.get_closest_marker(UPSTREAM)
         wanted = upstream or (marker.args[0] if marker is not None and marker.args else "")
         wanted = wanted or request.config.getini(UPSTREAM)
         if not wanted:
             raise pytest.UsageError(f"mqtt_proxy needs the URL of a broker: an argument, the marker or {UPSTREAM}")
-        proxy = Proxy(wanted, **options)
+        judging, notes = _project(request.config.rootpath, config, options)
+        proxy = Proxy(wanted, **{**judging, **options})
+        proxy.notes += notes
         proxy.start()
         running.append(proxy)
         return proxy
@@ -53,6 +60,28 @@ def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]
     yield make
     for proxy in running:
         proxy.close()
+
+
+def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What the project's configuration makes of `Proxy`, and what is to be said of it."""
+    __tracebackhide__ = True
+    import click
+
+    from mqttscope.cli.linting import read_baseline
+    from mqttscope.cli.linting_settings import project_settings
+
+    given = {name: tuple(options.pop(name, ())) for name in ("select", "extend_select", "ignore")}
+    named = None if isinstance(config, bool) else str(folder / config)
+    try:
+        settings = project_settings(folder, config=named, search=config is not False, **given)
+        baseline = read_baseline(settings.baseline)
+    except click.ClickException as error:
+        raise pytest.UsageError(f"mqttscope: {error.format_message()}") from None
+    expired = [
+        f"{one.written}: the suppression expired on {one.expires}; its findings count again"
+        for one in settings.suppressions.expired()
+    ]
+    return {"rules": settings.rules, "policy": settings.policy(), "baseline": baseline}, expired
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import environment
+from tests.cli.running import environment, invoke
 from tests.conftest import ROOT
 from tests.proxy import rig
 
@@ -46,6 +46,14 @@ def misbehave(port):
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Broker]:
     with rig.mosquitto(tmp_path_factory.mktemp("broker")) as running:
         yield running
+
+
+CONFORMS = PREAMBLE + (
+    "def test_it(mqtt_proxy, broker_port):\n"
+    "    proxy = mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}'%s)\n"
+    "    misbehave(proxy.port)\n"
+    "    proxy.assert_conformant()\n"
+)
 
 
 def run(folder: Path, test: str, *, port: int = 1, settings: str = "") -> str:
@@ -164,3 +172,94 @@ def test_a_proxy_without_an_answer_is_the_trouble_of_one_test(tmp_path: Path, br
 
     assert "the proxy gives no answer: TimeoutError()" in said
     assert "1 failed, 1 passed" in said
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("mqttscope.toml", '[lint]\nignore = ["PUB103"]\n'),
+        ("pyproject.toml", '[tool.mqttscope.lint]\nignore = ["PUB103"]\n'),
+        ("../mqttscope.toml", '[lint]\nignore = ["PUB103"]\n'),
+        ("mqttscope.toml", '[lint.per-topic-ignores]\n"a/#" = ["PUB"]\n'),
+        ("mqttscope.toml", '[[lint.suppress]]\nrules = ["PUB103"]\nclient = "d*"\nreason = "known"\n'),
+    ],
+    ids=["own", "shared", "upwards", "by topic", "suppressed"],
+)
+def test_the_configuration_of_the_project_counts(name: str, text: str, tmp_path: Path, broker: rig.Broker) -> None:
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    assert "1 failed" in run(folder, CONFORMS % "", port=broker.port), "without it"
+    (folder / name).write_text(text)
+
+    assert "1 passed" in run(folder, CONFORMS % "", port=broker.port)
+    assert "1 failed" in run(folder, CONFORMS % ", config=False", port=broker.port)
+
+
+@pytest.mark.broker
+def test_the_baseline_and_the_profile_of_the_project_count(tmp_path: Path, broker: rig.Broker) -> None:
+    (tmp_path / "mqttscope.toml").write_text('[lint]\nbaseline = "known.json"\n')
+    test = (CONFORMS % "").replace("    proxy.assert", "    proxy.write('it.pcapng')\n    proxy.assert")
+    assert "known.json: No such file or directory; --update-baseline makes it" in run(tmp_path, test, port=broker.port)
+    (tmp_path / "mqttscope.toml").write_text("")
+    assert "1 failed" in run(tmp_path, test, port=broker.port)
+    done = invoke("lint", tmp_path / "it.pcapng", "--baseline", tmp_path / "known.json", "--update-baseline")
+    assert done.code == 0, done.err
+    (tmp_path / "mqttscope.toml").write_text('[lint]\nbaseline = "known.json"\n')
+    assert "1 passed" in run(tmp_path, test, port=broker.port)
+
+    profile = 'dated = 2026-11-21\ntitle = "Ours"\n[limits]\nminimum_keep_alive = 1000\n'
+    (tmp_path / "ours.toml").write_text(profile)
+    (tmp_path / "mqttscope.toml").write_text('[lint]\nprofile = "ours.toml"\nignore = ["PUB103"]\nfail-on = "info"\n')
+    said = run(tmp_path, test, port=broker.port)
+    assert "1 failed" in said
+    assert "Ours (2026-11-21)" in said
+
+
+@pytest.mark.broker
+def test_arguments_come_before_the_configuration(tmp_path: Path, broker: rig.Broker) -> None:
+    (tmp_path / "mqttscope.toml").write_text('[lint]\nignore = ["PUB103"]\n')
+
+    assert "1 failed" in run(tmp_path, CONFORMS % ", select=['PUB']", port=broker.port)
+    (tmp_path / "other.toml").write_text("")
+    assert "1 failed" in run(tmp_path, CONFORMS % ", config='other.toml'", port=broker.port)
+
+
+def test_a_wrong_configuration_is_said(tmp_path: Path) -> None:
+    (tmp_path / "mqttscope.toml").write_text("[lint]\nselct = []\n")
+    said = run(tmp_path, CONFORMS % "")
+
+    assert "mqttscope.toml: lint.selct is an unknown key; did you mean select?" in said
+
+
+@pytest.mark.broker
+def test_an_expired_suppression_is_said_with_what_it_does_not_suppress(tmp_path: Path, broker: rig.Broker) -> None:
+    entry = '[[lint.suppress]]\nrules = ["PUB103"]\nreason = "known"\nexpires = 2020-01-01\n'
+    (tmp_path / "mqttscope.toml").write_text(entry)
+    said = run(tmp_path, CONFORMS % "", port=broker.port)
+
+    assert "1 failed" in said
+    assert "the suppression expired on 2020-01-01; its findings count again" in said
+
+
+@pytest.mark.broker
+def test_a_failure_shows_the_lines_of_the_test_and_none_of_the_proxy(tmp_path: Path, broker: rig.Broker) -> None:
+    said = run(tmp_path, CONFORMS % "", port=broker.port)
+
+    assert ">       proxy.assert_conformant()" in said or ">   proxy.assert_conformant()" in said
+    assert "raise AssertionError" not in said
+    assert "service.py" not in said
+    assert "pytest_plugin.py" not in said
+
+
+def test_a_test_whose_client_never_connects_fails(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        "def test_it(mqtt_proxy):\n"
+        "    mqtt_proxy('mqtt://127.0.0.1:1').assert_conformant()\n"
+        "def test_allowed(mqtt_proxy):\n"
+        "    mqtt_proxy('mqtt://127.0.0.1:1').assert_conformant(require_packets=0)\n",
+    )
+
+    assert "1 failed, 1 passed" in said
+    assert "nothing to judge: no client connected to 127.0.0.1:" in said

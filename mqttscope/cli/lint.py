@@ -51,11 +51,11 @@ def engine(context: click.Context, parameter: click.Parameter, value: str | None
     raise click.BadParameter(f"{value!r} is neither {LOCAL} nor {SPARK} nor the URL of a cluster", context, parameter)
 
 
-def level_option(name: str, words: tuple[str, ...], text: str) -> Callable[[F], F]:
+def level_option(name: str, words: tuple[str, ...], text: str, metavar: str | None = None) -> Callable[[F], F]:
     """An option that takes a severity or a confidence."""
     variable = f"MQTTSCOPE_{name.replace('-', '_').upper()}"
     return click.option(
-        f"--{name}", type=click.Choice(words), metavar=f"[{'|'.join(words)}]", envvar=variable, help=text
+        f"--{name}", type=click.Choice(words), metavar=metavar or f"[{'|'.join(words)}]", envvar=variable, help=text
     )
 
 
@@ -87,6 +87,7 @@ OF_LINT = {
     "fail_on",
     "fail_confidence",
     "min_confidence",
+    "min_severity",
     "baseline",
     "profile",
     "exit_zero",
@@ -100,12 +101,15 @@ def judging(command: F) -> F:
     """Options of every command that lints: which rules, and what counts."""
     for decorate in reversed(
         (
-            codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: all of the specifications]"),
+            codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: the standards']"),
             codes_option("extend-select", "These rules as well."),
             codes_option("ignore", "Not these rules."),
             level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]"),
             level_option("fail-confidence", CONFIDENCES, "Lowest confidence that fails. [default: certain]"),
             level_option("min-confidence", CONFIDENCES, "Lowest confidence that is shown. [default: heuristic]"),
+            level_option(
+                "min-severity", SEVERITIES, "Lowest severity that is shown; changes no exit code.", "SEVERITY"
+            ),
         )
     ):
         command = decorate(command)
@@ -117,8 +121,10 @@ def judging(command: F) -> F:
 Examples:
   mqttscope lint site.pcapng --extend-select OPS --fail-on warning
   mqttscope lint run.pcapng --format github --output sarif=lint.sarif --baseline lint-baseline.json
+  mqttscope lint site.pcapng --client 'pump-*' --min-severity warning
 
-Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a capture could not be read to its end.
+Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a capture could not be read to its end, or
+holds no MQTT packet to judge.
 """
 )
 @click.argument("captures", nargs=-1, metavar="CAPTURE...", type=CAPTURES)
@@ -136,6 +142,19 @@ Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a captu
 @click.option("--update-baseline", is_flag=True, help="Write what is found now to the baseline.")
 @click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
 @click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
+@click.option(
+    "--require-packets",
+    type=click.IntRange(0),
+    metavar="N",
+    envvar="MQTTSCOPE_REQUIRE_PACKETS",
+    help="Exit code 3 with fewer MQTT packets. [default: 1]",
+)
+@click.option("--filter", "-f", "expression", metavar="EXPR", help="Only findings of packets that match.")
+@click.option("--connection", type=click.IntRange(0), multiple=True, help="Only findings of this connection number.")
+@click.option(
+    "--client", "clients", multiple=True, metavar="ID", help="Only findings of these clients (* is any text)."
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show each note in full, not one line for each rule.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of showing them.")
 @click.option("--show-settings", is_flag=True, help="Show what is in force and where it comes from, and stop.")
 @click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
@@ -151,6 +170,10 @@ Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a captu
 def command(
     captures: tuple[str, ...],
     update_baseline: bool,
+    expression: str | None,
+    connection: tuple[int, ...],
+    clients: tuple[str, ...],
+    verbose: bool,
     statistics: bool,
     show_settings: bool,
     config: str | None,
@@ -167,7 +190,7 @@ def command(
 
     Captures are files, globs, directories, or - for standard input. mqttscope rules lists the rules.
     """
-    from mqttscope.cli.linting import Run
+    from mqttscope.cli.linting import Run, Selection
     from mqttscope.cli.linting_settings import resolve
     from mqttscope.cli.output import Output, warn
     from mqttscope.cli.reading import Reading
@@ -186,16 +209,26 @@ def command(
         raise click.UsageError("--update-baseline needs --baseline FILE")
     if statistics and settings.format not in COUNTED:
         raise click.UsageError(f"--statistics has no format {settings.format}; give --format {' or '.join(COUNTED)}")
+    selection = None
+    if expression is not None or connection or clients:
+        from mqttscope.cli.inspect import compile_filter
+
+        selection = Selection(compile_filter(expression), connection, clients)
     reading = Reading(captures, keylog, via=via)
+    shape: dict[str, Any] = {
+        "update_baseline": update_baseline,
+        "statistics": statistics,
+        "colour": colour,
+        "verbose": verbose,
+        "selection": selection,
+    }
     name, master = engine
     if name == SPARK:
         if via is not None:
             raise click.UsageError("--engine spark takes no --via")
         from mqttscope.cli.linting_spark import SparkRun
 
-        run: Run = SparkRun(
-            settings, reading, update_baseline=update_baseline, statistics=statistics, colour=colour, master=master
-        )
+        run: Run = SparkRun(settings, reading, master=master, **shape)
     else:
-        run = Run(settings, reading, update_baseline=update_baseline, statistics=statistics, colour=colour)
+        run = Run(settings, reading, **shape)
     return run.execute()

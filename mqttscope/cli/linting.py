@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +14,102 @@ import click
 from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, make_view, warn
+from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, is_terminal, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Dissector, dissect_segments
-from mqttscope.events import ConnectionClosed, Event
+from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.lint.baseline import Baseline, BaselineError, client_key
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Finding, Severity
-from mqttscope.lint.suppress import Suppression
+from mqttscope.lint.finding import Finding
+from mqttscope.lint.gate import Gate, Verdict
+from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.conceal import client_name
 from mqttscope.report.findings.registry import make_reporter
 from mqttscope.report.findings.statistics import make_statistics
 
-IN_BASELINE = Suppression("baseline", "in the baseline")
 MAX_CLIENTS = 100_000
 """Clients that are remembered to tell what was fixed since the baseline."""
+MAX_WAITING = 10_000
+"""Findings that wait for the Client Identifier of their connection; further ones are left out, and counted."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What was found in a connection whose client is not known yet."""
+
+    findings: list[Finding] = field(default_factory=list)
+    events: int = 0
+    packets: int = 0
+    captures: set[str] = field(default_factory=set)
+
+    def add(self, event: Event, found: Iterable[Finding]) -> None:
+        self.findings += found
+        self.events += 1
+        if _is_packet(event):
+            self.packets += 1
+            self.captures.add(event.capture)
+
+
+@dataclass(slots=True)
+class Selection:
+    """The part of the captures that findings are wanted of; rules see all of it."""
+
+    wanted: Any = None
+    """A filter."""
+    connections: tuple[int, ...] = ()
+    clients: tuple[str, ...] = ()
+    """Patterns of Client Identifiers."""
+    events: int = 0
+    """Events that are in it."""
+    packets: int = 0
+    """Packets among them."""
+    spoken: set[str] = field(default_factory=set)
+    """Captures that hold them."""
+    left_out: int = 0
+    """Findings beyond `MAX_WAITING`."""
+    _waiting: dict[int, _Waiting] = field(default_factory=dict)
+    """By the number of the connection."""
+    _count: int = 0
+
+    def take(self, event: Event, found: list[Finding]) -> list[Finding]:
+        """The findings that are in it, of an event, or of earlier ones whose client is known by now."""
+        connection = getattr(event, "connection", None)
+        if connection is None or (self.connections and connection.number not in self.connections):
+            return []
+        matches = self.wanted is None or self.wanted.matches(event)
+        name, number = connection.client_identifier, connection.number
+        if self.clients and not name and not isinstance(event, ConnectionClosed):
+            if matches:
+                room = MAX_WAITING - self._count
+                self.left_out += max(0, len(found) - room)
+                self._count += len(found[:room])
+                self._waiting.setdefault(number, _Waiting()).add(event, found[:room])
+            return []
+        passed = self._waiting.pop(number, None) or _Waiting()
+        self._count -= len(passed.findings)
+        if self.clients and not any(fnmatchcase(name or "", one) for one in self.clients):
+            return []
+        if matches:
+            passed.add(event, found)
+        self.events += passed.events
+        self.packets += passed.packets
+        self.spoken |= passed.captures
+        return passed.findings
+
+    def missing(self, connections: int) -> str:
+        """What to say where no packet is in it."""
+        absent = [number for number in self.connections if number >= connections]
+        if absent:
+            last = "the only one is number 0" if connections == 1 else f"numbers go from 0 to {connections - 1}"
+            return f"there is no connection {', '.join(map(str, absent))}: {last}"
+        if self.clients and self.wanted is None:
+            names = ", ".join(repr(utf8(one)) for one in self.clients)
+            return f"no packet of {'a client' if len(self.clients) == 1 else 'clients'} {names}"
+        return "no packet matches what was selected"
 
 
 class Run:
@@ -43,26 +124,44 @@ class Run:
         statistics: bool,
         colour: bool | None,
         sink: Sink | None = None,
+        verbose: bool = False,
+        selection: Selection | None = None,
     ) -> None:
-        """``sink`` takes the place of standard output."""
+        """``sink`` takes the place of standard output, for findings that are shown while traffic passes."""
         self.settings = settings
         self.reading = reading
         self.captures = reading.captures
         self.update_baseline = update_baseline
-        self.baseline = read_baseline(settings.baseline, may_be_new=update_baseline)
-        self.made = Baseline()
+        self.selection = selection
+        self.gate = Gate(
+            settings.policy(),
+            read_baseline(settings.baseline, may_be_new=update_baseline),
+            rules=settings.rules,
+            updating=update_baseline,
+            name=partial(client_name, view=View(width=0, secret_length=settings.secret_length)),
+        )
         self.linter = Linter(settings.rules)
         settings.options.decrypting = reading.decrypting
         self.dissector = Dissector(settings.options)
         self.watch = Watch(progress=True)
         self.clients: set[str] = set()
-        self.counts: Counter[Severity] = Counter()
-        self.suppressed: Counter[str] = Counter()
-        self.failing = 0
+        self.packets = 0
+        """MQTT packets that were judged."""
+        self.spoken: set[str] = set()
+        """Captures that hold some."""
         self.files: list[FileSink] = []
         self.stdout: Output | None = None
         self.sink = sink
-        self.reporters = self._reporters(statistics, colour)
+        self.reporters = self._reporters(statistics, colour, verbose)
+
+    @property
+    def _human(self) -> bool:
+        return self.settings.format in ("full", "concise")
+
+    @property
+    def failing(self) -> int:
+        """Findings so far that make the run fail."""
+        return self.gate.failing.total()
 
     def execute(self) -> int:
         """Lint the captures; returns the exit code."""
@@ -75,6 +174,8 @@ class Run:
             self._write_baseline()
         self._tell()
         if self.watch.errors or self.linter.internal_errors:
+            return EXIT_UNREADABLE
+        if self.nothing() and not self.settings.exit_zero:
             return EXIT_UNREADABLE
         failed = self.failing and not self.settings.exit_zero and not self.update_baseline
         return EXIT_FINDINGS if failed else EXIT_CLEAN
@@ -91,46 +192,66 @@ class Run:
         segments = self.reading.segments(self.watch.skipped)
         return self.watch.events(dissect_segments(segments, dissector=self.dissector))
 
+    def nothing(self) -> str:
+        """Why there is nothing to judge, or too little, where that is so."""
+        required, packets = self.settings.require_packets, self.packets
+        if required is not None and 0 < packets < required:
+            return f"too little to judge: {counted(packets, 'MQTT packet')}, of {required:,} that are required"
+        if packets or required == 0 or (required is None and self.failing):
+            return ""
+        selection = self.selection
+        if selection is not None and self.dissector.connections:
+            if required is None and selection.wanted is not None and selection.events:
+                return ""  # the filter is about other events
+            return f"nothing to judge: {selection.missing(self.dissector.connections)}"
+        return "nothing to judge: no MQTT packet in what was read"
+
     def _feed(self, events: Iterable[Event]) -> None:
-        feed = self.linter.feed
-        for event in events:
-            for finding in feed(event):
-                self._take(finding)
-            if type(event) is ConnectionClosed and len(self.clients) < MAX_CLIENTS:
-                connection = event.connection
-                self.clients.add(client_key(connection.client_identifier))
-                if connection.connect_packet != 0:
-                    self.clients.add(client_key(None))
+        feed, selection = self.linter.feed, self.selection
+        packets, last = 0, ""
+        try:
+            for event in events:
+                found = feed(event)
+                if selection is not None:
+                    found = selection.take(event, found)
+                elif type(event) is PacketEvent:
+                    packets += 1
+                    if event.capture is not last:
+                        last = event.capture
+                        self.spoken.add(last)
+                if found:
+                    for finding in found:
+                        self._take(finding)
+                if type(event) is not PacketEvent:
+                    packets += self._seen(event)
+        finally:
+            self.packets = self.packets + packets if selection is None else selection.packets
+
+    def _seen(self, event: Event) -> bool:
+        """Take note of an event that is no good packet; whether it is a malformed one."""
+        if type(event) is ConnectionClosed and len(self.clients) < MAX_CLIENTS:
+            connection = event.connection
+            self.clients.add(client_key(connection.client_identifier))
+            if connection.connect_packet != 0:
+                self.clients.add(client_key(None))
+        malformed = isinstance(event, MalformedEvent) and _is_packet(event)
+        if malformed:
+            self.spoken.add(event.capture)
+        return malformed
 
     def _take(self, finding: Finding) -> None:
-        settings = self.settings
-        # Whatever else hides it, what came again was not fixed.
-        known = self.baseline.knows(finding)
-        if finding.confidence.rank < settings.min_confidence.rank:
-            if known and self.update_baseline:
-                self.made.add(finding)
-            return
-        suppression = settings.suppressions.find(finding)
-        if suppression is None:
-            if self.update_baseline:
-                self.made.add(finding)
-            if known:
-                suppression = IN_BASELINE
-        if suppression is not None:
-            self.suppressed[suppression.kind] += 1
-        else:
-            self.counts[finding.severity] += 1
-            self.failing += (
-                finding.severity.rank >= settings.fail_on.rank
-                and finding.confidence.rank >= settings.fail_confidence.rank
-            )
+        verdict = self.gate.judge(finding)
+        if verdict.shown:
+            self._show(finding, verdict)
+
+    def _show(self, finding: Finding, verdict: Verdict) -> None:
         for reporter in self.reporters:
-            reporter.feed(finding, suppression)
+            reporter.feed(finding, verdict.suppression)
 
     def _complete(self) -> set[str]:
-        """Codes of the rules that could find all there was: none where a capture could not be read to its end."""
+        """Codes of the rules that could find all there was: none where not all of the captures was looked at."""
         linter = self.linter
-        if self.watch.errors:
+        if self.watch.errors or self.selection is not None:
             return set()
         return {rule.code for rule in linter.rules} - linter.withheld.keys() - linter.failures.keys()
 
@@ -143,16 +264,25 @@ class Run:
                 file.close()
 
     def _close(self) -> None:
-        linter = self.linter
+        linter, gate = self.linter, self.gate
+        for finding, verdict in gate.summed_up():
+            self._show(finding, verdict)
         summary = Summary(
             rules=linter.rules,
             captures=list(self.captures),
-            counts=self.counts,
-            suppressed=self.suppressed,
+            counts=gate.counts,
+            failing=gate.failing,
+            hidden=gate.hidden,
+            hidden_failing=gate.hidden_failing,
+            suppressed=gate.suppressed,
+            packets=self.packets,
+            spoken=self.spoken if self.selection is None else self.selection.spoken,
+            nothing=self.nothing(),
+            required=bool(self.settings.require_packets),
             withheld=linter.withheld,
             quality=linter.quality,
             internal_errors=linter.internal_errors,
-            fixed=self.baseline.fixed(self._complete(), self.clients),
+            fixed=gate.baseline.fixed(self._complete(), self.clients),
             profile=self.settings.profile,
             truncated=bool(self.watch.errors),
             fail_on=self.settings.fail_on,
@@ -163,28 +293,35 @@ class Run:
         if self.stdout is not None:
             self.stdout.flush()
 
-    def _reporters(self, statistics: bool, colour: bool | None) -> list[Any]:
+    def _reporters(self, statistics: bool, colour: bool | None, verbose: bool) -> list[Any]:
         settings = self.settings
+        shape: dict[str, Any] = {"counts": settings.policy().breaks, "ranked": self.sink is None, "verbose": verbose}
         length = settings.secret_length
         plain = View(width=0, payload_limit=256, secret_length=length)
         made: list[Any] = []
         if settings.output is None:
             view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
             view.secret_length = length
-            make = make_statistics if statistics else make_reporter
             shown = self.sink
             if shown is None:
                 # The exit code is that of the findings, also when the reader has seen enough.
                 shown = self.stdout = Output(immediate=awaited(self.captures), goes_on=True)
-            made.append(make(settings.format, shown, view))
+            made.append(
+                make_statistics(settings.format, shown, view)
+                if statistics
+                else make_reporter(settings.format, shown, view, **shape)
+            )
         outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
         for _, path in outputs:
             refuse_inputs(path, self.captures, settings.inputs())
         for name, path in outputs:
             sink = FileSink(path, self.captures)
             self.files.append(sink)
-            counted = statistics and path == settings.output
-            made.append((make_statistics if counted else make_reporter)(name, sink, plain))
+            made.append(
+                make_statistics(name, sink, plain)
+                if statistics and path == settings.output
+                else make_reporter(name, sink, plain, **shape)
+            )
         return made
 
     def _write_baseline(self) -> None:
@@ -193,10 +330,14 @@ class Run:
         if self.watch.errors:
             warn(f"baseline {path}: not written, since a capture could not be read to its end")
             return
-        made = self.baseline.updated(self.made, self._complete(), self.clients)
-        new = len(made.entries.keys() - self.baseline.entries.keys())
-        gone = len(self.baseline.entries.keys() - made.entries.keys())
-        kept = len(made.entries.keys() - self.made.entries.keys())
+        if not self.packets and self.nothing():
+            warn(f"baseline {path}: not written, since there was nothing to judge")
+            return
+        known, found = self.gate.baseline, self.gate.made
+        made = known.updated(found, self._complete(), self.clients)
+        new = len(made.entries.keys() - known.entries.keys())
+        gone = len(known.entries.keys() - made.entries.keys())
+        kept = len(made.entries.keys() - found.entries.keys())
         try:
             path.write_text(made.dumps(), "utf-8")
         except OSError as error:
@@ -206,8 +347,15 @@ class Run:
 
     def _tell(self) -> None:
         """What standard error has to say, whatever the format."""
+        nothing = self.nothing()
         if not self.dissector.connections and not self.watch.errors:
-            warn(advice.nothing_found(self.dissector))
+            told = advice.nothing_found(self.dissector)
+            warn(f"nothing to judge: {told}" if nothing else told)
+        elif nothing and not self.watch.errors and not (self.stdout is not None and self._human and is_terminal()):
+            warn(nothing)  # unless it has just been said on the same terminal
+        if self.selection is not None and self.selection.left_out:
+            left = counted(self.selection.left_out, "finding")
+            warn(f"limit: {left} left out, which waited for the Client Identifier of their connection")
         snapped = advice.snap_length(self.dissector, self.watch.skipped)
         unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
         for told in filter(None, (*advice.named_otherwise(self.dissector), snapped, self.reading.advice(), unread)):
@@ -223,6 +371,14 @@ class Run:
         failures = sum(self.linter.failures.values())
         if failures:
             warn(f"rules failed {failures:,} times: this is a bug in mqttscope, and the findings are not complete")
+
+
+def _is_packet(event: Event) -> bool:
+    """Whether an event is an MQTT packet; what another protocol sends is none, whatever it looks like."""
+    if isinstance(event, MalformedEvent):
+        history = event.connection.history
+        return history is None or not history.foreign
+    return isinstance(event, PacketEvent)
 
 
 def read_baseline(path: Path | None, *, may_be_new: bool = False) -> Baseline:

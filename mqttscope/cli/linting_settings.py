@@ -20,6 +20,7 @@ from mqttscope.dissect import Options
 from mqttscope.lint.catalogue import UnknownRuleError, select
 from mqttscope.lint.config import Config
 from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.gate import Policy
 from mqttscope.lint.rule import Rule
 from mqttscope.lint.secrets import LENGTH
 from mqttscope.lint.suppress import Suppressions
@@ -44,6 +45,9 @@ class Settings:
     fail_on: Severity = Severity.ERROR
     fail_confidence: Confidence = Confidence.CERTAIN
     min_confidence: Confidence = Confidence.HEURISTIC
+    min_severity: Severity = Severity.INFO
+    require_packets: int | None = None
+    """Fewer packets than these are too few to judge; ``None``: at least one, unless something is found anyway."""
     format: str = "full"
     output: str | None = None
     """Where the format goes; ``None`` is standard output."""
@@ -63,6 +67,10 @@ class Settings:
     def secret_length(self) -> int:
         """Characters from which on random text in a finding is a secret: what the rule that looks for it goes by."""
         return next((int(rule.set["length"]) for rule in self.rules if rule.code == SECRETS), LENGTH)
+
+    def policy(self) -> Policy:
+        """What counts and what is shown, for the gate."""
+        return Policy(self.fail_on, self.fail_confidence, self.min_confidence, self.min_severity, self.suppressions)
 
     def inputs(self) -> dict[str, Path | None]:
         """Files that are read beside the captures, by what they are."""
@@ -86,6 +94,8 @@ class Settings:
             "fail_on": self.fail_on,
             "fail_confidence": self.fail_confidence,
             "min_confidence": self.min_confidence,
+            "min_severity": self.min_severity,
+            "require_packets": self.require_packets,
             "format": self.format,
             "output": _path(self.output),
             "more": [{"format": name, "output": _path(path)} for name, path in self.more],
@@ -121,6 +131,8 @@ class Settings:
             f"fail-on: {self.fail_on}",
             f"fail-confidence: {self.fail_confidence}",
             f"min-confidence: {self.min_confidence}",
+            f"min-severity: {self.min_severity}",
+            f"require-packets: {1 if self.require_packets is None else self.require_packets}",
             f"format: {self.format}{f' to {self.output}' if self.output else ''}",
             *(f"also: {name} to {path}" for name, path in self.more),
             f"baseline: {self.baseline or 'none'}",
@@ -146,12 +158,16 @@ def resolve(
     mqtt_version: ProtocolVersion | None,
     config: str | None,
     search: bool,
+    start: Path | None = None,
 ) -> Settings:
-    """Settings from the options of ``mqttscope lint`` and the configuration; usage errors for what cannot be."""
+    """Settings from the options of ``mqttscope lint`` and the configuration; usage errors for what cannot be.
+
+    The configuration is searched from ``start`` upwards, which is the working directory unless given.
+    """
     if config is not None and search:
         source: Path | None = Path(config)
     else:
-        source = configuration.find(Path.cwd()) if search else None
+        source = configuration.find(start or Path.cwd()) if search else None
     read = configuration.read(source)
     profile_name = given["profile"] or read.profile
     rules, profile = _rules(given, read, profile_name, source)
@@ -169,6 +185,8 @@ def resolve(
         Severity(given["fail_on"] or read.fail_on or "error"),
         Confidence(given["fail_confidence"] or read.fail_confidence or "certain"),
         Confidence(given["min_confidence"] or read.min_confidence or "heuristic"),
+        Severity(given.get("min_severity") or read.min_severity or "info"),
+        read.require_packets if given.get("require_packets") is None else given["require_packets"],
         form,
         output,
         more,
@@ -179,6 +197,27 @@ def resolve(
         Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
         source,
         None if profile is None else profile.path,
+    )
+
+
+def project_settings(start: Path, *, config: str | None, search: bool, **given: tuple[str, ...]) -> Settings:
+    """The settings that ``mqttscope lint`` would have in a folder, with what the environment says.
+
+    ``given`` takes the place of options: ``select``, ``extend_select``, ``ignore``.
+    """
+    from mqttscope.cli.lint import command
+
+    with command.make_context("lint", []) as context:
+        params = dict(context.params)
+    named = params.pop("config")
+    params |= given
+    return resolve(
+        params,
+        ports=(),
+        mqtt_version=None,
+        config=(config or named) if search else None,
+        search=search,
+        start=start,
     )
 
 

@@ -25,6 +25,11 @@ class SparkRun(Run):
             raise click.UsageError("--engine spark reads captures in several places at once, not standard input")
         if self.reading.decrypting:
             raise click.UsageError("--engine spark decrypts nothing: leave out --keylog (and $SSLKEYLOGFILE)")
+        if self.selection is not None:
+            raise click.UsageError(
+                "--engine spark judges captures as a whole: leave out --filter, --connection and --client, or let this"
+                " process judge (--engine local)"
+            )
         self.master = master
         self.begun = False
 
@@ -74,6 +79,7 @@ class SparkRun(Run):
         linter.failures.update(sums.failures)
         linter.internal_errors += sums.internal_errors
         self.clients |= sums.clients
+        self.packets, self.spoken = sums.packets, sums.spoken
         dissector.connections = sums.connections
         dissector.flows.opened_flows = sums.opened_flows
         dissector.cut_bytes, dissector.closed_bytes = sums.cut_bytes, sums.kept_bytes

@@ -44,6 +44,7 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
 @level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]")
 @level_option("fail-confidence", CONFIDENCES, "Lowest confidence that fails. [default: certain]")
 @level_option("min-confidence", CONFIDENCES, "Lowest confidence that is shown. [default: heuristic]")
+@level_option("min-severity", SEVERITIES, "Lowest severity that is shown; changes no exit code.", "SEVERITY")
 @click.option(
     "--format",
     "format_",

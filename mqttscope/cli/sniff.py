@@ -32,7 +32,8 @@ Examples:
   mqttscope sniff -i eth0 --lint --stop-on-finding --duration 600
 
 The options of mqttscope lint that choose rules and say what counts hold here as well: --select, --extend-select,
---ignore, --fail-on, --fail-confidence, --min-confidence, --baseline, --profile, --exit-zero, --config, --no-config.
+--ignore, --fail-on, --fail-confidence, --min-confidence, --min-severity, --baseline, --profile, --exit-zero,
+--config, --no-config.
 
 Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing can be captured, or not to the end.
 """
@@ -82,7 +83,7 @@ Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing can b
 )
 @click.option("--ring-files", type=click.IntRange(1), metavar="N", help="Keep the newest N files only.")
 @click.option("--lint", is_flag=True, help="Lint as well, and show findings among the packets.")
-@click.option("--stop-on-finding", is_flag=True, help="Stop at the first finding shown; lints.")
+@click.option("--stop-on-finding", is_flag=True, help="Stop at the first finding that counts; lints.")
 @judging
 @click.option("--lint-format", type=click.Choice(LINT_FORMATS), metavar="FORMAT", help="Of findings, as lint has it.")
 @click.option("--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help="Findings into a file; lints.")

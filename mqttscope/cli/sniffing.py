@@ -169,10 +169,10 @@ class Sniffing:
             self._flush_reporter()
         for finding in found:
             assert self.findings is not None
-            if self.findings.take(finding):
-                self._over = self._over or self.stops.on_finding
-                if self.dashboard is not None:
-                    self.dashboard.finding(finding)
+            verdict = self.findings.take(finding)
+            self._over = self._over or (self.stops.on_finding and verdict.counts)
+            if self.dashboard is not None and verdict.suppression is None and not verdict.repeated:
+                self.dashboard.finding(finding)
         if self._until is not None and self._until(event):
             self._over = True
 

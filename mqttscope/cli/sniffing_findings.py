@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 from typing import Any
 
-from mqttscope.cli.linting import IN_BASELINE, read_baseline
+from mqttscope.cli.linting import read_baseline
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.output import Output, warn
 from mqttscope.cli.targets import FileSink
-from mqttscope.events import Event
+from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.finding import Confidence, Finding
+from mqttscope.lint.gate import Gate, Verdict
 from mqttscope.lint.rule import Needs
 from mqttscope.mqtt.wire import counted as number_of
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary, counted
+from mqttscope.report.findings.conceal import client_name
 from mqttscope.report.findings.registry import make_reporter
 
 MAX_HELD_FINDINGS = 10_000
@@ -32,9 +34,13 @@ class Findings:
         self.settings = settings
         self.view = view
         self.linter = Linter(settings.rules)
-        self.counts: Counter[Severity] = Counter()
-        self.suppressed: Counter[str] = Counter()
-        self.failing = 0
+        self.gate = Gate(
+            settings.policy(),
+            read_baseline(settings.baseline),
+            rules=settings.rules,
+            name=partial(client_name, view=view),
+        )
+        self.packets = 0
         self.doubtful = 0
         """Findings among those that count only while the capture is whole."""
         self.dropped = 0
@@ -42,7 +48,6 @@ class Findings:
         self.not_held = 0
         """Findings beyond `MAX_HELD_FINDINGS`."""
         self._needing = {rule.code for rule in settings.rules if rule.needs & Needs.WHOLE}
-        self._baseline = read_baseline(settings.baseline)
         self._told = 0
         self._shown: Any = None
         self._form = "jsonl" if jsonl and not forms else settings.format
@@ -54,48 +59,43 @@ class Findings:
         for name, path in outputs:
             sink = FileSink(path)
             self._files.append(sink)
-            self._reporters.append((name in _HELD, make_reporter(name, sink, plain)))
+            made = make_reporter(name, sink, plain, counts=settings.policy().breaks)
+            self._reporters.append((name in _HELD, made))
         if not settings.rules:
             warn("no rule is selected, so that nothing can be found")
 
     def show_in(self, sink: Output) -> None:
         """Show findings among the packets as well, unless they have a file of their own."""
         if self.settings.output is None:
-            self._shown = make_reporter(self._form, sink, self.view)
+            self._shown = make_reporter(self._form, sink, self.view, counts=self.settings.policy().breaks)
 
     def feed(self, event: Event) -> list[Finding]:
-        """Lint an event; the findings that are to be seen, once the packet was."""
+        """Lint an event; its findings are to be taken once the packet was shown."""
         if isinstance(event, CaptureDrops):
             self.dropped += event.dropped
-        least = self.settings.min_confidence.rank
-        return [finding for finding in self.linter.feed(event) if finding.confidence.rank >= least]
+        elif isinstance(event, PacketEvent | MalformedEvent):
+            self.packets += 1
+        return self.linter.feed(event)
 
-    def take(self, finding: Finding) -> bool:
-        """Count and show a finding; whether it counts."""
-        settings = self.settings
-        suppression = settings.suppressions.find(finding)
-        if suppression is None and self._baseline.knows(finding):
-            suppression = IN_BASELINE
-        if suppression is not None:
-            self.suppressed[suppression.kind] += 1
-        else:
-            self.counts[finding.severity] += 1
-            if (
-                finding.severity.rank >= settings.fail_on.rank
-                and finding.confidence.rank >= settings.fail_confidence.rank
-            ):
-                self.failing += 1
-                self.doubtful += finding.confidence is Confidence.CERTAIN and finding.rule in self._needing
+    def take(self, finding: Finding) -> Verdict:
+        """Count and show a finding; what becomes of it."""
+        verdict = self.gate.judge(finding)
+        if verdict.counts and not verdict.repeated:
+            self.doubtful += finding.confidence is Confidence.CERTAIN and finding.rule in self._needing
+        if verdict.shown:
+            self._show(finding, verdict)
+        return verdict
+
+    def _show(self, finding: Finding, verdict: Verdict) -> None:
         self._told += 1
         full = self._told > MAX_HELD_FINDINGS
         for held, reporter in self._reporters:
             if held and full:
                 self.not_held += 1
             else:
-                reporter.feed(finding, suppression)
+                reporter.feed(finding, verdict.suppression)
         if self._shown is not None:
-            self._shown.feed(finding, suppression)
-        return suppression is None
+            self._shown.feed(finding, verdict.suppression)
 
     def flush(self) -> None:
         """Write what was found so far to the files."""
@@ -109,19 +109,27 @@ class Findings:
         dumpcap tells at its end what the kernel dropped.  Had that been known, findings that need every frame would
         have been likely only, as they are in files that say so.
         """
-        counting = self.failing
+        counting = self.gate.failing.total()
         if self.dropped and self.settings.fail_confidence is Confidence.CERTAIN:
             counting -= self.doubtful
         return counting > 0 and not self.settings.exit_zero
 
     def close(self, capture: str, *, truncated: bool) -> None:
         """Write the end of every report."""
-        linter = self.linter
+        linter, gate = self.linter, self.gate
+        for finding, verdict in gate.summed_up():
+            self._show(finding, verdict)
         summary = Summary(
             rules=linter.rules,
             captures=[capture],
-            counts=self.counts,
-            suppressed=self.suppressed,
+            counts=gate.counts,
+            failing=gate.failing,
+            hidden=gate.hidden,
+            hidden_failing=gate.hidden_failing,
+            suppressed=gate.suppressed,
+            packets=self.packets,
+            spoken={capture} if self.packets else set(),
+            nothing="" if self.packets else "nothing to judge: no MQTT packet was captured",
             withheld=linter.withheld,
             quality=linter.quality,
             internal_errors=linter.internal_errors,
@@ -138,7 +146,7 @@ class Findings:
 
     def told(self) -> list[str]:
         """What standard error has to say."""
-        said = [f"linted: {counted(self.counts)}"]
+        said = [f"linted: {counted(self.gate.counts, self.gate.failing, self.settings.fail_on)}"]
         if self.dropped and self.doubtful:
             said.append(
                 f"frames were dropped, which dumpcap told at its end: what needs every frame is likely, not certain"

@@ -37,6 +37,9 @@ class Sums:
     failures: dict[str, int] = field(default_factory=dict)
     internal_errors: list[InternalError] = field(default_factory=list)
     clients: set[str] = field(default_factory=set)
+    packets: int = 0
+    spoken: set[str] = field(default_factory=set)
+    """Captures that hold packets."""
     connections: int = 0
     opened_flows: int = 0
     cut_bytes: int = 0
@@ -68,7 +71,8 @@ class Sums:
             _add(getattr(self, name), getattr(other, name))
         self.internal_errors += other.internal_errors
         self.clients |= other.clients
-        for name in ("connections", "opened_flows", "cut_bytes", "kept_bytes"):
+        self.spoken |= other.spoken
+        for name in ("packets", "connections", "opened_flows", "cut_bytes", "kept_bytes"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -97,6 +101,10 @@ class Judge(Collector):
         if isinstance(event, PacketEvent | MalformedEvent):
             place = self.emitted.place()
             self.packets.append((*place, event.number, event.frame, event.timestamp_ns, event.capture))
+            history = event.connection.history
+            if history is None or not history.foreign:
+                self.sums.packets += 1
+                self.sums.spoken.add(event.capture)
         elif isinstance(event, ConnectionOpened):
             place = self.emitted.place()
             self.seen.append((self._tracker(event.connection).connection_id, *place))

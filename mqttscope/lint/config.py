@@ -55,6 +55,8 @@ class Config:
     fail_on: str | None = None
     fail_confidence: str | None = None
     min_confidence: str | None = None
+    min_severity: str | None = None
+    require_packets: int | None = None
     format: str | None = None
     baseline: str | None = None
     """Path, relative to the file."""
@@ -73,13 +75,14 @@ _WORDS: dict[str, tuple[str, ...] | None] = {
     "fail-on": tuple(Severity),
     "fail-confidence": tuple(Confidence),
     "min-confidence": tuple(Confidence),
+    "min-severity": tuple(Severity),
     "format": None,
     "baseline": None,
     "profile": None,
     "mqtt-version": None,
 }
 _TABLES = ("per-client-ignores", "per-topic-ignores", "suppress")
-LINT_KEYS = (*_LISTS, *_WORDS, "exit-zero", *_TABLES)
+LINT_KEYS = (*_LISTS, *_WORDS, "exit-zero", "require-packets", *_TABLES)
 
 
 def parse(document: Table) -> Config:
@@ -101,6 +104,8 @@ def parse(document: Table) -> Config:
         if not isinstance(lint["exit-zero"], bool):
             raise ConfigError("lint.exit-zero is not true or false")
         made.exit_zero = lint["exit-zero"]
+    if "require-packets" in lint:
+        made.require_packets = _count(lint["require-packets"], "lint.require-packets")
     made.patterns = [*_ignores(lint, "client"), *_ignores(lint, "topic"), *_suppressions(lint)]
     made.settings = _settings(_table(document.get("rules", {}), "rules"))
     return made
@@ -219,6 +224,12 @@ def _word(value: Any, path: str, allowed: tuple[str, ...] | None) -> str:
         raise ConfigError(f"{path} is not a string")
     if allowed is not None and value not in allowed:
         raise ConfigError(f"{path} is {value!r}, not one of {', '.join(allowed)}")
+    return value
+
+
+def _count(value: Any, path: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
+        raise ConfigError(f"{path} is {short(value)}, not a number of packets")
     return value
 
 

@@ -115,6 +115,8 @@ class Finding:
     """Bytes of the packet that the capture does not have."""
     sender: str | None = None
     """Direction of the packet, which need not be that of the one to blame."""
+    clients: int = 1
+    """How many clients it is about; its place is that of the first."""
 
     @property
     def blamed(self) -> str:

@@ -83,6 +83,10 @@ class Rule:
     """Names the pattern, not the cure: the name of the file with dashes."""
     severity: ClassVar[Severity]
     confidence: ClassVar[Confidence] = Confidence.CERTAIN
+    severities: ClassVar[tuple[Severity, ...]] = ()
+    """All severities that findings may have, worst first, where that is not the one severity alone."""
+    once: ClassVar[Severity | None] = None
+    """Findings of this severity are one finding of a run, which says how many clients it is about (`sum_up`)."""
     versions: ClassVar[tuple[ProtocolVersion, ...]] = ALL_VERSIONS
     statements: ClassVar[dict[ProtocolVersion, dict[str, str]]] = {}
     """Normative statements that a finding breaks: identifier to where it applies.  ``""`` is everywhere; else
@@ -171,6 +175,10 @@ class Rule:
         """Judge a connection at its end: what never came."""
         raise NotImplementedError
 
+    def sum_up(self, clients: str, names: str) -> str:
+        """The message of the one finding of a run, for rules with ``once``: the number of clients, some of them."""
+        raise NotImplementedError
+
     def report(
         self,
         field: str,
@@ -203,6 +211,11 @@ class Rule:
     def implements(cls, name: str) -> bool:
         """Whether the rule has a check method of its own."""
         return getattr(cls, name) is not getattr(Rule, name)
+
+    @classmethod
+    def worst(cls) -> Severity:
+        """The highest severity that a finding may have."""
+        return cls.severities[0] if cls.severities else cls.severity
 
     @classmethod
     def is_practice(cls) -> bool:

@@ -13,7 +13,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,14 +22,20 @@ from typing import Any, Self, TypeVar
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.lint.baseline import Baseline
+from mqttscope.lint.catalogue import expand
 from mqttscope.lint.catalogue import select as select_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.gate import Gate, Policy
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt.wire import counted
 from mqttscope.proxy.relay import CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.conceal import client_name
 from mqttscope.report.findings.full import Full
 from mqttscope.transport.address import parse_listen, parse_upstream
 from mqttscope.transport.recording import Recording
@@ -79,8 +86,10 @@ class Proxy:
     """A transparent proxy in front of a broker; a context manager that runs while its body does.
 
     ``upstream`` and ``listen`` are what ``mqttscope proxy`` takes, and so are the files for TLS.  ``select``,
-    ``extend_select`` and ``ignore`` choose rules as for ``mqttscope lint``.  Questions (`packets`, `findings`, `write`,
-    `assert_conformant`) are answered with all that clients had sent before, while it runs and afterwards.
+    ``extend_select`` and ``ignore`` choose rules as for ``mqttscope lint``; ``rules`` takes them ready made instead.
+    ``policy`` says what counts and what is suppressed, ``baseline`` what is known and does not count.  Questions
+    (`packets`, `findings`, `write`, `assert_conformant`) are answered with all that clients had sent before, while it
+    runs and afterwards.
 
     :class:`ValueError` for addresses and rules that cannot be, `TlsError` for certificates, and :class:`OSError` from
     `start` when it cannot listen.
@@ -100,6 +109,9 @@ class Proxy:
         select: Iterable[str] = (),
         extend_select: Iterable[str] = (),
         ignore: Iterable[str] = (),
+        rules: Iterable[Rule] | None = None,
+        policy: Policy | None = None,
+        baseline: Baseline | None = None,
         max_connections: int = MAX_CONNECTIONS,
         connect_timeout: float = CONNECT_TIMEOUT_S,
     ) -> None:
@@ -110,9 +122,15 @@ class Proxy:
         if route.upstream.tls:
             route.upstream_tls = upstream_context(ca, cert, key, insecure=insecure)
         self._route = route
-        self._rules = [rule() for rule in select_rules(tuple(select), tuple(extend_select), tuple(ignore)).values()]
+        chosen = select_rules(tuple(select), tuple(extend_select), tuple(ignore)).values()
+        self._rules = [rule() for rule in chosen] if rules is None else list(rules)
+        self._policy, self._baseline = policy or Policy(), baseline or Baseline()
+        self._connects = 0
+        """CONNECT packets that passed."""
         self.forgotten = 0
         """Packets beyond `MAX_PACKETS` that were forgotten."""
+        self.forgotten_findings = 0
+        """Findings beyond `MAX_FINDINGS`, which nobody can ask for."""
         self.notes: list[str] = []
         """What went wrong with connections, in words."""
         self.address = ""
@@ -200,40 +218,86 @@ class Proxy:
     def report(
         self,
         *,
-        min_confidence: str = "heuristic",
-        fail_on: str = "info",
+        min_confidence: str | None = None,
+        fail_on: str | None = None,
         ignore: Iterable[str] = (),
     ) -> str:
-        """The findings as ``mqttscope lint --format full`` shows them; empty when there are none."""
-        return self._told(self._counting(min_confidence, fail_on, ignore))
+        """The findings as ``mqttscope lint --format full`` shows them; empty when there are none.
+
+        ``fail_on`` is the lowest severity that is shown, ``min_confidence`` the lowest confidence: those of the policy
+        (``info``, ``heuristic``) unless given.
+        """
+        severity = self._policy.min_severity if fail_on is None else Severity(fail_on)
+        confidence = self._policy.min_confidence if min_confidence is None else Confidence(min_confidence)
+        return self._told(self._counting(severity, confidence, ignore))
 
     def assert_conformant(
         self,
         *,
-        min_confidence: str = "certain",
-        fail_on: str = "error",
+        min_confidence: str | None = None,
+        fail_on: str | None = None,
         ignore: Iterable[str] = (),
+        require_packets: int = 1,
     ) -> None:
         """:class:`AssertionError` with the findings when something breaks the specification.
 
-        ``fail_on`` is the lowest severity that counts, ``min_confidence`` the lowest confidence; ``ignore`` takes
-        codes of rules, prefixes and names.
+        ``fail_on`` is the lowest severity that counts, ``min_confidence`` the lowest confidence, both those of the
+        policy (``error``, ``certain``) unless given; ``ignore`` takes codes of rules, prefixes and names.
+
+        It raises as well when there is nothing to judge: when the broker was never reached, when no CONNECT passed, or
+        when fewer than ``require_packets`` packets did; 0 allows all of that.
         """
-        counting = self._counting(min_confidence, fail_on, ignore)
+        __tracebackhide__ = True
+        policy = self._policy
+        severity = policy.fail_on if fail_on is None else Severity(fail_on)
+        confidence = policy.fail_confidence if min_confidence is None else Confidence(min_confidence)
+        counting = self._counting(severity, confidence, ignore)
         broken = self._recording.judge_error if self._recording is not None else None
         if broken is not None:
             raise AssertionError(f"the traffic could not be judged to its end: {broken!r}")
+        nothing = self._nothing(require_packets)
         if counting:
-            raise AssertionError(f"the traffic does not conform\n\n{self._told(counting)}")
+            more = f"\n\n{nothing}" if nothing else ""
+            raise AssertionError(f"the traffic does not conform\n\n{self._told(counting)}{more}")
+        if nothing:
+            raise AssertionError(nothing)
+        if self.forgotten_findings:
+            lost = counted(self.forgotten_findings, "finding")
+            raise AssertionError(f"{lost} beyond the first {MAX_FINDINGS:,} were not kept, so that they may count")
 
-    def _counting(self, min_confidence: str, fail_on: str, ignore: Iterable[str]) -> list[Finding]:
-        severity, confidence = Severity(fail_on), Confidence(min_confidence)
-        kept = select_rules(("ALL",), (), tuple(ignore))
-        return [
-            one
-            for one in self.findings()
-            if one.severity.rank >= severity.rank and one.confidence.rank >= confidence.rank and one.rule in kept
-        ]
+    def _nothing(self, required: int) -> str:
+        """Why there is nothing to judge, or too little."""
+        if required <= 0:
+            return ""
+        connects, packets, relay = self._ask(lambda: (self._connects, len(self._packets) + self.forgotten, self._relay))
+        allowed = "require_packets=0 allows that"
+        if relay is None:
+            return f"nothing to judge: the proxy was not started ({allowed})"
+        if relay.unreached and not relay.reached:
+            why = f": {self.notes[-1]}" if self.notes else ""
+            return f"nothing to judge: {self._route.upstream} was never reached{why} ({allowed})"
+        if not connects:
+            if not relay.served:
+                who = "no client connected"
+            else:
+                who = f"no CONNECT passed in {counted(relay.served, 'connection')}"
+            return f"nothing to judge: {who} to {self.address} ({allowed})"
+        if packets < required:
+            return f"too little to judge: {counted(packets, 'packet')}, of {required:,} that are required"
+        return ""
+
+    def _counting(self, severity: Severity, confidence: Confidence, ignore: Iterable[str]) -> list[Finding]:
+        """Findings from a severity and a confidence on that nothing suppresses."""
+        gate = Gate(
+            replace(self._policy, fail_on=severity, fail_confidence=confidence, min_severity=Severity.INFO),
+            self._baseline,
+            rules=self._rules,
+            name=partial(client_name, view=View(width=WIDTH)),
+        )
+        ignored = {code for name in ignore for code in expand(name)}
+        judged = [(one, gate.judge(one)) for one in self.findings() if one.rule not in ignored]
+        found = [one for one, verdict in judged if verdict.shown and verdict.counts]
+        return found + [one for one, verdict in gate.summed_up() if verdict.counts]
 
     def _told(self, findings: list[Finding]) -> str:
         if not findings:
@@ -250,8 +314,9 @@ class Proxy:
         if isinstance(event, PacketEvent | MalformedEvent):
             self._keep(event)
         found = self._linter.feed(event)
-        if len(self._findings) < MAX_FINDINGS:
-            self._findings += found
+        room = max(0, MAX_FINDINGS - len(self._findings))
+        self._findings += found[:room]
+        self.forgotten_findings += len(found[room:])
 
     def _keep(self, event: PacketEvent | MalformedEvent) -> None:
         malformed = event.malformed if isinstance(event, MalformedEvent) else None
@@ -259,6 +324,7 @@ class Proxy:
         connection = event.connection
         identifier = packet.client_identifier if isinstance(packet, Connect) else connection.client_identifier
         self.forgotten += len(self._packets) == MAX_PACKETS
+        self._connects += isinstance(packet, Connect)
         self._packets.append(
             Seen(
                 connection.number,

@@ -70,6 +70,11 @@ def in_words(where: str) -> str:
     return " or ".join(part for part in told if part)
 
 
+def at_most(rule: type[Rule]) -> str:
+    """``error``, or ``at most error`` where some findings are less severe."""
+    return f"at most {rule.worst()}" if rule.severities else str(rule.severity)
+
+
 def versions(rule: type[Rule]) -> str:
     """``3.1.1, 5.0``."""
     return ", ".join(version.text for version in rule.versions)

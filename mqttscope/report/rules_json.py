@@ -25,6 +25,7 @@ def rule_view(rule: type[Rule], *, examples: bool) -> dict[str, Any]:
         "code": rule.code,
         "slug": rule.slug,
         "severity": rule.severity,
+        "severities": list(rule.severities or (rule.severity,)),
         "confidence": rule.confidence,
         "scope": rule.scope,
         "versions": [version.text for version in rule.versions],

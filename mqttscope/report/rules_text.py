@@ -10,7 +10,7 @@ from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.example import render
-from mqttscope.report.explain import CONFIDENCES, SCOPES, area, cited, needs, switched, versions
+from mqttscope.report.explain import CONFIDENCES, SCOPES, area, at_most, cited, needs, switched, versions
 from mqttscope.report.findings.ending import STYLES
 from mqttscope.report.page import plural
 from mqttscope.report.style import Line, Painter, Wrapped
@@ -32,6 +32,7 @@ class RulesText:
         """One line per rule, by area."""
         wide = self.view.width <= 0 or self.view.width >= WIDE
         slugs = max((len(rule.slug) for rule in rules), default=0)
+        levels = max((len(at_most(rule)) for rule in rules), default=0)
         out: list[str] = []
         before = ""
         for rule in rules:
@@ -43,7 +44,7 @@ class RulesText:
             line = self.painter.line()
             line.add(f"{rule.code} ", "type")
             line.add(f"{rule.slug:<{slugs}} ")
-            line.add(f"{rule.severity:<7} ", STYLES[rule.severity])
+            line.add(f"{at_most(rule):<{max(levels, 7)}} ", STYLES[rule.worst()])
             if wide:
                 line.add(f"{rule.confidence:<9} ", "dim")
                 line.add(f"{versions(rule):<15} ", "dim")
@@ -56,7 +57,7 @@ class RulesText:
         line = self.painter.line()
         line.add(rule.code, "type")
         line.add(f" {rule.slug}")
-        line.add(f"  {rule.severity}", STYLES[rule.severity])
+        line.add(f"  {at_most(rule)}", STYLES[rule.worst()])
         out = [str(line)]
         out += self._told(
             [

@@ -160,5 +160,5 @@ class Wrapped:
 
 
 def encoded(lines: list[str]) -> bytes:
-    """Lines as they are written."""
-    return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+    """Lines as they are written, nothing where there is none."""
+    return b"" if not lines else ("\n".join(lines) + "\n").encode("utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from mqttscope.cli.main import group
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import FindingReporter
 from mqttscope.report.findings.registry import make_reporter
+from tests.cli.made import Properties, Publish, client, closes, on, opened, server, site, write_capture
 from tests.conftest import ROOT
 
 FAILING = ROOT / "captures" / "failing-device" / "capture.pcapng"
@@ -344,9 +346,9 @@ def test_reports_hide_what_the_rule_takes_for_a_secret(
     configure(tmp_path, f'[lint]\nselect = ["{selected}"]\n[rules.SEC104]\nlength = 32\n')
     lengths = []
 
-    def noted(name: str, sink: Sink, view: View) -> FindingReporter:
+    def noted(name: str, sink: Sink, view: View, **shape: Any) -> FindingReporter:
         lengths.append(view.secret_length)
-        return make_reporter(name, sink, view)
+        return make_reporter(name, sink, view, **shape)
 
     monkeypatch.setattr(linting, "make_reporter", noted)
     run(FAILING, "--output", "json=found.json")
@@ -477,3 +479,291 @@ def test_a_failing_rule_is_told_and_makes_the_run_incomplete(monkeypatch: pytest
     assert result.return_value == 3
     assert "internal error in PUB103" in result.stderr
     assert "CON108" in result.stdout
+
+
+NO_MQTT = "nothing to judge: no MQTT packet in what was read"
+
+
+@pytest.fixture
+def silent(tmp_path: Path) -> Path:
+    """A capture in which another protocol is spoken."""
+    steps = client(b"SSH-2.0-OpenSSH_9.2\r\n"), server(b"SSH-2.0-OpenSSH_9.2\r\n"), closes("client")
+    return write_capture(tmp_path / "silent.pcapng", *steps, to="10.0.0.2:22")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_nothing_to_judge_is_exit_code_3_in_every_format(form: str, silent: Path) -> None:
+    result = run(silent, "--format", form)
+
+    assert result.return_value == 3
+    assert "nothing to judge" in result.stderr
+    assert run(silent, "--format", form, "--exit-zero").return_value == 0
+
+
+def test_nothing_to_judge_is_said_where_each_format_says_such_things(silent: Path) -> None:
+    shown = json.loads(run(silent, "--format", "json").stdout)["summary"]
+    (sarif,) = json.loads(run(silent, "--format", "sarif").stdout)["runs"][0]["invocations"]
+    junit = run(silent, "--format", "junit").stdout
+
+    assert run(silent).stdout == f"{NO_MQTT}\n"
+    assert (shown["nothing"], shown["packets"]) == (NO_MQTT, 0)
+    assert sarif["executionSuccessful"] is False
+    assert [one["message"]["text"] for one in sarif["toolExecutionNotifications"]] == [NO_MQTT]
+    assert run(silent, "--format", "github").stdout == f"::error title=mqttscope::{NO_MQTT}\n"
+    assert junit.count("<skipped ") == len(shown["rules"]) + 1
+    assert 'failures="0"' in junit
+
+
+def test_another_protocol_is_nothing_to_judge(tmp_path: Path) -> None:
+    web = [client(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), server(b"HTTP/1.1 200 OK\r\n\r\n"), closes("client")]
+    path = write_capture(tmp_path / "web.pcapng", *web)
+
+    result = run(path, "--port", "1883")
+    assert result.return_value == 3
+    assert "the first bytes are HTTP, not MQTT" in result.stdout
+    assert f"\n{NO_MQTT}\n1 note by " in result.stdout
+    junit = run(path, "--port", "1883", "--format", "junit").stdout
+    assert junit.count("<testcase ") == junit.count("<skipped ") + 2, "all but those of the run itself"
+    assert re.search(r"<skipped [^>]*/>\s*<system-out>[^<]*HTTP", junit)
+
+
+def test_a_finding_that_counts_is_something_to_judge(tmp_path: Path) -> None:
+    steps = [client(b"\xff" * 40), closes("client")]
+    path = write_capture(tmp_path / "garbage.pcapng", *steps)
+    found = [json.loads(line) for line in run(path, "--port", "1883", "--format", "jsonl").stdout.splitlines()]
+
+    assert any(one["severity"] == "error" and one["confidence"] == "certain" for one in found)
+    assert run(path, "--port", "1883").return_value == 1
+
+
+def test_an_empty_capture_among_others_is_skipped_for_itself(silent: Path) -> None:
+    result = run(silent, CLEAN, "--format", "junit")
+
+    assert result.return_value == 0
+    _head, tail = result.stdout.split(f'<testsuite name="{silent}"')
+    suite = tail.partition("</testsuite>")[0]
+    assert suite.count("<testcase ") == suite.count("<skipped ") > 100
+    assert "<skipped " not in result.stdout.replace(suite, "")
+
+
+def test_a_number_of_packets_can_be_required(tmp_path: Path) -> None:
+    packets = json.loads(run(CLEAN, "--format", "json").stdout)["summary"]["packets"]
+    assert packets > 10
+
+    assert run(CLEAN, "--require-packets", str(packets)).return_value == 0
+    result = run(CLEAN, "--require-packets", str(packets + 1))
+    told = f"too little to judge: {packets} MQTT packets, of {packets + 1} that are required"
+    assert (result.return_value, result.stdout.splitlines()[-2], result.stderr) == (3, told, f"mqttscope: {told}\n")
+    assert run(CLEAN, "--require-packets", str(packets + 1), "--exit-zero").return_value == 0
+    junit = run(CLEAN, "--require-packets", str(packets + 1), "--format", "junit").stdout
+    assert f'<error message="{told}"' in junit
+
+    configure(tmp_path, f"[lint]\nrequire-packets = {packets + 1}\n")
+    assert run(CLEAN).return_value == 3
+    assert run(CLEAN, "--require-packets", "1").return_value == 0
+
+
+def test_no_packet_at_all_can_be_allowed(silent: Path) -> None:
+    result = run(silent, "--require-packets", "0")
+
+    assert result.return_value == 0
+    assert result.stdout.startswith("no findings by ")
+
+
+def test_a_missing_file_says_only_that() -> None:
+    for form in ("full", "concise"):
+        result = run("missing.pcap", "--format", form)
+        assert (result.return_value, result.stdout) == (3, "")
+        assert result.stderr == "mqttscope: missing.pcap: does not exist\n"
+    assert run("missing.pcap", "--format", "github").stdout == (
+        "::error title=mqttscope::nothing could be read: missing.pcap\n"
+    )
+
+
+def test_nothing_to_judge_makes_no_baseline(silent: Path, tmp_path: Path) -> None:
+    made = tmp_path / "new.json"
+    result = run(silent, "--baseline", made, "--update-baseline")
+
+    assert result.return_value == 3
+    assert not made.exists()
+    assert "not written, since there was nothing to judge" in result.stderr
+
+
+def test_the_summary_says_how_many_findings_count() -> None:
+    assert run(FAILING).stdout.splitlines()[-1] == "3 errors (3 count), 1 note by 138 rules"
+    by_note = run(FAILING, "--fail-on", "info", "--ignore", "PUB103").stdout.splitlines()[-1]
+    assert by_note == "2 errors (2 count), 1 note (1 counts) by 137 rules"
+
+
+def test_what_does_not_count_is_no_error_on_github() -> None:
+    path = ROOT / "captures" / "planted-violations" / "capture.pcapng"
+    shown = json.loads(run(path, "--format", "json").stdout)["summary"]
+    errors, counting = shown["findings"]["error"], shown["counting"]["error"]
+    github = run(path, "--format", "github").stdout
+
+    assert errors > counting > 1
+    assert github.count("::error file=") == counting
+    assert github.count("This error does not count") == errors - counting
+    assert f"::notice title=mqttscope::{errors} errors ({counting} count)" in github
+
+
+@pytest.fixture
+def pumps(tmp_path: Path) -> Path:
+    return site(tmp_path / "site.pcapng")
+
+
+def test_many_clients_with_a_hyphen_are_one_note(pumps: Path) -> None:
+    result = run(pumps, "--format", "jsonl", "--select", "CON108")
+    (row,) = [json.loads(line) for line in result.stdout.splitlines()]
+
+    assert row["clients"] == 5
+    assert row["message"].endswith(": 'pump-0000', 'pump-0001', 'pump-0002' and 2 more")
+    assert run(pumps, "--select", "CON108", "--statistics").stdout.split("\n")[-2] == "1 note by 1 rule"
+
+
+def test_names_in_the_one_note_have_no_secrets(tmp_path: Path) -> None:
+    names = "pump-1", "pump-2/eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
+    steps = [step for number, name in enumerate(names) for step in on(number, *opened(client_identifier=name))]
+    path = write_capture(tmp_path / "secret.pcapng", *steps)
+
+    for form in FORMATS:
+        text = run(path, "--select", "CON108", "--format", form).stdout
+        assert "dozjgNryP4J3" not in text
+        assert form == "junit" or "pump-2" in text
+
+
+def test_the_worst_is_shown_first_and_notes_are_folded(pumps: Path) -> None:
+    def heads(*more: str) -> list[str]:
+        lines = run(pumps, *more).stdout.splitlines()
+        return [line.partition("]")[0] for line in lines if line.startswith(("error[", "warning[", "info["))]
+
+    assert heads() == ["error[PUB103", "warning[ENC103", "warning[ENC103", "info[CON108"]
+    assert heads("--verbose") == heads()
+    short, long = run(pumps).stdout, run(pumps, "--verbose").stdout
+    assert "CONNECT    5.0" not in short
+    assert "CONNECT    5.0" in long
+    concise = run(pumps, "--format", "concise").stdout
+    assert concise.index("ENC103") < concise.index("PUB103"), "a line for each in the order of the capture"
+
+
+@pytest.mark.parametrize("form", ["full", "concise", "jsonl", "github", "markdown"])
+def test_min_severity_hides_and_changes_no_exit_code(form: str, pumps: Path) -> None:
+    result = run(pumps, "--format", form, "--min-severity", "error")
+    assert result.return_value == 1
+    assert "PUB103" in result.stdout
+    assert "ENC103" not in result.stdout
+    assert "CON108" not in result.stdout
+    assert "ENC103" in run(pumps, "--format", form, "--min-severity", "warning").stdout
+
+    only = ("--select", "CON108", "--format", form, "--min-severity", "error")
+    assert run(pumps, *only).return_value == 0
+    assert run(pumps, *only, "--fail-on", "info").return_value == 1
+
+
+def test_what_is_hidden_is_counted_and_may_be_configured(pumps: Path, tmp_path: Path) -> None:
+    configure(tmp_path, '[lint]\nmin-severity = "error"\n')
+
+    last = run(pumps).stdout.splitlines()[-1]
+    assert last == "1 error (1 counts), 2 warnings, 1 note by 138 rules; 3 not shown (--min-severity)"
+    assert "ENC103" in run(pumps, "--min-severity", "warning").stdout
+    junit = run(pumps, "--select", "ENC103", "--fail-on", "warning", "--format", "junit")
+    assert junit.return_value == 1
+    assert "2 findings that make the run fail are below --min-severity" in junit.stdout
+
+
+def found(path: Path, *more: str | int) -> list[tuple[str, str]]:
+    result = run(path, "--format", "jsonl", *map(str, more))
+    return [(one["rule"], one["client_identifier"]) for one in map(json.loads, result.stdout.splitlines())]
+
+
+def test_findings_of_one_client_of_one_connection_and_of_a_filter(pumps: Path) -> None:
+    last = [("PUB103", "pump-0004"), ("CON108", "pump-0004")]
+
+    assert found(pumps, "--client", "pump-0004") == last
+    assert found(pumps, "--connection", 4) == last
+    assert found(pumps, "--client", "pump-0000") == [("CON108", "pump-0000")]
+    assert found(pumps, "--client", "*-0001", "--client", "*4") == [
+        ("ENC103", "pump-0001"), ("ENC103", "pump-0001"), ("PUB103", "pump-0004"), ("CON108", "pump-0001"),
+    ]  # fmt: skip
+    assert found(pumps, "--filter", 'publish and topic == "plant/#"') == [("PUB103", "pump-0004")]
+    assert found(pumps, "--filter", "publish", "--client", "pump-0001") == [("ENC103", "pump-0001")] * 2
+    assert run(pumps, "--client", "pump-0000").return_value == 0
+    assert run(pumps, "--client", "pump-0004").return_value == 1
+
+
+def test_rules_see_all_of_the_capture_whatever_is_selected(tmp_path: Path) -> None:
+    # That the second PUBLISH has no alias mapping is known by the whole connection alone.
+    publish = Publish(topic_name="", properties=Properties(topic_alias=1), payload=b"x")
+    path = write_capture(
+        tmp_path / "alias.pcapng",
+        *opened(client_identifier="a1", connack=Properties(topic_alias_maximum=5)),
+        client(Publish(topic_name="t", properties=Properties(topic_alias=1))),
+        client(publish),
+        client(Publish(topic_name="", properties=Properties(topic_alias=2))),
+    )
+
+    assert [rule for rule, _ in found(path, "--select", "ALS")] == ["ALS203"]
+    assert [rule for rule, _ in found(path, "--select", "ALS", "--filter", "publish")] == ["ALS203"]
+    assert found(path, "--select", "ALS", "--filter", 'topic == "t"') == []
+
+
+def test_a_client_that_is_named_by_the_server_is_known_from_its_first_packet_on(tmp_path: Path) -> None:
+    named = opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-7"))
+    path = write_capture(
+        tmp_path / "named.pcapng", *named, *on(1, *opened(client_identifier="b1")), client(Publish(topic_name="a/#"))
+    )
+
+    before = json.loads(run(path, "--client", "auto-7", "--format", "json").stdout)["summary"]["packets"]
+    assert before == 3, "its CONNECT is one of them"
+    assert ("PUB103", "auto-7") in found(path, "--client", "auto-7")
+
+
+@pytest.mark.parametrize(
+    ("selected", "why"),
+    [
+        (("--client", "pump-9"), "nothing to judge: no packet of a client 'pump-9'"),
+        (("--connection", "5"), "nothing to judge: there is no connection 5: numbers go from 0 to 4"),
+        (("--filter", 'topic == "x"'), "nothing to judge: no packet matches what was selected"),
+    ],
+    ids=str,
+)
+def test_a_selection_that_holds_nothing_is_nothing_to_judge(selected: tuple[str, str], why: str, pumps: Path) -> None:
+    result = run(pumps, *selected)
+
+    assert (result.return_value, result.stdout, result.stderr) == (3, f"{why}\n", f"mqttscope: {why}\n")
+
+
+def test_a_filter_may_be_about_events_that_are_no_packets(pumps: Path) -> None:
+    result = run(pumps, "--filter", "event == connection_closed")
+
+    assert (result.return_value, result.stderr) == (0, "")
+    assert result.stdout.startswith("no findings by ")
+    assert run(pumps, "--filter", "event == connection_closed", "--require-packets", "1").return_value == 3
+
+
+def test_a_filter_that_is_none_is_refused(pumps: Path) -> None:
+    assert "--filter" in refused(pumps, "--filter", "topic ==")
+
+
+def test_what_waits_for_the_name_of_its_client_is_bounded(
+    pumps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linting, "MAX_WAITING", 1)
+    bad = client(Publish(topic_name="a/#"))
+    steps = [bad, bad, bad, *opened(client_identifier="late1")]
+    path = write_capture(tmp_path / "late.pcapng", *steps)
+    result = run(path, "--client", "late1", "--format", "jsonl")
+
+    kept = [json.loads(line)["rule"] for line in result.stdout.splitlines()]
+    everything = [json.loads(line)["rule"] for line in run(path, "--format", "jsonl").stdout.splitlines()]
+    assert len(kept) < len(everything)
+    left = len(everything) - len(kept)
+    assert f"limit: {left} finding" in result.stderr
+
+
+def test_a_selection_leaves_what_it_does_not_see_in_the_baseline(known: Path) -> None:
+    before = entries(known)
+    result = run(FAILING, "--baseline", known, "--update-baseline", "--client", "nobody", "--require-packets", "0")
+
+    assert result.return_value == 0
+    assert entries(known) == before

@@ -250,6 +250,50 @@ def test_the_first_finding_can_stop_it(fake) -> None:  # type: ignore[no-untyped
     assert "linted: 1 error" in done.err
 
 
+def test_what_does_not_count_does_not_stop_it(fake) -> None:  # type: ignore[no-untyped-def]
+    """The note about the first CONNECT comes before the error, which ends it."""
+    fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
+
+    done = invoke("sniff", "eth9", "--stop-on-finding", "--lint-format", "jsonl")
+    rules = [json.loads(line)["rule"] for line in done.text.splitlines() if line.startswith("{")]
+
+    assert done.code == 1
+    assert rules == ["FLW201", "CON108"]
+    assert "linted: 1 error (1 counts), 1 note" in done.err
+
+
+def test_the_configuration_says_what_stops_it(fake) -> None:  # type: ignore[no-untyped-def]
+    fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
+
+    done = invoke("sniff", "eth9", "--stop-on-finding", "--fail-on", "info", "--lint-format", "jsonl")
+    rules = [json.loads(line)["rule"] for line in done.text.splitlines() if line.startswith("{")]
+
+    assert (done.code, rules) == (1, ["CON108"])
+    assert "linted: 1 note (1 counts)" in done.err
+
+
+def test_suppressed_findings_do_not_stop_it(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
+    known = tmp_path / "known.json"
+    invoke("lint", capture("failing-device"), "--baseline", known, "--update-baseline")
+
+    done = invoke("sniff", "eth9", "--stop-on-finding", "--baseline", known, "--duration", "0.3")
+
+    assert done.code == 0
+    assert "thermostat/+/state" in done.text, "it went on to the last error and behind"
+
+
+def test_a_live_capture_without_packets_passes_no_case(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    fake(f"{READY}; {LASTING}")
+    cases = tmp_path / "lint.xml"
+
+    invoke("sniff", "eth9", "--output", f"junit={cases}", "--duration", "0.2")
+
+    text = cases.read_text()
+    assert text.count("<testcase ") == text.count("<skipped ") + 2, "all but those of the run itself"
+    assert "nothing to judge: no MQTT packet was captured" in text
+
+
 def test_findings_of_a_report_for_the_end_go_to_a_file(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
     found = tmp_path / "found.sarif"

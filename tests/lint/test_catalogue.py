@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mqttscope.lint.rule import Rule
 from mqttscope.lint.statements import statement
 from mqttscope.mqtt.constants import MalformedReason
 from tests.conftest import ROOT
+from tests.report.findings.samples import real
 
 RULES = all_rules()
 CATALOGUE = ROOT.parent / "shared" / "spec" / "rules.jsonl"
@@ -141,3 +143,19 @@ def test_a_slug_names_its_rule() -> None:
 def test_an_unknown_name_gets_a_suggestion(name: str, hint: str) -> None:
     with pytest.raises(UnknownRuleError, match=hint):
         expand(name)
+
+
+def source_of(rule: type[Rule]) -> str:
+    return inspect.getsource(sys.modules[rule.__module__])
+
+
+@each_rule
+def test_a_rule_names_all_severities_that_its_findings_have(rule: type[Rule]) -> None:
+    named = rule.severities or (rule.severity,)
+
+    assert {one.severity for one in real(rule.code) if one.rule == rule.code} <= {*named}
+    assert list(named) == sorted(named, key=lambda one: -one.rank)
+    assert rule.worst() is named[0]
+    assert not rule.severities or len(rule.severities) > 1
+    if "severity=" in source_of(rule):
+        assert rule.severities, "its reports differ in severity"

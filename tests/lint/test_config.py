@@ -25,6 +25,12 @@ def test_everything_that_the_documentation_shows() -> None:
     assert suppressed.expires == date(2027, 3, 31)
 
 
+def test_what_is_shown_and_how_much_there_must_be() -> None:
+    read = parse(tomllib.loads('[lint]\nmin-severity = "warning"\nrequire-packets = 7'))
+
+    assert (read.min_severity, read.require_packets) == ("warning", 7)
+
+
 def test_an_empty_file_says_nothing() -> None:
     assert parse({}) == Config()
 
@@ -38,6 +44,10 @@ def test_an_empty_file_says_nothing() -> None:
         ('[lint]\nignore = ["PUB999"]', "lint.ignore: 'PUB999' is no rule"),
         ('[lint]\nfail-on = "bad"', "not one of error, warning, info"),
         ("[lint]\nexit-zero = 1", "exit-zero is not true or false"),
+        ("[lint]\nrequire-packets = -1", "lint.require-packets is -1, not a number of packets"),
+        ("[lint]\nrequire-packets = true", "not a number of packets"),
+        ("[lint]\nrequire-packets = 1.5", "not a number of packets"),
+        ('[lint]\nmin-severity = "bad"', "lint.min-severity is 'bad', not one of error, warning, info"),
         ("[lint]\nsuppress = 1", r"\[\[lint.suppress\]\]"),
         ('[[lint.suppress]]\nreason = "x"', "entry 1 names no rules"),
         ('[[lint.suppress]]\nrules = ["PUB209"]', "entry 1 has no reason"),

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.lint.examples import Step, client, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import Step, client, closes, hexadecimal, make_connect, opened, server
 from mqttscope.lint.rule import PRACTICE, V3_1_1
 from mqttscope.mqtt.packets import (
     Auth,
     Disconnect,
+    Pingreq,
+    Pingresp,
     Puback,
     Pubcomp,
     Publish,
@@ -164,3 +166,19 @@ def test_a_finding_about_many_filters_says_how_many() -> None:
 
     assert found.field == "subscriptions[0].topic_filter"
     assert "'0/#' and 49 more" in found.message
+
+
+def pinging(*more: Step) -> str:
+    """What is said of a client that pings every five seconds where sixty would do."""
+    pings = [step for _ in range(4) for step in (client(Pingreq(), after=4.99), server(Pingresp()))]
+    (found,) = linted(*opened(), *more, *pings, client(Disconnect()), closes("client"), codes=["OPS212"])
+    return found.message
+
+
+def test_pings_alone_are_told_by_their_interval() -> None:
+    assert pinging() == "'c1' pings every 5 s with a Keep Alive of 60 s (4 PINGREQ and no other packet)"
+
+
+def test_pings_beside_others_came_while_the_connection_was_busy() -> None:
+    busy = "4 of 4 PINGREQ of 'c1' came while the connection was busy (Keep Alive 60 s)"
+    assert pinging(client(Publish(topic_name="a"))) == busy

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from mqttscope.lint.catalogue import UnknownRuleError
+from mqttscope.lint.baseline import Baseline
+from mqttscope.lint.catalogue import UnknownRuleError, find
+from mqttscope.lint.finding import Confidence
+from mqttscope.lint.gate import Policy
+from mqttscope.lint.suppress import Pattern, Suppressions
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
 from mqttscope.mqtt.properties import Properties
 from mqttscope.proxy import Proxy, Seen, service
@@ -98,6 +105,75 @@ def test_rules_can_be_chosen(server: Server) -> None:
         Proxy(server.url, select=["XYZ"])
 
 
+def test_what_no_client_uses_is_not_conformant(server: Server) -> None:
+    with Proxy(server.url) as proxy:
+        with pytest.raises(AssertionError, match=r"^nothing to judge: no client connected to 127\.0\.0\.1:\d+ "):
+            proxy.assert_conformant()
+        proxy.assert_conformant(require_packets=0)
+    with pytest.raises(AssertionError, match="no client connected"):
+        proxy.assert_conformant()
+
+
+def test_a_proxy_that_was_not_started_has_nothing_to_judge(server: Server) -> None:
+    with pytest.raises(AssertionError, match="the proxy was not started"):
+        Proxy(server.url).assert_conformant()
+
+
+def test_a_client_without_connect_is_no_client(server: Server) -> None:
+    with Proxy(server.url) as proxy:
+        with joined(proxy, server):
+            pass
+        with pytest.raises(AssertionError, match="no CONNECT passed in 1 connection"):
+            proxy.assert_conformant()
+        proxy.assert_conformant(require_packets=0)
+
+
+def test_a_broker_that_was_never_reached_is_not_conformant() -> None:
+    with Proxy("mqtt://127.0.0.1:1") as proxy:
+        # The proxy resets it as soon as it knows, which may be before the client does.
+        with suppress(ConnectionError), socket.create_connection(("127.0.0.1", proxy.port), 10) as client:
+            client.sendall(CONNECT)
+            assert client.recv(1) == b""
+        with pytest.raises(AssertionError) as caught:
+            proxy.assert_conformant()
+        proxy.assert_conformant(require_packets=0)
+    told = str(caught.value)
+    assert told.startswith("nothing to judge: mqtt://127.0.0.1:1 was never reached: ")
+    assert "cannot reach mqtt://127.0.0.1:1" in told
+
+
+def test_a_number_of_packets_can_be_required(server: Server) -> None:
+    with Proxy(server.url) as proxy:
+        misbehave(proxy, server)
+        proxy.assert_conformant(ignore=["PUB103"], require_packets=3)
+        with pytest.raises(AssertionError, match="too little to judge: 3 packets, of 4 that are required"):
+            proxy.assert_conformant(ignore=["PUB103"], require_packets=4)
+
+
+def test_what_counts_can_be_given(server: Server) -> None:
+    pattern = Pattern(frozenset({"PUB103"}), topic="a/#", reason="known")
+    policies = (
+        (Policy(suppressions=Suppressions([pattern])), True),
+        (Policy(suppressions=Suppressions([replace(pattern, topic="b/#")])), False),
+        (Policy(fail_confidence=Confidence.CERTAIN), False),
+    )
+    for policy, conforms in policies:
+        with Proxy(server.url, policy=policy, rules=[find("PUB103")()]) as proxy:
+            misbehave(proxy, server)
+            (known,) = proxy.findings()
+            if conforms:
+                proxy.assert_conformant()
+                assert proxy.report() == ""
+            else:
+                with pytest.raises(AssertionError, match="PUB103"):
+                    proxy.assert_conformant()
+    baseline = Baseline()
+    baseline.add(known)
+    with Proxy(server.url, baseline=baseline) as proxy:
+        misbehave(proxy, server)
+        proxy.assert_conformant()
+
+
 @pytest.mark.broker
 @pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
 def test_a_real_client_and_a_real_broker_conform(tmp_path: Path, version: MQTTProtocolVersion) -> None:
@@ -116,6 +192,9 @@ def test_what_is_kept_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch
         assert [one.type for one in proxy.packets()] == ["connack", "publish"]
         assert proxy.forgotten == 1
         assert proxy.findings() == []
+        assert proxy.forgotten_findings == 1
+        with pytest.raises(AssertionError, match="1 finding beyond the first 0 were not kept"):
+            proxy.assert_conformant()
 
 
 def test_a_linter_that_fails_does_not_pass_for_conformance(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

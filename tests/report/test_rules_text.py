@@ -36,6 +36,17 @@ def test_a_narrow_table_leaves_columns_out() -> None:
     assert row == "CON212 second-connect error   A client sends CONNECT twice on one connection."
 
 
+def test_a_severity_that_may_be_lower_is_said_to_be_the_highest() -> None:
+    rows = text(90).table([find(code) for code in ("CON108", "CON212", "SEC101", "SES303")])
+
+    shown = {row.split()[0]: row for row in rows if not row.startswith("──")}
+    assert shown["CON108"].startswith("CON108 client-id-length")
+    assert " at most error " in shown["CON108"]
+    assert " error         " in shown["CON212"]
+    assert " at most warning " in shown["SEC101"]
+    assert " at most error " in shown["SES303"]
+
+
 def test_areas_that_are_off_say_so() -> None:
     practice = [rule for rule in RULES if rule.is_practice()][:1]
 
@@ -45,7 +56,7 @@ def test_areas_that_are_off_say_so() -> None:
 def test_an_explanation_has_everything() -> None:
     lines = text(100).explain(find("PUB209"))
 
-    assert lines[0] == "PUB209 qos-exceeds-maximum  error"
+    assert lines[0] == "PUB209 qos-exceeds-maximum  at most error"
     assert lines[2] == "reason code 0x9B QoS not supported · needs the CONNECT and the answer to it · since 0.1.0"
     assert "Instead, wait for the CONNACK and publish with at most its Maximum QoS." in lines
     assert "── statements" in lines

@@ -12,6 +12,7 @@ from mqttscope.lint.catalogue import select
 from mqttscope.spark.java import SparkUnavailable
 from mqttscope.spark.linting import judge
 from mqttscope.spark.locations import find
+from tests.cli.made import client, closes, site, write_capture
 from tests.cli.running import capture, invoke
 from tests.spark.collection import collection
 from tests.spark.troubled import troubled
@@ -67,11 +68,29 @@ def test_rules_of_one_connection_alone_need_no_second_stage(spark: SparkSession)
     assert judged.sums.connections == judged.sums.quality.connections > 0
 
 
+@pytest.mark.usefixtures("spark")
+def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(tmp_path: Path) -> None:
+    pumps = site(tmp_path / "site.pcapng")
+    silent = write_capture(tmp_path / "silent.pcapng", client(b"SSH-2.0-a\r\n"), closes("client"), to="10.0.0.2:22")
+    for words in (
+        (pumps, "--format", "json"),
+        (silent, pumps, "--format", "junit", "--require-packets", "100"),
+        (silent, "--format", "json"),
+    ):
+        here, there = invoke("lint", *words), invoke("lint", *words, "--engine", "spark")
+        assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
+    assert here.code == 3
+    assert "nothing to judge: " in here.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("-", "--engine", "spark"), "standard input"),
         (("a.pcap", "--engine", "flink"), "neither local nor spark"),
+        (("a.pcap", "--engine", "spark", "--client", "a"), "leave out --filter, --connection and --client"),
+        (("a.pcap", "--engine", "spark", "--connection", "0"), "leave out --filter, --connection and --client"),
+        (("a.pcap", "--engine", "spark", "--filter", "publish"), "leave out --filter, --connection and --client"),
         (("a.pcap", "--engine", "spark", "--keylog", "{keys}"), "decrypts nothing"),
     ],
 )
@@ -87,7 +106,7 @@ def test_what_cannot_be(arguments: tuple[str, ...], message: str, tmp_path: Path
 def test_no_verdict_where_nothing_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = (invoke("lint", "none.pcap", "--engine", engine) for engine in ("local", "spark"))
     assert (there.code, there.err, there.out) == (3, here.err, here.out)
-    assert "findings may be missing" in there.text
+    assert (there.out, there.err) == (b"", "mqttscope: none.pcap: does not exist\n")
 
     def unavailable(*_: object, **__: object) -> None:
         raise SparkUnavailable("there is no Java")

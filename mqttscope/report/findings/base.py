@@ -33,9 +33,15 @@ class Summary:
     captures: list[str] = field(default_factory=list)
     """As the user named them."""
     counts: Counter[Severity] = field(default_factory=Counter)
-    """Findings that count."""
+    """Findings that are not suppressed."""
+    failing: Counter[Severity] | None = None
+    """Those of them that count, so that the run fails; ``None`` where nothing depends on it."""
+    hidden: Counter[Severity] = field(default_factory=Counter)
+    """Those that no report shows, since they are below ``min_severity``."""
+    hidden_failing: int = 0
+    """Those of the hidden ones that count."""
     suppressed: Counter[str] = field(default_factory=Counter)
-    """Those that do not, by the kind of their suppression."""
+    """Findings that are suppressed, by the kind of their suppression."""
     withheld: Counter[str] = field(default_factory=Counter)
     """Findings that the captures are not good enough for, by rule."""
     quality: Quality = field(default_factory=Quality)
@@ -43,6 +49,14 @@ class Summary:
     fixed: list[Entry] = field(default_factory=list)
     """Entries of the baseline that are not seen any more."""
     profile: str | None = None
+    packets: int | None = None
+    """MQTT packets that were judged, ``None`` where nobody counted."""
+    spoken: set[str] | None = None
+    """Captures that hold some of them, ``None`` where nobody counted."""
+    nothing: str = ""
+    """Why there is nothing to judge, or too little, where that is so."""
+    required: bool = False
+    """Whether the user asked for a number of packets that is not reached."""
     truncated: bool = False
     """Whether a capture could not be read to its end."""
     fail_on: Severity = Severity.ERROR
@@ -51,7 +65,12 @@ class Summary:
     @property
     def failed(self) -> bool:
         """Whether something went wrong with the run itself."""
-        return self.truncated or bool(self.internal_errors)
+        return self.truncated or bool(self.internal_errors) or bool(self.nothing)
+
+    @property
+    def unread(self) -> bool:
+        """Whether nothing could be read, so that there is no more to say than that."""
+        return self.truncated and self.packets == 0 and not self.counts and not self.suppressed
 
     def breaks(self, severity: Severity, confidence: Confidence) -> bool:
         """Whether a finding with these makes the run fail."""
@@ -98,8 +117,29 @@ def cited(finding: Finding) -> str:
     return ", ".join(f"{version} {', '.join(found)}" for version, found in by_version.items())
 
 
-def counted(counts: Counter[Severity]) -> str:
-    """``2 errors, 1 warning``, or ``no findings``."""
-    nouns = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-    told = [plural(counts[severity], noun) for severity, noun in nouns.items() if counts[severity]]
+NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+"""What one finding of a severity is called."""
+
+
+def counted(
+    counts: Counter[Severity], failing: Counter[Severity] | None = None, fail_on: Severity = Severity.ERROR
+) -> str:
+    """``3 errors (2 count), 1 warning``, or ``no findings``.
+
+    From ``fail_on`` on, each severity says how many of its findings are among the ``failing`` ones.
+    """
+    told = []
+    for severity, noun in NOUNS.items():
+        if not counts[severity]:
+            continue
+        said = plural(counts[severity], noun)
+        if failing is not None and severity.rank >= fail_on.rank:
+            number = failing[severity]
+            said += f" ({number:,} count{'s' if number == 1 else ''})"
+        told.append(said)
     return ", ".join(told) or "no findings"
+
+
+def everything(finding: Finding) -> bool:
+    """Every finding counts: what reports go by that are not told which do."""
+    return True

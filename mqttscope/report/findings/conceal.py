@@ -59,6 +59,11 @@ def conceal(finding: Finding, view: View) -> Finding:
     return concealed(finding, view).finding
 
 
+def client_name(finding: Finding, view: View) -> str:
+    """What the client of a finding is called in reports."""
+    return conceal(finding, view).client_identifier or finding.client
+
+
 def concealed(finding: Finding, view: View) -> Concealed:
     """The finding as reports show it, with the places of its bytes that are hidden."""
     if view.show_secrets:

@@ -14,22 +14,29 @@ MAX_LINES = 12
 def sentences(summary: Summary) -> list[tuple[str, str]]:
     """Sentences with the style of each; the first counts the findings.  Names of the baseline are not escaped."""
     suppressed = summary.suppressed
-    first = f"{counted(summary.counts)} by {plural(len(summary.rules), 'rule')}"
+    if summary.unread:
+        return [(f"nothing could be read: {', '.join(summary.quality.errors)}", "error")]
+    told = [(summary.nothing, "error")] if summary.nothing else []
+    first = f"{counted(summary.counts, summary.failing, summary.fail_on)} by {plural(len(summary.rules), 'rule')}"
+    if summary.hidden.total():
+        failing = f", of which {summary.hidden_failing:,} count" if summary.hidden_failing else ""
+        first += f"; {summary.hidden.total():,} not shown (--min-severity{failing})"
     if suppressed.total():
         kinds = ", ".join(f"{number:,} by {_KINDS.get(kind, kind)}" for kind, number in sorted(suppressed.items()))
         first += f"; {suppressed.total():,} suppressed ({kinds})"
     if summary.profile:
         first += f"; profile {summary.profile}"
-    told = [(first, _worst(summary))]
+    if summary.counts.total() or suppressed.total() or not summary.nothing:
+        told.append((first, _worst(summary)))
     if summary.withheld.total():
         rows = summary.withheld.most_common()
         named = ", ".join(f"{code} ({number:,})" for code, number in rows[:MAX_LISTED])
         more = f", {len(rows) - MAX_LISTED} more" if len(rows) > MAX_LISTED else ""
-        count = plural(summary.withheld.total(), "finding")
-        told.append((f"withheld {count}, for which the capture has too little: {named}{more}", "note"))
+        count = plural(summary.withheld.total(), "possible finding")
+        told.append((f"{count} not shown: the capture lacks what they need: {named}{more}", "note"))
     quality = summary.quality.sentences()
     if quality:
-        told.append((f"captured: {'; '.join(quality)}", "note"))
+        told.append((f"quality of the capture: {'; '.join(quality)}", "note"))
     if summary.fixed:
         rows_of = [f"{one.rule} {one.client}".rstrip() for one in summary.fixed[:MAX_LISTED]]
         more = f", {len(summary.fixed) - MAX_LISTED} more" if len(summary.fixed) > MAX_LISTED else ""
@@ -57,8 +64,10 @@ STYLES = {"error": "malformed", "warning": "note", "info": "dim"}
 
 
 def lines(summary: Summary, painter: Painter) -> list[str]:
-    """The sentences as lines of the terminal."""
+    """The sentences as lines of the terminal; none where nothing could be read, which standard error says."""
     out: list[str] = []
+    if summary.unread:
+        return out
     for told, style in sentences(summary):
         text = Wrapped(painter.line(), most=MAX_LINES)
         text.add(painter.safe(told), style)

@@ -1,16 +1,19 @@
 """Workflow commands of GitHub Actions: findings become annotations, without any upload.
 
-``error``, ``warning`` and ``notice`` stand for error, warning and info.  The line of an annotation is the number of
+``error``, ``warning`` and ``notice`` stand for error, warning and info; an error that does not count, so that the job
+stays green, is a ``warning``.  The line of an annotation is the number of
 the frame.  GitHub shows ten annotations of each kind per step; all of them are in the log.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
-from mqttscope.report.findings.base import Summary, cited, flow, message
+from mqttscope.report.findings.base import Summary, cited, everything, flow, message
 from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.ending import sentences
 from mqttscope.report.style import Painter
@@ -21,15 +24,18 @@ COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO:
 class GitHub:
     """Writes a command for every finding that counts."""
 
-    def __init__(self, sink: Sink, view: View) -> None:
+    def __init__(self, sink: Sink, view: View, *, counts: Callable[[Finding], bool] = everything) -> None:
+        """``counts``: whether a finding makes the job fail."""
         self.sink = sink
         self.view = view
         self.painter = Painter(View(width=0))
+        self.counts = counts
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is not None:
             return
+        counts = self.counts(finding)
         finding = conceal(finding, self.view)
         sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"
         statements = f" [{cited(finding)}]" if finding.statements else ""
@@ -41,7 +47,10 @@ class GitHub:
             "line": str(max(1, finding.frame)),
             "title": f"{finding.rule} {finding.slug}",
         }
-        self._write(COMMANDS[finding.severity], named, told)
+        command = COMMANDS[finding.severity]
+        if command == "error" and not counts:
+            command, told = "warning", f"{told}\nThis error does not count (--fail-on, --fail-confidence)."
+        self._write(command, named, told)
 
     def close(self, summary: Summary) -> None:
         """Write what the run as a whole has to say, as one notice, an error where it failed."""

@@ -3,7 +3,8 @@
 A case fails when a finding of its rule makes the run fail (``--fail-on``, ``--fail-confidence``), so that a dashboard
 is red when the exit code is 1; other findings are the output of a case that passes.  There is one ``failure`` element
 with all findings, since some servers read no more than the first.  A suite ``mqttscope`` holds what went wrong with
-the run itself: a capture cut short, a rule that failed; rules whose findings were withheld are skipped there.
+the run itself: a capture cut short, a rule that failed; rules whose findings were withheld are skipped there.  So are
+all cases of a capture without a single MQTT packet: nothing was judged, so that nothing passes.
 
 Elements and attributes are those that both Jenkins and Surefire know: ``testsuites``, for one, has no ``skipped``.
 
@@ -102,13 +103,17 @@ class JUnit:
 
     def _suite(self, capture: str, cases: dict[str, _Case], rules: dict[str, str], summary: Summary) -> _Suite:
         suite = _Suite(capture)
+        idle = summary.spoken is not None and not any(_covers(capture, one) for one in summary.spoken)
         for code in sorted({*rules, *cases}):
             case = cases.get(code)
-            body = ""
+            body, failing = "", set[_Kind]()
             if case is not None:
                 failing = {kind for kind in case.counts if summary.breaks(*kind)}
                 body = _body(case, failing)
                 suite.failures += bool(failing)
+            if idle and not failing:
+                body = _element("skipped", "no MQTT packet to judge", "") + body
+                suite.skipped += 1
             suite.cases.append(_case(capture, f"{code} {rules.get(code, '')}".rstrip(), body))
         return suite
 
@@ -158,9 +163,22 @@ def _run(summary: Summary) -> _Suite:
         )
         body = _element("error", told, "internal")
     suite.cases.append(_case(RUN, "rules ran to their end", body))
+    if summary.packets is not None:
+        body = ""
+        if summary.nothing and summary.required:
+            suite.errors += 1
+            body = _element("error", summary.nothing, "packets")
+        elif summary.nothing:
+            suite.skipped += 1
+            body = _element("skipped", summary.nothing, "")
+        suite.cases.append(_case(RUN, "there was something to judge", body))
+    if summary.hidden_failing:
+        suite.failures += 1
+        told = f"{plural(summary.hidden_failing, 'finding')} that make the run fail are below --min-severity"
+        suite.cases.append(_case(RUN, "what fails is shown", _failure(told)))
     for code, number in sorted(summary.withheld.items()):
         suite.skipped += 1
-        told = f"{plural(number, 'finding')} withheld: the captures have too little for it"
+        told = f"{plural(number, 'possible finding')} not shown: the captures lack what they need"
         suite.cases.append(_case(RUN, f"{code} had all that it needs", _element("skipped", told, "")))
     return suite
 
@@ -173,6 +191,10 @@ def _case(owner: str, name: str, body: str) -> str:
 def _element(tag: str, told: str, kind: str) -> str:
     of_type = f" type={attribute(kind)}" if kind else ""
     return f"      <{tag} message={attribute(told)}{of_type}/>\n"
+
+
+def _failure(told: str) -> str:
+    return f"      <failure message={attribute(told)} type={attribute('hidden')}>{content(told)}</failure>\n"
 
 
 def _attributes(**numbers: int) -> str:

@@ -42,16 +42,19 @@ class _Rule:
     count: int = 0
     suppressed: int = 0
     clients: set[str] = field(default_factory=set)
+    together: int = 0
+    """Clients of a finding that is about many."""
     shown: list[str] = field(default_factory=list)
     statements: dict[str, None] = field(default_factory=dict)
 
 
 class Markdown:
-    """Gathers findings and writes the page at the end."""
+    """Gathers findings and writes the page at the end; notes are one line for each rule unless it is ``verbose``."""
 
-    def __init__(self, sink: Sink, view: View) -> None:
+    def __init__(self, sink: Sink, view: View, *, verbose: bool = False) -> None:
         self.sink = sink
         self.view = view
+        self.verbose = verbose
         self.painter = Painter(View(width=0))
         self.found: dict[str, _Rule] = {}
         self._captures: Counter[str] = Counter()
@@ -69,6 +72,7 @@ class Markdown:
         row.severity = max(row.severity, finding.severity, key=lambda one: one.rank)
         if len(row.clients) < 100_000:
             row.clients.add(finding.client_identifier or finding.client)
+        row.together = max(row.together, finding.clients)
         if len(row.shown) < MAX_SHOWN:
             row.shown.append(self._item(conceal(finding, self.view)))
             row.statements.update(dict.fromkeys(finding.statements))
@@ -83,21 +87,26 @@ class Markdown:
     def close(self, summary: Summary) -> None:
         """Write the page."""
         order = sorted(self.found, key=lambda code: (-self.found[code].severity.rank, -self.found[code].count, code))
-        out = [f"### mqttscope: {counted(summary.counts)}\n\n"]
+        heading = counted(summary.counts, summary.failing, summary.fail_on)
+        if summary.nothing and not summary.counts.total():
+            heading = "nothing to judge"
+        out = [f"### mqttscope: {heading}\n\n"]
         if order:
             out.append("| rule | severity | findings | clients | suppressed |\n|---|---|---:|---:|---:|\n")
         for code in order:
             row = self.found[code]
-            numbers = f"{row.count:,} | {len(row.clients) or ''} | {row.suppressed or ''}"
+            numbers = f"{row.count:,} | {max(len(row.clients), row.together) or ''} | {row.suppressed or ''}"
             out.append(f"| {code} {row.slug} | {SIGNS[row.severity]} | {numbers} |\n")
         told = [f"* {safe(self.painter.safe(one))}\n" for one, _ in sentences(summary)]
         out += ["\n" if order else "", *told, "\n"]
         room = MAX_BYTES - sum(len(part.encode()) for part in out)
         left = 0
         for code in order:
-            if not self.found[code].count:
+            row = self.found[code]
+            if not row.count:
                 continue
-            part = self._details(code, self.found[code])
+            noted = row.severity is Severity.INFO and not self.verbose
+            part = self._note(code, row) if noted else self._details(code, row)
             room -= len(part.encode())
             if room < 0:
                 left += 1
@@ -106,6 +115,12 @@ class Markdown:
         if left:
             out.append(f"Details of {plural(left, 'rule')} are left out.\n")
         self.sink.write("".join(out).rstrip("\n").encode() + b"\n")
+
+    def _note(self, code: str, row: _Rule) -> str:
+        """All notes of a rule as one line."""
+        first = row.shown[0].rstrip("\n").removeprefix("* ").replace("<br>", ", ")
+        more = f" (and {row.count - 1:,} more)" if row.count > 1 else ""
+        return f"* **{code}** {row.slug}: {first}{more}\n"
 
     def _details(self, code: str, row: _Rule) -> str:
         rule = all_rules().get(code)

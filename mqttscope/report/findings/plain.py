@@ -17,7 +17,7 @@ _CAPTURED = ("capture", "client_identifier")
 
 
 def finding_view(finding: Finding) -> dict[str, Any]:
-    """A finding by key; ``topic`` and ``related`` are there only where there is one.
+    """A finding by key; ``topic``, ``clients`` (above 1) and ``related`` are there only where there is one.
 
     Captured names that are not UTF-8 have the form of `mqtt.view.text`; in the message their bytes are escapes.
     """
@@ -28,6 +28,8 @@ def finding_view(finding: Finding) -> dict[str, Any]:
     shown["message"], shown["field"] = utf8(finding.message), utf8(finding.field)
     if finding.topic is not None:
         shown["topic"] = text(finding.topic)
+    if finding.clients > 1:
+        shown["clients"] = finding.clients
     if finding.related:
         shown["related"] = [
             {
@@ -45,6 +47,10 @@ def summary_view(summary: Summary) -> dict[str, Any]:
     """A run by key."""
     return {
         "findings": {str(severity): summary.counts[severity] for severity in ORDER},
+        "counting": None if summary.failing is None else {str(one): summary.failing[one] for one in ORDER},
+        "hidden": summary.hidden.total(),
+        "packets": summary.packets,
+        "nothing": summary.nothing or None,
         "suppressed": dict(sorted(summary.suppressed.items())),
         "withheld": dict(sorted(summary.withheld.items())),
         "captures": [text(one) for one in summary.captures],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
+from mqttscope.lint.finding import Finding
 from mqttscope.report.base import Sink, View
-from mqttscope.report.findings.base import FindingReporter
+from mqttscope.report.findings.base import FindingReporter, everything
 
 _PACKAGE = "mqttscope.report.findings"
 FORMATS: dict[str, tuple[str, str]] = {
@@ -23,8 +25,25 @@ FORMATS: dict[str, tuple[str, str]] = {
 """Name of a format -> module and class."""
 
 
-def make_reporter(name: str, sink: Sink, view: View) -> FindingReporter:
-    """The reporter of a format."""
+def make_reporter(
+    name: str,
+    sink: Sink,
+    view: View,
+    *,
+    counts: Callable[[Finding], bool] = everything,
+    ranked: bool = False,
+    verbose: bool = False,
+) -> FindingReporter:
+    """The reporter of a format.
+
+    ``counts`` says of a finding that is not suppressed whether the run fails by it.  With ``ranked`` the format
+    ``full`` shows findings by severity instead of as they come, and notes in short unless it is ``verbose``.
+    """
+    if name == "full" and ranked:
+        from mqttscope.report.findings.ranked import Ranked
+
+        return Ranked(sink, view, verbose=verbose)
     module, kind = FORMATS[name]
     found = importlib.import_module(f"{_PACKAGE}.{module}")
-    return cast(FindingReporter, getattr(found, kind)(sink, view))
+    special: dict[str, dict[str, Any]] = {"github": {"counts": counts}, "markdown": {"verbose": verbose}}
+    return cast(FindingReporter, getattr(found, kind)(sink, view, **special.get(name, {})))

@@ -156,6 +156,8 @@ class Sarif:
                     "locations": [{"physicalLocation": physical(error.capture, error.frame)}],
                 }
             )
+        if summary.nothing:
+            notes.append({"level": "error", "message": {"text": plain(escape(summary.nothing))}})
         for capture in summary.quality.errors:
             told = f"{escape(capture)} could not be read to its end: findings may be missing"
             notes.append({"level": "error", "message": {"text": plain(told)}})

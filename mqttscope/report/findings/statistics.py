@@ -26,6 +26,13 @@ class _Row:
     findings: int = 0
     suppressed: int = 0
     clients: set[str] = field(default_factory=set)
+    together: int = 0
+    """Clients of a finding that is about many."""
+
+    @property
+    def number_of_clients(self) -> int:
+        """Clients that are told apart."""
+        return max(len(self.clients), self.together)
 
 
 class Statistics:
@@ -49,6 +56,7 @@ class Statistics:
             row.severity = finding.severity
         if len(row.clients) < MAX_CLIENTS:
             row.clients.add(finding.client_identifier or finding.client)
+        row.together = max(row.together, finding.clients)
 
     def close(self, summary: Summary) -> None:
         """Write the table and the end."""
@@ -63,7 +71,7 @@ class Statistics:
                 [
                     Column("findings", [f"{row.findings:,}" for row in rows]),
                     Column("severity", [str(row.severity) for row in rows], rank=1, right=False),
-                    Column("clients", [number(len(row.clients)) for row in rows], rank=2),
+                    Column("clients", [number(row.number_of_clients) for row in rows], rank=2),
                     Column("suppressed", [number(row.suppressed) for row in rows], rank=3),
                     Column("withheld", [number(withheld[code]) for code in order], rank=4),
                 ],
@@ -95,7 +103,7 @@ class JsonStatistics(Statistics):
                 "slug": self.rows[code].slug,
                 "severity": self.rows[code].severity,
                 "findings": self.rows[code].findings,
-                "clients": len(self.rows[code].clients),
+                "clients": self.rows[code].number_of_clients,
                 "suppressed": self.rows[code].suppressed,
                 "withheld": summary.withheld[code],
             }

@@ -37,6 +37,16 @@ def test_counts_in_words() -> None:
     assert counted(Counter()) == "no findings"
 
 
+def test_counts_say_how_many_make_the_run_fail() -> None:
+    counts = Counter({Severity.ERROR: 3, Severity.WARNING: 1, Severity.INFO: 2})
+
+    assert counted(counts, Counter({Severity.ERROR: 2})) == "3 errors (2 count), 1 warning, 2 notes"
+    assert counted(counts, Counter()) == "3 errors (0 count), 1 warning, 2 notes"
+    by_warning = counted(counts, Counter({Severity.ERROR: 3, Severity.WARNING: 1}), Severity.WARNING)
+    assert by_warning == "3 errors (3 count), 1 warning (1 counts), 2 notes"
+    assert counted(Counter(), Counter()) == "no findings"
+
+
 def test_a_message_as_long_as_a_topic_is_elided() -> None:
     assert len(message(replace(MADE, message="x" * 65_000), PAINTER)) == MAX_MESSAGE
 
@@ -49,5 +59,9 @@ def test_what_makes_a_run_fail() -> None:
     assert not end.breaks(Severity.WARNING, Confidence.CERTAIN)
     end.fail_on, end.fail_confidence = Severity.INFO, Confidence.HEURISTIC
     assert end.breaks(Severity.INFO, Confidence.HEURISTIC)
+    assert not end.failed
+    end.nothing = "nothing to judge"
+    assert end.failed
+    end.nothing = ""
     assert not end.failed
     assert summary().failed

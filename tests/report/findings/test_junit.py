@@ -165,3 +165,39 @@ def test_hostile_text_is_well_formed_and_shown_as_escapes() -> None:
     assert shown.startswith("dir/\\x1b[31mred\\x1b]0;title\\x07 \\u202egnp\\r\\n::error::owned")
     assert "]]> &amp; <b onclick='x'> \"quoted\"" in shown
     assert shown != name
+
+
+NOTHING = "nothing to judge: no MQTT packet in what was read"
+
+
+def test_a_capture_without_packets_is_skipped_and_one_with_them_is_not() -> None:
+    end = summary(captures=["idle.pcap", "capture.pcap"], packets=4, spoken={"capture.pcap"}, truncated=False)
+    root = parsed([MADE], end)
+
+    idle, spoken = [one for one in root if one.get("name") in ("idle.pcap", "capture.pcap")]
+    if idle.get("name") != "idle.pcap":
+        idle, spoken = spoken, idle
+    assert (idle.get("tests"), idle.get("skipped")) == ("3", "3")
+    assert (spoken.get("tests"), spoken.get("skipped"), spoken.get("failures")) == ("3", "0", "1")
+    assert len(case(root, "mqttscope", "there was something to judge")) == 0
+
+
+def test_a_run_with_nothing_to_judge_is_skipped_and_an_error_where_packets_are_required() -> None:
+    end = clean()
+    end.packets, end.spoken, end.nothing = 0, set(), NOTHING
+    root = parsed([], end)
+    (skipped,) = case(root, "mqttscope", "there was something to judge")
+    assert (skipped.tag, skipped.get("message")) == ("skipped", NOTHING)
+    assert all(one[0].tag == "skipped" for one in root[0])
+
+    end.required = True
+    (error,) = case(parsed([], end), "mqttscope", "there was something to judge")
+    assert (error.tag, error.get("message")) == ("error", NOTHING)
+
+
+def test_what_fails_and_is_not_shown_is_a_failure() -> None:
+    end = clean()
+    end.hidden_failing = 2
+    (failure,) = case(parsed([], end), "mqttscope", "what fails is shown")
+
+    assert failure.get("message") == "2 findings that make the run fail are below --min-severity"

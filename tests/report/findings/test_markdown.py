@@ -8,8 +8,12 @@ from dataclasses import replace
 
 from markdown_it import MarkdownIt
 
+from mqttscope.lint.finding import Severity
+from mqttscope.report.base import View
 from mqttscope.report.findings.markdown import MAX_BYTES, MAX_SHOWN, safe
-from tests.report.findings.samples import HOSTILE, HOSTILE_TEXT, IN_BASELINE, MADE, many, summary, written
+from mqttscope.report.findings.registry import make_reporter
+from tests.report.findings.samples import HOSTILE, HOSTILE_TEXT, IN_BASELINE, MADE, clean, many, summary, written
+from tests.report.make import Lines
 
 
 def rendered(text: str) -> str:
@@ -27,6 +31,28 @@ def test_a_table_then_the_findings() -> None:
     assert page.count("<tr>") == 3
     assert "Password without User Name [3.1.1 MQTT-3.1.2-22]<br>capture.pcap, frame 118, " in page
     assert "Instead, open a new TCP connection for another CONNECT." in page
+
+
+def test_notes_are_one_line_for_each_rule_unless_it_is_verbose() -> None:
+    note = replace(MADE, severity=Severity.INFO, rule="OPS212", slug="ping-without-idle", message="pings early")
+    text = written("markdown", [note, MADE, note, replace(note, rule="ACK206", slug="resend")])
+
+    assert text.count("<details>") == 1
+    assert text.index("<details>") < text.index("* **OPS212** ping") < text.index("* **ACK206** resend: ")
+    (line,) = [one for one in text.splitlines() if one.startswith("* **OPS212** ping-without-idle: pings early ")]
+    assert line.endswith(", capture.pcap, frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1) (and 1 more)")
+    sink = Lines()
+    reporter = make_reporter("markdown", sink, View(width=0), verbose=True)
+    reporter.feed(note)
+    reporter.close(clean())
+    assert b"<details><summary><b>OPS212</b>" in sink.data
+
+
+def test_nothing_to_judge_is_the_heading() -> None:
+    end = clean()
+    end.nothing, end.packets = "nothing to judge: no MQTT packet in what was read", 0
+
+    assert written("markdown", [], end) == f"### mqttscope: nothing to judge\n\n* {safe(end.nothing)}\n"
 
 
 def test_many_findings_are_counted() -> None:

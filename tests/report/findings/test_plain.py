@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 
+from mqttscope.lint.finding import Severity
 from mqttscope.report.findings.plain import KEYS, finding_view, line, summary_view
 from tests.report.findings.samples import HOSTILE, MADE, clean, many, summary
 from tests.report.test_harmless import check
@@ -23,6 +26,11 @@ def test_the_keys_are_those_of_the_interface_in_their_order() -> None:
 def test_topic_and_related_are_there_only_where_there_is_one() -> None:
     assert list(finding_view(HOSTILE)) == [*INTERFACE, "topic", "related"]
     assert list(finding_view(HOSTILE)["related"][0]) == ["message", "packet", "frame", "timestamp_ns"]
+
+
+def test_a_finding_about_many_clients_says_how_many() -> None:
+    assert list(finding_view(replace(MADE, clients=33))) == [*INTERFACE, "clients"]
+    assert finding_view(replace(MADE, clients=33))["clients"] == 33
 
 
 def test_values_are_plain() -> None:
@@ -53,3 +61,13 @@ def test_the_summary() -> None:
     assert shown["fixed"][0]["rule"] == "CON212"
     assert shown["internal_errors"][0]["error"] == "ValueError: \x1b[31m\\xff"
     assert json.loads(line(summary_view(clean())))["findings"] == {"error": 0, "warning": 0, "info": 0}
+
+
+def test_the_summary_says_what_counts_and_that_there_is_nothing() -> None:
+    assert {name: summary_view(clean())[name] for name in ("counting", "hidden", "packets", "nothing")} == {
+        "counting": None, "hidden": 0, "packets": None, "nothing": None,
+    }  # fmt: skip
+    shown = summary_view(summary(failing=Counter({Severity.ERROR: 1}), packets=0, nothing="nothing to judge"))
+    assert (shown["counting"], shown["packets"], shown["nothing"]) == (
+        {"error": 1, "warning": 0, "info": 0}, 0, "nothing to judge",
+    )  # fmt: skip

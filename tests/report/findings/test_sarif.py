@@ -144,6 +144,16 @@ def test_a_run_that_failed_says_so() -> None:
     assert run_of(end=clean())["invocations"][0]["executionSuccessful"] is True
 
 
+def test_nothing_to_judge_is_no_success() -> None:
+    end = clean()
+    end.nothing, end.packets = "nothing to judge: no MQTT packet in what was read", 0
+    (invocation,) = run_of(end=end)["invocations"]
+
+    assert invocation["executionSuccessful"] is False
+    assert invocation["toolExecutionNotifications"] == [{"level": "error", "message": {"text": end.nothing}}]
+    assert run_of(end=end)["properties"]["nothing"] == end.nothing
+
+
 def test_rules_that_did_not_run_are_told() -> None:
     (invocation,) = run_of(end=clean())["invocations"]
     told = {

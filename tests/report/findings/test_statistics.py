@@ -72,3 +72,9 @@ def test_the_same_as_json() -> None:
     ]  # fmt: skip
     assert document["summary"]["truncated"]
     assert found["jsonl"] == [{"schema": 1, **one} for one in document["rules"]]
+
+
+def test_a_finding_about_many_clients_counts_them() -> None:
+    lines = shown(replace(MADE, clients=33))
+
+    assert next(one for one in lines if "CON212" in one).split()[-1] == "33"

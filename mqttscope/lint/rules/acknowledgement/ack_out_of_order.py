@@ -35,6 +35,7 @@ class AckOutOfOrder(Rule):
 
     code = "ACK205"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     statements = {
         V5: {"MQTT-4.6.0-2": "client puback", "MQTT-4.6.0-3": "client pubrec", "MQTT-4.6.0-4": "client pubrel"},
         V3_1_1: {"MQTT-4.6.0-2": "client puback", "MQTT-4.6.0-3": "client pubrec", "MQTT-4.6.0-4": "client pubrel"},

@@ -21,6 +21,7 @@ class AuthMethodMissing(Rule):
 
     code = "AUT102"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"V5-AUTH-method-present": ""}}

@@ -16,13 +16,15 @@ class ClientIdLength(Rule):
 
     MQTT 3.1 limits it to 1 to 23 characters and refuses others with 0x02, which makes it an error there.  Later
     versions promise only 1 to 23 bytes of the letters and digits of ASCII; nearly all servers take more, so there it
-    is a note for those who have to work with every server.
+    is a note for those who have to work with every server: one for all clients of a run of the linter.
 
     Instead, use at most 23 of the characters 0-9, a-z and A-Z.
     """
 
     code = "CON108"
     severity = Severity.WARNING
+    severities = (Severity.ERROR, Severity.INFO)
+    once = Severity.INFO
     statements = {V3_1: {"V31-CONNECT-client-id-length": ""}}
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
@@ -69,6 +71,13 @@ class ClientIdLength(Rule):
             return None
         return self.report(
             "client_identifier", f"CONNECT: Client Identifier {identifier!r} {why}", severity=Severity.INFO
+        )
+
+    def sum_up(self, clients: str, names: str) -> str:
+        """One note for all of them."""
+        return (
+            f"CONNECT: {clients} clients have Client Identifiers that a server need not take (more than {MAX_LENGTH}"
+            f" bytes, or other characters than 0-9, a-z and A-Z): {names}"
         )
 
 

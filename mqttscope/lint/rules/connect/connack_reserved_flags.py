@@ -21,6 +21,7 @@ class ConnackReservedFlags(Rule):
 
     code = "CON109"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x81
     statements = {
         V5: {"MQTT-3.2.2-1": ""},

@@ -22,6 +22,7 @@ class ConnectReservedFlag(Rule):
 
     code = "CON103"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x81
     statements = {V5: {"MQTT-3.1.2-3": ""}, V3_1_1: {"MQTT-3.1.2-3": ""}}
     malformed = (MalformedReason.CONNECT_FLAGS_RESERVED,)

@@ -24,6 +24,7 @@ class DollarTopicMatchedWildcard(Rule):
 
     code = "DLV206"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-4.7.2-1": ""}, V3_1_1: {"MQTT-4.7.2-1": ""}}
     looks_at = Publish

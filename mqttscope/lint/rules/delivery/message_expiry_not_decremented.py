@@ -86,6 +86,7 @@ class MessageExpiryNotDecremented(BrokerRule):
 
     code = "DLV416"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-6": ""}}

@@ -21,6 +21,7 @@ class VarintNotMinimal(Rule):
 
     code = "ENC105"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x81
     statements = {V5: {"MQTT-1.5.5-1": ""}}
     looks_at = ControlPacket

@@ -40,6 +40,7 @@ class DiagnosticPropertyOversizesPacket(Rule):
 
     code = "FLW203"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x95
     versions = (V5,)
     statements = {

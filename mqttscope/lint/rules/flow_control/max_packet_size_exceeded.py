@@ -22,6 +22,7 @@ class MaxPacketSizeExceeded(Rule):
 
     code = "FLW202"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x95
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-24": "server", "MQTT-3.2.2-15": "client"}}

@@ -28,6 +28,7 @@ class ReceiveMaximumExceeded(Rule):
 
     code = "FLW201"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x93
     versions = (V5,)
     statements = {

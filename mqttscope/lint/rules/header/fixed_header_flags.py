@@ -41,6 +41,7 @@ class FixedHeaderFlags(Rule):
 
     code = "HDR102"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x81
     statements = {
         V5: {

@@ -50,6 +50,7 @@ class AckLatency(Rule):
 
     code = "OPS213"
     severity = Severity.INFO
+    severities = (Severity.WARNING, Severity.INFO)
     looks_at = (Connack, Puback, Pubrec, Pubcomp, Pingresp)
     settings = {
         # Seconds, the longest time to an answer that is not reported.

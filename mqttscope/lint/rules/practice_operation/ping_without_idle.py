@@ -20,6 +20,9 @@ class Early:
     number: int = 0
     """Those that nothing called for."""
     all: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    """Times of the first and of the last of all."""
 
 
 class PingWithoutIdle(Rule):
@@ -121,6 +124,8 @@ class PingWithoutIdle(Rule):
         keep_alive = at.connection.keep_alive
         if keep_alive:
             memory: Early = at.memory(self)
+            memory.first_ns = memory.first_ns if memory.all else at.timestamp_ns
+            memory.last_ns = at.timestamp_ns
             memory.all += 1
             limit = keep_alive * self.set["share"] * 1_000_000_000
             own, other = at.silence_ns(C2S), at.silence_ns(S2C)
@@ -135,9 +140,19 @@ class PingWithoutIdle(Rule):
         memory: Early = at.memory(self)
         if memory.number < self.set["pings"]:
             return None
-        return self.report(
-            "",
-            f"{memory.number} of {memory.all} PINGREQ of {at.client_name!r} came while the connection was busy "
-            f"(Keep Alive {connection.keep_alive} s)",
-            sender=C2S,
-        )
+        told = f"{memory.number} of {memory.all} PINGREQ of {at.client_name!r} came while the connection was busy"
+        keep_alive = f"Keep Alive {connection.keep_alive} s"
+        every = (memory.last_ns - memory.first_ns) / max(1, memory.all - 1) / 1_000_000_000
+        if _idle(connection, memory.all):
+            told = f"{at.client_name!r} pings every {every:.3g} s with a {keep_alive.replace('Alive', 'Alive of')}"
+            keep_alive = f"{memory.all} PINGREQ and no other packet"
+        return self.report("", f"{told} ({keep_alive})", sender=C2S)
+
+
+def _idle(connection: Connection, pings: int) -> bool:
+    """Whether nothing but pings and their answers was on the connection between its CONNECT and its end."""
+    ended = connection.phase == "disconnected"
+    client = connection.client_side.packets - 1 - (ended and connection.disconnect_by == "client")
+    server = connection.server_side.packets - 1 - (ended and connection.disconnect_by == "server")
+    # An answer more than there are pings may come when the client has said goodbye.
+    return client == pings and server <= pings + 1

@@ -31,6 +31,7 @@ class UnackedAtClose(Rule):
 
     code = "OPS215"
     severity = Severity.INFO
+    severities = (Severity.WARNING, Severity.INFO)
     needs = Needs.WHOLE | Needs.BOTH_DIRECTIONS
 
     good = [

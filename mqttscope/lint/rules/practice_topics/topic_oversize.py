@@ -29,6 +29,7 @@ class TopicOversize(Rule):
 
     code = "TOP104"
     severity = Severity.INFO
+    severities = (Severity.WARNING, Severity.INFO)
     statements = {V3_1: {"V31-PUBLISH-topic-length": "publish.topic_name"}}
     looks_at = NAMING
     settings = {

@@ -20,6 +20,7 @@ class QosExceedsMaximum(Rule):
 
     code = "PUB209"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x9B
     versions = (V5,)
     statements = {V5: {"MQTT-3.2.2-11": ""}}

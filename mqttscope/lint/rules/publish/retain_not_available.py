@@ -20,6 +20,7 @@ class RetainNotAvailable(Rule):
 
     code = "PUB210"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x9A
     versions = (V5,)
     statements = {V5: {"MQTT-3.2.2-14": ""}}

@@ -37,6 +37,7 @@ class ReasonCodeInvalid(Rule):
 
     code = "RSN101"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     statements = {
         V5: {
             "MQTT-3.2.2-8": "connack",

@@ -97,6 +97,7 @@ class RetainedNotCleared(BrokerRule):
 
     code = "RET407"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {

@@ -60,6 +60,7 @@ class RetainedNotSent(BrokerRule):
 
     code = "RET406"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {V5: {"MQTT-3.3.1-9": "", "MQTT-3.8.4-4": ""}, V3_1_1: {"MQTT-3.3.1-6": ""}}

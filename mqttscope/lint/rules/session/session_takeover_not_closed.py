@@ -53,6 +53,7 @@ class SessionTakeoverNotClosed(Rule):
 
     code = "SES307"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {

@@ -21,6 +21,7 @@ class StaleStateAfterSessionLoss(Rule):
 
     code = "SES201"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.2.2-5": ""}}

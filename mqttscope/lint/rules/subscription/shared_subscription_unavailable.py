@@ -23,6 +23,7 @@ class SharedSubscriptionUnavailable(Rule):
 
     code = "SUB215"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x9E
     versions = (V5,)
     statements = {V5: {"V5-SUBSCRIBE-shared-unavailable": ""}}

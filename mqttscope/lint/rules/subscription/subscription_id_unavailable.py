@@ -22,6 +22,7 @@ class SubscriptionIdUnavailable(Rule):
 
     code = "SUB214"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0xA1
     versions = (V5,)
     statements = {V5: {"V5-SUBSCRIBE-id-unavailable": ""}}

@@ -26,6 +26,7 @@ class SubscriptionOptionsReserved(Rule):
 
     code = "SUB103"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x81
     statements = {V5: {"MQTT-3.8.3-5": ""}, V3_1_1: {"MQTT-3.8.3-4": ""}}
     also = {V3_1: ("V31-SUBSCRIBE-qos",)}

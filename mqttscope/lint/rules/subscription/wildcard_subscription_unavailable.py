@@ -24,6 +24,7 @@ class WildcardSubscriptionUnavailable(Rule):
 
     code = "SUB213"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0xA2
     versions = (V5,)
     statements = {V5: {"V5-SUBSCRIBE-wildcard-unavailable": ""}}

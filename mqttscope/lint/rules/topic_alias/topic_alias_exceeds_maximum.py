@@ -20,6 +20,7 @@ class TopicAliasExceedsMaximum(Rule):
 
     code = "ALS202"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     reason_code = 0x94
     versions = (V5,)
     statements = {

@@ -23,6 +23,7 @@ class WebsocketSubprotocolMissing(Rule):
 
     code = "WSK202"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     statements = {V5: {"MQTT-6.0.0-3": ""}, V3_1_1: {"MQTT-6.0.0-3": ""}}
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER

@@ -24,6 +24,7 @@ class WebsocketSubprotocolWrong(Rule):
 
     code = "WSK203"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     statements = {V5: {"MQTT-6.0.0-4": ""}, V3_1_1: {"MQTT-6.0.0-4": ""}}
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER

@@ -30,6 +30,7 @@ class WillFlagsWithoutWill(Rule):
 
     code = "WIL101"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x81
     statements = {
         V5: {"MQTT-3.1.2-11": "connect", "MQTT-3.1.2-13": "connect"},
