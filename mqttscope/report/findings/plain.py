@@ -17,7 +17,8 @@ _CAPTURED = ("capture", "client_identifier")
 
 
 def finding_view(finding: Finding) -> dict[str, Any]:
-    """A finding by key; ``topic`` and ``related`` are there only where there is one.
+    """A finding by key; ``topic`` and ``related`` are there only where there is one, ``count`` and ``places`` only
+    where it stands for several places of its packet.
 
     Captured names that are not UTF-8 have the form of `mqtt.view.text`; in the message their bytes are escapes.
     """
@@ -28,6 +29,11 @@ def finding_view(finding: Finding) -> dict[str, Any]:
     shown["message"], shown["field"] = utf8(finding.message), utf8(finding.field)
     if finding.topic is not None:
         shown["topic"] = text(finding.topic)
+    if finding.count > 1:
+        shown["count"] = finding.count
+        shown["places"] = [
+            {"field": utf8(one.field), "offset": one.offset, "length": one.length} for one in finding.places
+        ]
     if finding.related:
         shown["related"] = [
             {
