@@ -96,6 +96,49 @@ class FilterIndex:
             found.sort(key=lambda name: known[name][0])
         return found if most is None else found[:most]
 
+    def overlapping(self, topic_filter: str, most: int) -> tuple[list[str], int]:
+        """Names of the filters that match a topic which this filter matches too, and how many nodes were looked at.
+
+        They are in the order of their arrival.  At most that many nodes are looked at; where there is more, those are
+        found that come up first.
+        """
+        if topic_filter_problem(topic_filter, shared=False) is not None:
+            return [], 0
+        wanted = topic_filter.split("/")
+        last = len(wanted)
+        found = list(islice(self.root.below, most)) if wanted[0][:1] != "$" else []
+        todo = [(self.root, 0, 0)]
+        left = most
+        while todo and left > 0 and len(found) < most:
+            node, at, above = todo.pop()
+            left -= 1
+            self.visited += 1
+            if at == last:
+                continue
+            level = wanted[at]
+            if level in ("+", "#"):
+                children = list(islice(node.children.values(), left))
+            else:
+                children = [one for one in (node.children.get(level), node.children.get("+")) if one is not None]
+            for child in children:
+                if not at and _hides(child.label, level):
+                    continue
+                after = _along(child.label, wanted, at)
+                if after < 0:
+                    continue
+                depth = above + child.label.count("/") + 1
+                # `#` takes the level above it as well, but no topic is empty.
+                nothing = depth == 1 and (not wanted[0] or not child.label)
+                if after < last or not nothing:
+                    found += islice(child.below, most)
+                if after == last or (wanted[after] == "#" and not (nothing and after == depth)):
+                    found += islice(child.names, most)
+                if child.children:
+                    todo.append((child, after, depth))
+        known = self.known
+        found.sort(key=lambda name: known[name][0])
+        return found, most - left
+
     def _reach(self, path: str | None) -> Node:
         """The node of these levels, made where there is none."""
         node = self.root
@@ -165,6 +208,27 @@ def _common(one: str, other: str) -> int:
         at = first
         if at == len(one) or at == len(other):
             return at
+
+
+def _hides(label: str, level: str) -> bool:
+    """Whether one of two first levels begins with ``$`` and the other one is a wildcard (5.0 MQTT-4.7.2-1)."""
+    first = label.partition("/")[0]
+    return (first[:1] == "$" and level in ("+", "#")) or (first == "+" and level[:1] == "$")
+
+
+def _along(label: str, wanted: list[str], at: int) -> int:
+    """How many levels of a filter are used up behind a label, that of a last ``#`` never; -1: no topic is in both."""
+    last = len(wanted)
+    for level in label.split("/"):
+        if at == last:
+            return -1
+        other = wanted[at]
+        if other == "#":
+            return at
+        if other != level and "+" not in (other, level):
+            return -1
+        at += 1
+    return at
 
 
 def _behind(label: str, topic: str, at: int, size: int) -> int:

@@ -122,6 +122,8 @@ class SubscriptionIndex:
     extended: FilterIndex = field(default_factory=FilterIndex)
     """Those of them that a server before 5.0 may take for shares of its own, without what stands before the filter."""
     ended: FilterIndex = field(default_factory=FilterIndex)
+    every: FilterIndex | None = None
+    """All filters in force; ``None`` until `overlapping` asks for them."""
     near: list[FilterIndex] = field(default_factory=list)
     """All filters in force after each of the `CHANGES`; empty until `nearest` asks for them."""
 
@@ -147,6 +149,8 @@ class SubscriptionIndex:
                 self.extended.add(name, extension)
             else:
                 self.extended.discard(name)
+        if self.every is not None:
+            self.every.add(name, one.plain_filter)
         for index, (_, change) in zip(self.near, CHANGES, strict=False):
             index.add(name, change(one.plain_filter))
 
@@ -154,6 +158,8 @@ class SubscriptionIndex:
         """A filter is not in force any more."""
         for index in (self.patterns, self.extended, *self.near):
             index.discard(name)
+        if self.every is not None:
+            self.every.discard(name)
 
     def end(self, one: Subscribed) -> None:
         """Take a subscription that was ended."""
@@ -184,6 +190,14 @@ class SubscriptionIndex:
         """For a topic with ``$``: filters whose leading wildcard would match it without that."""
         names = self.patterns.match("_" + topic[1:], MAX_MATCHING)
         return tuple(name for name in names if live[name].plain_filter[:1] in ("+", "#"))
+
+    def overlapping(self, plain_filter: str, live: dict[str, Subscribed], most: int) -> tuple[list[str], int]:
+        """Filters in force with topics that this one matches too, oldest first, and the steps that it took."""
+        if self.every is None:
+            self.every = FilterIndex()
+            for name, one in live.items():
+                self.every.add(name, one.plain_filter)
+        return self.every.overlapping(plain_filter, most)
 
     def nearest(self, topic: str, live: dict[str, Subscribed]) -> tuple[str, str] | None:
         """A filter that matches after a change that no server may make before it compares, and the change in words."""

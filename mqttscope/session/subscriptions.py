@@ -142,6 +142,13 @@ class Subscriptions:
                 found.near = self._indexed().nearest(topic, self.live)
         return found.near
 
+    def overlapping(self, plain_filter: str, most: int) -> tuple[list[str], int]:
+        """Filters in force with topics that this one, without its share, matches too, oldest first; and steps taken.
+
+        The search ends after that many steps, whatever is left to be found.
+        """
+        return self._indexed().overlapping(plain_filter, self.live, most)
+
     def request_for(self, packet_identifier: int, kind: str) -> Request | None:
         """The request that a SUBACK or UNSUBACK answers: the oldest one without answer, else the last one."""
         waiting = last = None
