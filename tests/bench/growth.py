@@ -24,8 +24,10 @@ FACTOR = 4
 SIZES = 3
 MARGIN = 0.25
 """How much the exponent may exceed that of n log n."""
-LEAST_SECONDS = 0.4
+LEAST_SECONDS = 0.5
 """What takes less at the largest size is not judged: noise would be."""
+NOISE_SECONDS = 0.1
+"""No time counts for less: starts of the program differ by as much."""
 MOST_SECONDS = 120
 """Processor time after which a command is ended; that is a failure."""
 ATTEMPTS = 3
@@ -40,7 +42,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "stats json": ("stats", "--format", "json"),
     "lint": ("lint", "--select", "ALL", "--exit-zero", "--format", "full"),
     "lint jsonl": ("lint", "--select", "ALL", "--exit-zero", "--format", "jsonl"),
-    "ingest": ("pipeline", "ingest", "--engine", "local", "--out", "{out}"),
+    "ingest": ("pipeline", "ingest", "--engine", "local", "--select", "ALL", "--quiet", "--lake", "{out}"),
 }
 """What is measured; ``{out}`` is a new folder."""
 
@@ -62,7 +64,7 @@ class Growth:
             return math.inf
         if self.seconds[-1] < LEAST_SECONDS:
             return None
-        return math.log(self.seconds[-1] / max(self.seconds[-2], 0.001)) / math.log(FACTOR)
+        return math.log(self.seconds[-1] / max(self.seconds[-2], NOISE_SECONDS)) / math.log(FACTOR)
 
     @property
     def allowed(self) -> float:
@@ -114,6 +116,8 @@ def measure(
     out: Callable[[str], None], kinds: Iterable[str] = (), commands: Iterable[str] = (), scale: float = 1.0
 ) -> bool:
     """Measure and print a table; returns whether nothing grows too fast."""
+    for name in {*kinds} - {one.__name__ for one in KINDS} | {*commands} - {*COMMANDS}:
+        raise SystemExit(f"there is no {name}")
     chosen = [one for one in KINDS if not kinds or one.__name__ in kinds]
     asked = {name: words for name, words in COMMANDS.items() if not commands or name in commands}
     rows: list[list[Growth]] = []
