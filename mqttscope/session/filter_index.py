@@ -111,8 +111,6 @@ class FilterIndex:
         left = most
         while todo and left > 0 and len(found) < most:
             node, at, above = todo.pop()
-            left -= 1
-            self.visited += 1
             if at == last:
                 continue
             level = wanted[at]
@@ -120,6 +118,8 @@ class FilterIndex:
                 children = list(islice(node.children.values(), left))
             else:
                 children = [one for one in (node.children.get(level), node.children.get("+")) if one is not None]
+            left -= len(children) + 1
+            self.visited += len(children) + 1
             for child in children:
                 if not at and _hides(child.label, level):
                     continue

@@ -54,7 +54,7 @@ def test_an_index_overlaps_like_every_filter_by_itself(filters: list[str], other
         return is_valid_topic_filter(one, shared=False)
 
     assert found == [one for one in filters if valid(one) and valid(other) and overlap(one, other)]
-    assert steps <= 1_000
+    assert steps <= 40
 
 
 def test_nothing_is_looked_at_but_what_may_match() -> None:
@@ -98,5 +98,5 @@ def test_a_search_ends_at_its_limit() -> None:
     assert len(index.match("a/1", 10)) == 10
     assert len(index.match("a/1")) == 501
     found, steps = index.overlapping("#", 10)
-    assert found
-    assert steps <= 10
+    assert len(found) <= 10
+    assert steps <= 12
