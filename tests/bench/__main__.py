@@ -1,5 +1,4 @@
-"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline|growth]``: comparison and stages, or
-one.
+"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline|growth]``: one, or the first two.
 
 compare, stages, generate: [--frames N]... [--rounds N]
 live: [--rate PER_SECOND] [--seconds N] [--lint]

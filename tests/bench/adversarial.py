@@ -257,9 +257,7 @@ def wildcard_subscriptions(scene: Scene, count: int) -> None:
 def plus_subscriptions(scene: Scene, count: int) -> None:
     """Subscriptions with as many combinations of ``+`` as a topic of twelve levels has, and messages to them."""
     one = scene.connect()
-    names = []
-    for number in range(min(count, 4_096)):
-        names.append("/".join("+" if number >> bit & 1 else "a" for bit in range(12)))
+    names = ["/".join("+" if number >> bit & 1 else "a" for bit in range(12)) for number in range(min(count, 4_096))]
     _subscriptions(scene, one, names)
     scene.packets(one, SERVER, (publish("/".join(["a"] * 11 + [str(number)])) for number in range(count // 64)))
     scene.close(one)
@@ -451,9 +449,7 @@ def in_flight(scene: Scene, count: int) -> None:
     one = scene.connect()
     many = min(count, 65_000)
     flags = [2 if number % 2 else 4 for number in range(many + 1)]
-    scene.packets(
-        one, CLIENT, (publish("a", flags=flags[number], identifier=number) for number in range(1, many + 1))
-    )
+    scene.packets(one, CLIENT, (publish("a", flags=flags[number], identifier=number) for number in range(1, many + 1)))
     for first in (0x40, 0x50), (0x62,), (0x70,):
         side = CLIENT if first[0] == 0x62 else SERVER
         answers = []

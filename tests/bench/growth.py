@@ -1,23 +1,33 @@
 """How the time of each command grows with each adversarial kind of capture: no faster than n log n.
 
-Every command runs on captures of three sizes, four times as large each.  What counts is processor time of the process
-and of those it starts, less that of a capture of one connection, between the second size and the third.  A
-figure that is too high is measured again, and the least time counts, since other programs only add to it.
+Every command runs on captures of three sizes, four times as large each, in a process of its own that is forked from
+this one, where all modules are loaded already.  What counts is processor time: how much more the third size takes
+than the second, by how much more the second takes than the first, so that what is the same each time does not count.
+A figure that is too high is measured again, and the least time counts, since other programs only add to it.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import pkgutil
 import resource
-import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
-from tests.bench.adversarial import KINDS, Kind, Scene, generate
+import mqttscope.cli
+import mqttscope.cli.pipeline
+import mqttscope.report
+import mqttscope.report.findings
+from mqttscope.cli.main import main
+from mqttscope.lint.catalogue import all_rules
+from tests.bench.adversarial import KINDS, Kind, generate
 
 FACTOR = 4
 """From one size to the next."""
@@ -27,7 +37,7 @@ MARGIN = 0.25
 LEAST_SECONDS = 0.5
 """What takes less at the largest size is not judged: noise would be."""
 NOISE_SECONDS = 0.1
-"""No time counts for less: starts of the program differ by as much."""
+"""No difference counts for less: equal runs differ by as much."""
 MOST_SECONDS = 120
 """Processor time after which a command is ended; that is a failure."""
 ATTEMPTS = 3
@@ -55,16 +65,17 @@ class Growth:
     command: str
     counts: tuple[int, ...]
     seconds: list[float] = field(default_factory=list)
-    """By size, without the start of the program; fewer than sizes where one took too long."""
+    """By size; fewer than sizes where one took too long."""
 
     @property
     def exponent(self) -> float | None:
-        """How the time grows from the second size to the last one; ``None`` where there is too little to tell."""
+        """How the time grows between the sizes; ``None`` where there is too little to tell."""
         if len(self.seconds) < SIZES:
             return math.inf
-        if self.seconds[-1] < LEAST_SECONDS:
+        first, second, third = self.seconds
+        if third - first < LEAST_SECONDS:
             return None
-        return math.log(self.seconds[-1] / max(self.seconds[-2], NOISE_SECONDS)) / math.log(FACTOR)
+        return math.log(max(third - second, NOISE_SECONDS) / max(second - first, NOISE_SECONDS)) / math.log(FACTOR)
 
     @property
     def allowed(self) -> float:
@@ -79,37 +90,50 @@ class Growth:
         return exponent is not None and exponent > self.allowed
 
 
+def load() -> None:
+    """Load what commands load when they are run, so that they need not."""
+    for module in ("pyarrow", "pyarrow.parquet", "pyarrow.dataset", "mqttscope.lake.writer", "mqttscope.dissect"):
+        import_module(module)
+    for package in (mqttscope.cli, mqttscope.cli.pipeline, mqttscope.report, mqttscope.report.findings):
+        for one in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            import_module(one.name)
+    all_rules()
+
+
 def run(command: Sequence[str], capture: Path) -> float | None:
     """Processor time of a command on a capture; ``None`` where it took too long."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [word.replace("{out}", str(Path(folder) / "lake")) for word in command]
-        running = subprocess.Popen(
-            [sys.executable, "-m", "mqttscope", *words, str(capture)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            preexec_fn=_limit,
-            cwd=folder,
-            env=_environment(),
-        )
-        assert running.stderr is not None
-        said = running.stderr.read()
-        _, status, used = os.wait4(running.pid, 0)
-    running.returncode = code = os.waitstatus_to_exitcode(status)
+        said = Path(folder) / "said"
+        process = os.fork()
+        if not process:
+            _run([word.replace("{out}", str(Path(folder) / "lake")) for word in command], capture, said)
+        _, status, used = os.wait4(process, 0)
+        words = said.read_text(errors="replace")
+    code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return None
-    if code not in (0, 1, 3) or b"Traceback" in said or b"internal error" in said:
-        raise SystemExit(f"{' '.join(words)} {capture.name} ended with {code}: {said.decode(errors='replace')[-500:]}")
+    if code not in (0, 1, 3) or "Traceback" in words or "internal error" in words:
+        raise SystemExit(f"{' '.join(command)} on {capture.name} ended with {code}: {words[-500:]}")
     return used.ru_utime + used.ru_stime
 
 
-def _environment() -> dict[str, str]:
-    """Ours, so that modules are found from another folder, and compiled once."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-
-
-def _limit() -> None:
+def _run(words: list[str], capture: Path, said: Path) -> NoReturn:
+    """The command, in a process that ends with it."""
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS + 1))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
+    sys.argv = ["mqttscope", *words, str(capture)]
+    code: object = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 70
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def measure(
@@ -121,17 +145,15 @@ def measure(
     chosen = [one for one in KINDS if not kinds or one.__name__ in kinds]
     asked = {name: words for name, words in COMMANDS.items() if not commands or name in commands}
     rows: list[list[Growth]] = []
+    load()
     with tempfile.TemporaryDirectory() as folder:
-        small = Path(folder) / "small.pcapng"
-        generate(_one_connection, 1, small)
-        starts = {name: min(_sure(run(words, small)) for _ in range(ATTEMPTS)) for name, words in asked.items()}
         out(f"| kind | sizes | {' | '.join(asked)} |\n|---|---|{'--:|' * len(asked)}")
         for kind in chosen:
             counts = tuple(max(4, round(KINDS[kind] * scale)) * FACTOR**step for step in range(SIZES))
             captures = [Path(folder) / f"{count}.pcapng" for count in counts]
             for count, capture in zip(counts, captures, strict=True):
                 generate(kind, count, capture)
-            row = [_grown(kind, name, words, counts, captures, starts[name]) for name, words in asked.items()]
+            row = [_grown(kind, name, words, counts, captures) for name, words in asked.items()]
             rows.append(row)
             out(f"| {kind.__name__} | {counts[0]:,} to {counts[-1]:,} | {' | '.join(map(_cell, row))} |")
             for capture in captures:
@@ -145,21 +167,19 @@ def measure(
     return not failed
 
 
-def _grown(
-    kind: Kind, name: str, words: Sequence[str], counts: tuple[int, ...], captures: Sequence[Path], start: float
-) -> Growth:
+def _grown(kind: Kind, name: str, words: Sequence[str], counts: tuple[int, ...], captures: Sequence[Path]) -> Growth:
     made = Growth(kind.__name__, name, counts)
     for capture in captures:
         taken = run(words, capture)
         if taken is None:
             return made
-        made.seconds.append(max(0.0, taken - start))
+        made.seconds.append(taken)
     for _ in range(ATTEMPTS - 1):
         if not made.fails:
             break
-        again = [run(words, capture) for capture in captures[1:]]
-        for place, taken in enumerate(again, 1):
-            made.seconds[place] = min(made.seconds[place], max(0.0, _sure(taken) - start))
+        for place, capture in enumerate(captures):
+            again = run(words, capture)
+            made.seconds[place] = min(made.seconds[place], MOST_SECONDS if again is None else again)
     return made
 
 
@@ -170,12 +190,3 @@ def _cell(one: Growth) -> str:
     exponent = one.exponent
     told = "–" if exponent is None else f"{exponent:.2f}"
     return f"{'**' * one.fails}{told} ({one.seconds[-1]:.1f} s){'**' * one.fails}"
-
-
-def _sure(taken: float | None) -> float:
-    return MOST_SECONDS if taken is None else taken
-
-
-def _one_connection(scene: Scene, count: int) -> None:
-    """What takes as long as a command needs to start."""
-    scene.close(scene.connect())

@@ -17,9 +17,12 @@ from mqttscope.session.subscriptions import Subscriptions
 
 FILTERS = (
     "a", "a/b", "A/b", "a//b", "+", "#", "a/+", "a/#", "+/b", "/a", "a/", "$SYS/#", "+/x", "a#", "",
-    "$share/g/a/+", "$share/h/#", "$share/g/a", "$share/a", "$share//a", "$queue/a/#", "$queue/$queue/#", "\u00e9", "e\u0301",
+    "$share/g/a/+", "$share/h/#", "$share/g/a", "$share/a", "$share//a", "$queue/a/#", "$queue/$queue/#",
+    "\u00e9", "e\u0301",
 )  # fmt: skip
-TOPICS = ("a", "a/b", "A/B", "a//b", "b", "/a", "a/", "$SYS/x", "$share/g/a/b", "$queue/a/b", "\u00e9", "e\u0301", "a/+")
+TOPICS = (
+    "a", "a/b", "A/B", "a//b", "b", "/a", "a/", "$SYS/x", "$share/g/a/b", "$queue/a/b", "\u00e9", "e\u0301", "a/+",
+)  # fmt: skip
 STEP = st.tuples(
     st.sampled_from(["subscribe", "unsubscribe", "suback", "unsuback", "write down and read"]),
     st.lists(st.sampled_from(FILTERS), min_size=1, max_size=4),
