@@ -25,7 +25,7 @@ def linted(path: Path) -> tuple[int, list[Finding]]:
     packets, found = 0, []
     for event in dissect(open_capture([path])):
         packets += isinstance(event, PacketEvent | MalformedEvent)
-        found += linter.feed(event)  # type: ignore[arg-type]
+        found += linter.feed(event)
     return packets, found
 
 
