@@ -9,7 +9,7 @@ from importlib import import_module
 
 PACKAGES = ("net", "mqtt", "session", "dissect", "lint", "lake", "events")
 """Packages of this program whose dataclasses and enumerations may be written down."""
-LEFT_OUT = {("net.inflate.Inflater", "zlib_object")}
+LEFT_OUT = {("net.inflate.Inflater", "zlib_object"), ("session.subscriptions.Subscriptions", "index")}
 """Fields that are made anew from the others."""
 
 

@@ -259,7 +259,7 @@ def finding_row(finding: Finding, connection_id: str, scope: str, number: int, s
         finding.direction, None if identifier is None else text(identifier, "client_identifier", bad),
         finding.version, finding.packet, stream_offset, finding.packet_type, utf8(finding.field), finding.offset,
         finding.length, finding.reason_code, finding.fingerprint,
-        None if topic is None else text(topic, "topic", bad), related or None, bad or None,
+        None if topic is None else text(topic, "topic", bad), related or None, bad or None, finding.count,
     )  # fmt: skip
 
 

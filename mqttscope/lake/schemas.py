@@ -190,6 +190,7 @@ FINDINGS = TableSchema(
         Column("packet_type", S), Column("field", S), Column("offset", L, "of the field in the packet"),
         Column("length", L), Column("reason_code", H), Column("fingerprint", S), Column("topic", S),
         Column("related", pa.list_(_RELATED)), Column("not_utf8", NOT_UTF8),
+        Column("count", L, "for how many places of the packet the finding stands; field and offset are the first's"),
     ),
 )  # fmt: skip
 GAPS = TableSchema(

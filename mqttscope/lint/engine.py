@@ -25,13 +25,13 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.broker_watch import expires_or_retained
-from mqttscope.lint.finding import Confidence, Finding, Report, Severity, fingerprint
+from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.foreign import PREFACES, foreign_protocol
 from mqttscope.lint.memories import WIDE, Memories, scope_key
 from mqttscope.lint.moment import Looked, Moment
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Findings, Needs, Rule
-from mqttscope.lint.spans import place_of
+from mqttscope.lint.spans import place_of, place_of_fault
 from mqttscope.lint.strings import has_odd_strings
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
@@ -85,6 +85,8 @@ class Linter:
         self.dropping: set[str] = set()
         """Captures that said to have dropped frames."""
         self.memories = Memories()
+        self._folded: dict[tuple[object, ...], Finding] = {}
+        """Findings of the packet at hand, by what those have in common that are one."""
         self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
         self._moments: dict[int, tuple[Moment, Moment]] = {}
         """Of the client and of the server, by the identity of the connection while it is open."""
@@ -110,7 +112,12 @@ class Linter:
             findings = self._malformed(event)
         else:
             findings = self._other(event)
-        findings.sort(key=attrgetter("rule"))
+        if findings:
+            self._folded.clear()
+            findings.sort(key=attrgetter("rule"))
+            for finding in findings:
+                if finding.count > 1:
+                    finding.message += f", and {finding.count - 1:,} more"
         return findings
 
     def _other(self, event: Event) -> list[Finding]:
@@ -157,12 +164,10 @@ class Linter:
         if self._is_foreign(found.raw, at, findings):
             return findings
         self._due(at, findings)
-        for rule, fault, more in self._grouped(found, at):
-            before = len(findings)
-            self._one(rule, rule.check_malformed, at, findings, fault, fault)
-            if more:
-                for finding in findings[before:]:
-                    finding.message += f", and {more:,} more of its kind"
+        for rule, faults in self._grouped(found, at):
+            for finding in self._one(rule, rule.check_malformed, at, findings, faults[0], faults[0]):
+                for fault in faults[1:]:
+                    _again(finding, fault.field, at, found.raw, fault=fault)
         self._run(self._damaged, at, findings, found)
         if found.packet is not None and found.complete:
             self._check(found.packet, at, findings)
@@ -172,16 +177,16 @@ class Linter:
         at.history.malformed(found, direction, event.number, event.frame, event.timestamp_ns)
         return findings
 
-    def _grouped(self, found: Malformed, at: Moment) -> Iterator[tuple[Rule, FaultReport, int]]:
-        """The faults that have a rule; of those of one list only the first, and how many fields more have it."""
-        groups: dict[tuple[str, str], list[Any]] = {}
+    def _grouped(self, found: Malformed, at: Moment) -> Iterator[tuple[Rule, list[FaultReport]]]:
+        """The faults that have a rule, those of one list together; of each field the first one."""
+        groups: dict[tuple[str, str], tuple[Rule, dict[str, FaultReport]]] = {}
         for fault in found.faults:
             rule = self._faults.get(fault.reason)
             if rule is not None and at.version in rule.versions:
-                group = groups.setdefault((rule.code, _INDEX.sub("", fault.field)), [rule, fault, set()])
-                group[2].add(fault.field)
-        for rule, fault, fields in groups.values():
-            yield rule, fault, len(fields) - 1
+                group = groups.setdefault((rule.code, _INDEX.sub("", fault.field)), (rule, {}))
+                group[1].setdefault(fault.field, fault)
+        for rule, faults in groups.values():
+            yield rule, list(faults.values())
 
     def _is_foreign(self, raw: bytes, at: Moment, findings: list[Finding]) -> bool:
         """Whether the connection speaks another protocol, or these bytes stand before its MQTT: nothing is judged."""
@@ -258,29 +263,51 @@ class Linter:
 
     def _one(
         self, rule: Rule, check: Check, at: Moment, findings: list[Finding], subject: Any, fault: FaultReport | None
-    ) -> None:
+    ) -> list[Finding]:
+        """The findings that came of a check, and those that now stand for more."""
         try:
             found = check(subject, at)
-            if found is not None:
-                self._take(rule, found, at, findings, fault)
+            return [] if found is None else self._take(rule, found, at, findings, fault)
         except Exception as error:
             self._failed(rule, at, error)
+            return []
 
     def _take(
         self, rule: Rule, found: Findings, at: Moment, findings: list[Finding], fault: FaultReport | None
-    ) -> None:
+    ) -> list[Finding]:
+        """Make findings of reports: those of one rule about one packet that count alike are one finding."""
+        touched: list[Finding] = []
+        event = at.event
+        raw = event.packet.raw if isinstance(event, PacketEvent) else b""
+        if isinstance(event, MalformedEvent):
+            raw = event.malformed.raw
+        withheld = False
         for report in (found,) if isinstance(found, Report) else found or ():
-            if self._lacks(rule.needs, at):
-                self.withheld[rule.code] += 1
+            alone = report.overdue or not raw
+            if withheld or self._lacks(rule.needs, at):
+                self.withheld[rule.code] += alone or not withheld
+                withheld = True
                 continue
-            finding = self._finding(rule, report, at, fault)
+            statements = self._statements(rule, report, at)
+            if not alone:
+                key = (rule.code, report.severity, report.confidence, report.sender, report.reason_code, statements)
+                known = self._folded.get(key)
+                if known is not None:
+                    _again(known, report.field, at, raw, report=report, fault=fault)
+                    touched.append(known)
+                    continue
+            finding = self._finding(rule, report, at, fault, statements)
             findings.append(finding)
+            touched.append(finding)
+            if not alone:
+                self._folded[key] = finding
             if finding.severity is Severity.ERROR and finding.packet is not None:
                 reported = at.history.reported
                 blamed = report.sender or at.direction
                 reported.append((rule.code, blamed, finding.packet, finding.reason_code or 0))
                 if len(reported) > MAX_REPORTED:
                     del reported[0]
+        return touched
 
     def _lacks(self, needs: Needs, at: Moment) -> Needs:
         """What a finding needs and the capture does not have."""
@@ -307,7 +334,9 @@ class Linter:
             lacks |= Needs.BOTH_DIRECTIONS
         return needs & lacks
 
-    def _finding(self, rule: Rule, report: Report, at: Moment, fault: FaultReport | None) -> Finding:
+    def _finding(
+        self, rule: Rule, report: Report, at: Moment, fault: FaultReport | None, statements: tuple[str, ...]
+    ) -> Finding:
         event, connection = at.event, at.connection
         raw, number, kind, missing = b"", None, None, 0
         if report.overdue:
@@ -321,17 +350,15 @@ class Linter:
             confidence = Confidence.LIKELY
         if confidence is Confidence.LIKELY and rule.scope in WIDE and event.capture in self.dropping:
             confidence = Confidence.HEURISTIC  # what was dropped may be another client's
-        located = not (report.overdue or isinstance(event, ConnectionOpened | ConnectionClosed))
-        blamed = report.sender or (at.direction if located else None)
-        sender = "server" if blamed is S2C else "client"
-        offset, length = place_of(report, raw, event, at.version, fault)
+        blamed = _blamed(report, at)
+        offset, length = place_of(report, raw, at, fault)
         made = Finding(
             rule.code,
             rule.slug,
             report.severity or rule.severity,
             confidence,
             report.message,
-            self._statements(rule, report, at, sender, kind),
+            statements,
             at.version.text,
             event.capture,
             event.frame,
@@ -351,7 +378,7 @@ class Linter:
             related=report.related,
             raw=raw,
             missing=missing,
-            sender=str(at.direction) if located else None,
+            sender=str(at.direction) if _is_located(report, event) else None,
         )
         made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, made.topic)
         return made
@@ -366,9 +393,14 @@ class Linter:
         # Behind lost bytes packets are found again by their looks.
         return not at.sender.gapped
 
-    def _statements(self, rule: Rule, report: Report, at: Moment, sender: str, kind: str | None) -> tuple[str, ...]:
+    def _statements(self, rule: Rule, report: Report, at: Moment) -> tuple[str, ...]:
+        """Statements that are broken, with their version."""
         found = report.statements
         if found is None:
+            event = at.event
+            about = isinstance(event, PacketEvent | MalformedEvent) and not report.overdue
+            kind = event.type if about else None  # type: ignore[union-attr]
+            sender = "server" if _blamed(report, at) is S2C else "client"
             found = tuple(rule.statements_for(at.version, sender, kind, report.field))
             if not rule.statements.get(at.version):
                 # The rule sees only what one has to do about a violation: that sentence is better than none.
@@ -390,6 +422,37 @@ class Linter:
                     "".join(traceback.format_exception(error)),
                 )
             )
+
+
+def _is_located(report: Report, event: Looked) -> bool:
+    """Whether a report is about something that one side sent here."""
+    return not (report.overdue or isinstance(event, ConnectionOpened | ConnectionClosed))
+
+
+def _blamed(report: Report, at: Moment) -> Direction | None:
+    return report.sender or (at.direction if _is_located(report, at.event) else None)
+
+
+def _again(
+    finding: Finding,
+    field: str,
+    at: Moment,
+    raw: bytes,
+    *,
+    report: Report | None = None,
+    fault: FaultReport | None = None,
+) -> None:
+    """Let a finding stand for one place more."""
+    finding.count += 1
+    if not finding.places:
+        finding.places = (Place(finding.field, finding.offset, finding.length),)
+    if len(finding.places) < MAX_PLACES:
+        if report is not None:
+            offset, length = place_of(report, raw, at, fault)
+        else:
+            assert fault is not None
+            offset, length = place_of_fault(at.spans, raw, fault)
+        finding.places = (*finding.places, Place(field, offset, length))
 
 
 def _known_client(at: Moment) -> str | None:

@@ -51,6 +51,19 @@ class Related:
     timestamp_ns: int
 
 
+MAX_PLACES = 8
+"""Places of a finding that are kept, its own among them; what it stands for beyond these is only counted."""
+
+
+@dataclass(slots=True)
+class Place:
+    """One of several places in a packet that a finding stands for."""
+
+    field: str
+    offset: int | None
+    length: int | None
+
+
 @dataclass(slots=True)
 class Report:
     """What a rule says about the event it looks at; the engine makes a `Finding` of it."""
@@ -117,6 +130,10 @@ class Finding:
     """Direction of the packet, which need not be that of the one to blame."""
     clients: int = 1
     """How many clients it is about; its place is that of the first."""
+    count: int = 1
+    """For how many places of the packet it stands; field, offset, length and message are of the first one."""
+    places: tuple[Place, ...] = ()
+    """The first `MAX_PLACES` of them, where they are more than one."""
 
     @property
     def blamed(self) -> str:

@@ -13,6 +13,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
@@ -38,6 +39,7 @@ class Moment:
 
     __slots__ = (
         "_memories",
+        "_spans",
         "client",
         "connection",
         "direction",
@@ -75,6 +77,7 @@ class Moment:
 
     def __init__(self, memories: Memories, connection: Connection, history: History, direction: Direction) -> None:
         self._memories = memories
+        self._spans: SpanIndex | None = None
         self.connection, self.history, self.direction = connection, history, direction
         self.client, self.server = connection.client_side, connection.server_side
         self.from_client = direction is C2S
@@ -87,9 +90,19 @@ class Moment:
 
     def move(self, event: Looked, topic: str | None = None) -> None:
         """Go to the next event."""
-        self.event, self.topic = event, topic
+        self.event, self.topic, self._spans = event, topic, None
         self.version = self.connection.version
         self.timestamp_ns = event.timestamp_ns
+
+    @property
+    def spans(self) -> SpanIndex:
+        """Where the fields of the packet are: traced when first asked for, and once for all findings."""
+        if self._spans is None:
+            event = self.event
+            assert isinstance(event, PacketEvent | MalformedEvent)
+            raw = event.packet.raw if isinstance(event, PacketEvent) else event.malformed.raw
+            self._spans = SpanIndex(raw, self.version)
+        return self._spans
 
     @property
     def number(self) -> int:

@@ -6,6 +6,7 @@ be read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from mqttscope.mqtt import packets
@@ -272,24 +273,41 @@ def trace(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list
     return spans
 
 
+class SpanIndex:
+    """The byte spans of one packet, traced once, by field path."""
+
+    def __init__(self, raw: bytes, version: ProtocolVersion) -> None:
+        self.spans = trace(raw, version)
+        self._places: dict[str, tuple[int, int]] = {}
+        places = self._places
+        for one in self.spans:
+            # A field counts for all that it is a part of: `will`, `subscriptions`, `subscriptions[3]`.
+            wholes = [one.field[: hit.start()] for hit in _PARTS.finditer(one.field)] if len(one.field) > 1 else []
+            for path in (one.field, *wholes):
+                known = places.get(path)
+                if known is None:
+                    places[path] = one.start, one.end
+                else:
+                    places[path] = min(known[0], one.start), max(known[1], one.end)
+
+    def of(self, packet: ControlPacket, path: str) -> Span | None:
+        """Span of one field by its path; bits give the byte that holds them, parts of a list their whole."""
+        wanted = packet.byte_of.get(path, path)
+        row, _, name = wanted.rpartition(".")
+        if row.startswith("subscriptions") and name in _OPTIONS:
+            wanted = f"{row}.options"
+        if wanted in ("dup", "qos", "retain", "header_flags"):
+            return Span(path, 0, 1)
+        found = self._places.get(wanted)
+        return None if found is None else Span(path, *found)
+
+
 def field_span(packet: ControlPacket, path: str, version: ProtocolVersion) -> Span | None:
-    """Span of one field by its path; bits give the byte that holds them, parts of a list their whole."""
-    wanted = packet.byte_of.get(path, path)
-    row, _, name = wanted.rpartition(".")
-    if row.startswith("subscriptions") and name in _OPTIONS:
-        wanted = f"{row}.options"
-    if wanted in ("dup", "qos", "retain", "header_flags"):
-        return Span(path, 0, 1)
-    hits = [
-        one
-        for one in trace(packet.raw, version)
-        if one.field == wanted or one.field.startswith((wanted + ".", wanted + "["))
-    ]
-    if not hits:
-        return None
-    return Span(path, min(one.start for one in hits), max(one.end for one in hits))
+    """Span of one field by its path, for who wants only one: a `SpanIndex` is made for it."""
+    return SpanIndex(packet.raw, version).of(packet, path)
 
 
+_PARTS = re.compile(r"[.\[]")
 _OPTIONS = ("maximum_qos", "no_local", "retain_as_published", "retain_handling", "reserved")
 """Parts of the options byte of a subscription (5.0 3.8.3.1)."""
 

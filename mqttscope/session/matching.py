@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
-from mqttscope.mqtt.topics import matches, parse_shared
+from mqttscope.mqtt.topics import parse_shared
+from mqttscope.session.filter_index import FilterIndex
 
 FAILURE = 0x80
 """Reason codes of SUBACK and UNSUBACK from here on are failures."""
+MAX_MATCHING = 1_000
+"""Subscriptions of one topic that are looked at; where there are more the match is not `Match.known`."""
 
 
 @dataclass(slots=True)
@@ -80,7 +83,7 @@ class Match:
     """The subscriptions that a topic belongs to, and what follows from them."""
 
     known: bool
-    """Whether all subscriptions are known; if not, one that is missing proves nothing."""
+    """Whether all subscriptions are known and looked at; if not, one that is missing proves nothing."""
     subscriptions: tuple[Subscribed, ...]
     """Those in force, refused ones left out."""
     ended: tuple[Subscribed, ...]
@@ -110,26 +113,115 @@ class Match:
     near_known: bool = False
 
 
-def match_topic(
-    topic: str, live: dict[str, Subscribed], patterns: Iterable[str], ended: dict[str, Subscribed], *, known: bool
+@dataclass(slots=True)
+class SubscriptionIndex:
+    """The Topic Filters of a table of subscriptions, for looking topics up; made from the table when first needed."""
+
+    patterns: FilterIndex = field(default_factory=FilterIndex)
+    """Filters in force that are not simply the topic: wildcards, shares."""
+    extended: FilterIndex = field(default_factory=FilterIndex)
+    """Those of them that a server before 5.0 may take for shares of its own, without what stands before the filter."""
+    ended: FilterIndex = field(default_factory=FilterIndex)
+    every: FilterIndex | None = None
+    """All filters in force; ``None`` until `overlapping` asks for them."""
+    near: list[FilterIndex] = field(default_factory=list)
+    """All filters in force after each of the `CHANGES`; empty until `nearest` asks for them."""
+
+    @classmethod
+    def of(
+        cls, live: dict[str, Subscribed], patterns: Iterable[str], ended: dict[str, Subscribed]
+    ) -> SubscriptionIndex:
+        """Index a table; ``patterns`` are the filters of ``live`` that are not simply the topic."""
+        made = cls()
+        for name in patterns:
+            made.put(live[name], pattern=True)
+        for one in ended.values():
+            made.end(one)
+        return made
+
+    def put(self, one: Subscribed, *, pattern: bool) -> None:
+        """Take a subscription in force."""
+        name = one.topic_filter
+        if pattern:
+            self.patterns.add(name, one.plain_filter)
+            extension = None if one.is_shared else _extension(name)
+            if extension is not None:
+                self.extended.add(name, extension)
+            else:
+                self.extended.discard(name)
+        if self.every is not None:
+            self.every.add(name, one.plain_filter)
+        for index, (_, change) in zip(self.near, CHANGES, strict=False):
+            index.add(name, change(one.plain_filter))
+
+    def drop(self, name: str) -> None:
+        """A filter is not in force any more."""
+        for index in (self.patterns, self.extended, *self.near):
+            index.discard(name)
+        if self.every is not None:
+            self.every.discard(name)
+
+    def end(self, one: Subscribed) -> None:
+        """Take a subscription that was ended."""
+        self.ended.add(one.topic_filter, one.plain_filter)
+
+    def match(self, topic: str, live: dict[str, Subscribed], ended: dict[str, Subscribed], *, known: bool) -> Match:
+        """Work out what a topic belongs to."""
+        candidates = []
+        exact = live.get(topic)
+        if exact is not None and exact.plain_filter == topic:
+            candidates.append(exact)
+        names = self.patterns.match(topic, MAX_MATCHING + 1)
+        candidates += (live[name] for name in names if live[name] is not exact)
+        also = self.extended.match(topic, MAX_MATCHING + 1) if self.extended.known else []
+        if also:
+            taken = {one.topic_filter for one in candidates}
+            also = [name for name in also if name not in taken and live[name] is not exact]
+        extended = [live[name] for name in also]
+        over = [ended[name] for name in self.ended.match(topic)] if ended else []
+        known = known and len(names) <= MAX_MATCHING and len(extended) <= MAX_MATCHING
+        subscriptions = sorted(
+            (one for one in candidates if one.granted is None or one.granted < FAILURE), key=lambda one: one.packet
+        )
+        beside = () if subscriptions or topic[:1] != "$" else self._beside(topic, live)
+        return _match(subscriptions, over, extended, beside, known=known)
+
+    def _beside(self, topic: str, live: dict[str, Subscribed]) -> tuple[str, ...]:
+        """For a topic with ``$``: filters whose leading wildcard would match it without that."""
+        names = self.patterns.match("_" + topic[1:], MAX_MATCHING)
+        return tuple(name for name in names if live[name].plain_filter[:1] in ("+", "#"))
+
+    def overlapping(self, plain_filter: str, live: dict[str, Subscribed], most: int) -> tuple[list[str], int]:
+        """Filters in force with topics that this one matches too, oldest first, and the steps that it took."""
+        if self.every is None:
+            self.every = FilterIndex()
+            for name, one in live.items():
+                self.every.add(name, one.plain_filter)
+        return self.every.overlapping(plain_filter, most)
+
+    def nearest(self, topic: str, live: dict[str, Subscribed]) -> tuple[str, str] | None:
+        """A filter that matches after a change that no server may make before it compares, and the change in words."""
+        if not self.near:
+            self.near = [FilterIndex() for _ in CHANGES]
+            for name, one in live.items():
+                for index, (_, change) in zip(self.near, CHANGES, strict=True):
+                    index.add(name, change(one.plain_filter))
+        for index, (words, change) in zip(self.near, CHANGES, strict=True):
+            for name in index.match(change(topic)):
+                granted = live[name].granted
+                if granted is None or granted < FAILURE:
+                    return name, words
+        return None
+
+
+def _match(
+    subscriptions: list[Subscribed],
+    over: list[Subscribed],
+    extended: list[Subscribed],
+    beside: tuple[str, ...],
+    *,
+    known: bool,
 ) -> Match:
-    """Work out what a topic belongs to; ``patterns`` are the filters of ``live`` that are not simply the topic."""
-    candidates, extended = [], []
-    exact = live.get(topic)
-    if exact is not None and exact.plain_filter == topic:
-        candidates.append(exact)
-    for name in patterns:
-        one = live[name]
-        if one is exact:
-            continue
-        if matches(one.plain_filter, topic, shared=False):
-            candidates.append(one)
-        elif not one.is_shared and _extension_matches(name, topic):
-            extended.append(one)
-    subscriptions = sorted(
-        (one for one in candidates if one.granted is None or one.granted < FAILURE), key=lambda one: one.packet
-    )
-    over = [one for one in ended.values() if matches(one.plain_filter, topic, shared=False)]
     replaced = [one.replaced for one in subscriptions if one.replaced is not None]
     before = [*subscriptions, *replaced, *over, *extended]
     identifiers = [one.subscription_identifier for one in subscriptions if one.subscription_identifier is not None]
@@ -139,7 +231,7 @@ def match_topic(
         tuple(subscriptions),
         tuple(over),
         tuple(extended),
-        () if subscriptions or topic[:1] != "$" else _beside(topic, live, patterns),
+        beside,
         max((one.qos for one in subscriptions), default=0),
         max((max(one.qos, one.former_qos) for one in before), default=0),
         tuple(identifiers),
@@ -151,37 +243,19 @@ def match_topic(
     )
 
 
-def _beside(topic: str, live: dict[str, Subscribed], patterns: Iterable[str]) -> tuple[str, ...]:
-    other = "_" + topic[1:]
-    return tuple(
-        name
-        for name in patterns
-        if live[name].plain_filter[:1] in ("+", "#") and matches(live[name].plain_filter, other, shared=False)
-    )
-
-
-def nearest(topic: str, live: Iterable[Subscribed]) -> tuple[str, str] | None:
-    """A filter that matches after a change that no server may make before it compares, and the change in words."""
-    for words, change in _changes():
-        changed = change(topic)
-        for one in live:
-            if (one.granted is None or one.granted < FAILURE) and matches(
-                change(one.plain_filter), changed, shared=False
-            ):
-                return one.topic_filter, words
-    return None
-
-
-def _extension_matches(topic_filter: str, topic: str) -> bool:
+def _extension(topic_filter: str) -> str | None:
+    """The filter behind ``$queue/`` or ``$share/name/``, for servers before 5.0 that know them."""
     if topic_filter.startswith("$queue/"):
-        return matches(topic_filter.removeprefix("$queue/"), topic, shared=False)
+        return topic_filter.removeprefix("$queue/")
     share = parse_shared(topic_filter)
-    return share is not None and matches(share[1], topic, shared=False)
+    return None if share is None else share[1]
 
 
-def _changes() -> Iterator[tuple[str, Callable[[str], str]]]:
-    yield "folding case", str.casefold
-    yield "collapsing '//'", lambda text: re.sub("/{2,}", "/", text)
-    yield "trimming '/'", lambda text: text.strip("/")
-    yield "Unicode normalisation to NFC", lambda text: unicodedata.normalize("NFC", text)
-    yield "Unicode normalisation to NFKC", lambda text: unicodedata.normalize("NFKC", text)
+CHANGES: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("folding case", str.casefold),
+    ("collapsing '//'", lambda text: re.sub("/{2,}", "/", text)),
+    ("trimming '/'", lambda text: text.strip("/")),
+    ("Unicode normalisation to NFC", lambda text: unicodedata.normalize("NFC", text)),
+    ("Unicode normalisation to NFKC", lambda text: unicodedata.normalize("NFKC", text)),
+)
+"""What no server may do to topics and filters before it compares them."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.mqtt.topics import parse_shared
-from mqttscope.session.matching import FAILURE, Match, Subscribed, match_topic, nearest
+from mqttscope.session.matching import FAILURE, Match, Subscribed, SubscriptionIndex
 
-MAX_SUBSCRIPTIONS = 10_000
+MAX_SUBSCRIPTIONS = 100_000
 """Subscriptions of a connection that are followed; beyond it the table says that it is not `complete`."""
 MAX_ENDED = 1_000
 """Ended subscriptions, refused filters, and answered requests, that are remembered."""
@@ -89,6 +89,9 @@ class Subscriptions:
     """Time of the last SUBSCRIBE."""
     found: dict[str, Match] = field(default_factory=dict)
     """Matches by topic, as long as the table does not change."""
+    index: SubscriptionIndex | None = field(default=None, compare=False, repr=False)
+    """The filters of ``live`` and ``ended``, for looking topics up; made from them when a topic is looked up, and not
+    written down with the rest."""
 
     def match(self, topic: str) -> Match:
         """What a topic belongs to."""
@@ -96,8 +99,32 @@ class Subscriptions:
         if found is None:
             if len(self.found) >= MAX_MATCHES:
                 self.found.clear()
-            found = self.found[topic] = match_topic(topic, self.live, self.patterns, self.ended, known=self.complete)
+            found = self.found[topic] = self._indexed().match(topic, self.live, self.ended, known=self.complete)
         return found
+
+    def _indexed(self) -> SubscriptionIndex:
+        if self.index is None:
+            self.index = SubscriptionIndex.of(self.live, self.patterns, self.ended)
+        return self.index
+
+    def _put(self, name: str, one: Subscribed) -> None:
+        """Let a subscription be in force."""
+        self.live[name] = one
+        if "+" in name or "#" in name or name.startswith(("$share/", "$queue/")):
+            self.patterns[name] = True
+        if self.index is not None:
+            self.index.put(one, pattern=name in self.patterns)
+
+    def _drop(self, name: str) -> None:
+        """Let none with this filter be in force."""
+        del self.live[name]
+        self.patterns.pop(name, None)
+        if self.index is not None:
+            self.index.drop(name)
+
+    def _forget_ended(self, name: str) -> None:
+        if self.ended.pop(name, None) is not None and self.index is not None:
+            self.index.ended.discard(name)
 
     def matching(self, topic: str) -> tuple[Subscribed, ...]:
         """Subscriptions in force that a topic belongs to, refused ones left out, in the order of their first SUBSCRIBE.
@@ -112,8 +139,15 @@ class Subscriptions:
         if not found.near_known:
             found.near_known = True
             if not found.subscriptions and len(self.live) <= MAX_NEAR:
-                found.near = nearest(topic, self.live.values())
+                found.near = self._indexed().nearest(topic, self.live)
         return found.near
+
+    def overlapping(self, plain_filter: str, most: int) -> tuple[list[str], int]:
+        """Filters in force with topics that this one, without its share, matches too, oldest first; and steps taken.
+
+        The search ends after that many steps, whatever is left to be found.
+        """
+        return self._indexed().overlapping(plain_filter, self.live, most)
 
     def request_for(self, packet_identifier: int, kind: str) -> Request | None:
         """The request that a SUBACK or UNSUBACK answers: the oldest one without answer, else the last one."""
@@ -172,10 +206,8 @@ class Subscriptions:
             if before is not None:
                 self._follow(one, before)
             if name in self.live or len(self.live) < MAX_SUBSCRIPTIONS:
-                self.live[name] = one
-                if share is not None or "+" in name or "#" in name or name.startswith(("$share/", "$queue/")):
-                    self.patterns[name] = True
-                self.ended.pop(name, None)
+                self._put(name, one)
+                self._forget_ended(name)
             else:
                 self.complete = False
         self._request(
@@ -254,10 +286,9 @@ class Subscriptions:
                 current.replaced, current.existed = None, False
         elif current.replaced is not None and current.replaced.ended_ns is None:
             current.replaced.doubtful = True
-            self.live[name] = current.replaced
+            self._put(name, current.replaced)
         else:
-            del self.live[name]
-            self.patterns.pop(name, None)
+            self._drop(name)
             if current.replaced is not None:
                 self._end(name, current.replaced)
 
@@ -276,15 +307,16 @@ class Subscriptions:
                 continue
             one.ended_ns = timestamp_ns
             if self.live[name].packet == one.packet:  # else it was subscribed again meanwhile
-                del self.live[name]
-                self.patterns.pop(name, None)
+                self._drop(name)
                 self._end(name, one)
 
     def _end(self, name: str, one: Subscribed) -> None:
         one.replaced = None
         self.ended[name] = one
+        if self.index is not None:
+            self.index.end(one)
         if len(self.ended) > MAX_ENDED:
-            del self.ended[next(iter(self.ended))]
+            self._forget_ended(next(iter(self.ended)))
 
     def retained_sent(self, topic: str, timestamp_ns: int) -> None:
         """Take a message with RETAIN 1 from the server."""

@@ -1,4 +1,4 @@
-"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline]``: comparison and stages, or one.
+"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline|growth]``: one, or the first two.
 
 compare, stages, generate: [--frames N]... [--rounds N]
 live: [--rate PER_SECOND] [--seconds N] [--lint]
@@ -6,6 +6,7 @@ soak: [--connections N] [--rate PER_SECOND]
 replay: [--messages N] [--rounds N]
 mutate: [--cases N] [--rounds N] [--reactions N] [--seeds N]
 pipeline: [--frames N [--frames N]]  (of many connections, of one giant connection; 0 for none)
+growth: [--kind NAME]... [--command NAME]... [--scale X]  (exit code 1 where one grows faster than n log n)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 from tests.bench import compare
 
 STAGE_FRAMES = 250_000
-WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "mutate", "pipeline")
+WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "mutate", "pipeline", "growth")
 
 
 def main() -> int:
@@ -34,6 +35,9 @@ def main() -> int:
     parser.add_argument("--cases", type=int, help="how many are played for their speed")
     parser.add_argument("--reactions", type=int, help="how many are played for what comes back")
     parser.add_argument("--seeds", type=int, help="how many of each kind, with other choices")
+    parser.add_argument("--kind", action="append", help="only this kind of adversarial capture; more than once")
+    parser.add_argument("--command", action="append", help="only this command; more than once")
+    parser.add_argument("--scale", type=float, default=1.0, help="make the adversarial captures so many times as large")
     parser.add_argument("--lint", action="store_true", help="with --lint of sniff")
     options = parser.parse_args()
     if options.what == "live":
@@ -61,6 +65,10 @@ def main() -> int:
 
         sizes = [*(options.frames or ()), *(pipeline.FRAMES, pipeline.GIANT_FRAMES)[len(options.frames or ()) :]]
         return 0 if pipeline.measure(compare.out, *sizes[:2]) else 1
+    if options.what == "growth":
+        from tests.bench import growth
+
+        return 0 if growth.measure(compare.out, options.kind or (), options.command or (), options.scale) else 1
     if options.what == "generate":
         from tests.bench import generate
 

@@ -365,7 +365,7 @@ def test_faults_of_one_list_are_one_finding() -> None:
 
     told = [one.message for one in found if one.rule == "RSN101"]
     assert len(told) == 1
-    assert told[0].endswith("and 1,999 more of its kind")
+    assert told[0].endswith(", and 1,999 more")
 
 
 def _length(value: int) -> bytes:

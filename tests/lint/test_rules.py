@@ -36,8 +36,14 @@ def lint(rules: Iterable[Rule], captured: list[Segment]) -> list[Finding]:
 
 
 def order(findings: Iterable[Finding]) -> list[tuple[int | None, str]]:
-    """Packet and field of findings in a fixed order."""
-    return sorted(((one.packet, one.field) for one in findings), key=lambda row: (row[0] is None, row[0] or 0, row[1]))
+    """Packet and field of all that findings stand for, in a fixed order."""
+    fields = ((one.packet, field) for one in findings for field in _fields(one))
+    return sorted(fields, key=lambda row: (row[0] is None, row[0] or 0, row[1]))
+
+
+def _fields(one: Finding) -> list[str]:
+    assert one.count == max(1, len(one.places)), "no example has more places than are kept"
+    return [place.field for place in one.places] or [one.field]
 
 
 @pytest.mark.parametrize(("rule", "example"), examples("bad"))

@@ -17,8 +17,10 @@ _CAPTURED = ("capture", "client_identifier")
 
 
 def finding_view(finding: Finding) -> dict[str, Any]:
-    """A finding by key; ``topic``, ``clients`` (above 1) and ``related`` are there only where there is one.
+    """A finding by key.
 
+    ``topic`` and ``related`` are there only where there is one, ``clients`` only above 1, ``count`` and ``places`` only
+    where it stands for several places of its packet.
     Captured names that are not UTF-8 have the form of `mqtt.view.text`; in the message their bytes are escapes.
     """
     shown: dict[str, Any] = {"schema": SCHEMA}
@@ -30,6 +32,11 @@ def finding_view(finding: Finding) -> dict[str, Any]:
         shown["topic"] = text(finding.topic)
     if finding.clients > 1:
         shown["clients"] = finding.clients
+    if finding.count > 1:
+        shown["count"] = finding.count
+        shown["places"] = [
+            {"field": utf8(one.field), "offset": one.offset, "length": one.length} for one in finding.places
+        ]
     if finding.related:
         shown["related"] = [
             {

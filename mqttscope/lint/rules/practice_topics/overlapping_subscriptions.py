@@ -1,22 +1,22 @@
 """TOP210."""
 
 from collections.abc import Iterator
-from itertools import islice
 
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Rule
-from mqttscope.lint.topics import overlap, plain
+from mqttscope.lint.topics import plain
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.topics import is_valid_topic_filter
+from mqttscope.session.filter_index import FilterIndex
 
-MAX_COMPARED = 1_000
-"""Subscriptions that each new filter is compared with."""
-MAX_COMPARISONS = 100_000
-"""Comparisons with wildcards for one SUBSCRIBE."""
+MAX_STEPS = 1_000
+"""Nodes of the tree of filters that are looked at for each new filter, and filters that are found."""
+MAX_PACKET_STEPS = 100_000
+"""The same for one SUBSCRIBE."""
 
 
 class OverlappingSubscriptions(Rule):
@@ -105,35 +105,28 @@ class OverlappingSubscriptions(Rule):
 
     def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
         """Compare each new filter with those before it; the first that overlaps is named."""
-        live = at.history.subscriptions.live
-        before = [
-            (one.topic_filter, one.plain_filter, one.packet)
-            for one in islice(live.values(), MAX_COMPARED)
-            if is_valid_topic_filter(one.topic_filter)
-        ]
-        budget = MAX_COMPARISONS
+        table = at.history.subscriptions
+        added = FilterIndex()  # the new filters of this packet
+        left = MAX_PACKET_STEPS
         for index, row in enumerate(packet.subscriptions or ()):
             name = row.topic_filter
             wanted = plain(name) if at.version is V5 else name
-            if name in live or not is_valid_topic_filter(name):
+            if name in table.live or not is_valid_topic_filter(name):
                 continue
-            wild = "+" in wanted or "#" in wanted
-            for other, other_plain, number in before:
-                if not wild and wanted != other_plain and "+" not in other_plain and "#" not in other_plain:
-                    continue
-                budget -= 1
-                if other != name and overlap(wanted, other_plain):
-                    known = live.get(other)
-                    related: tuple[Related, ...] = ()
-                    if known is not None:
-                        related = (Related(f"SUBSCRIBE {other!r}", number, known.frame, known.timestamp_ns),)
-                    yield self.report(
-                        f"subscriptions[{index}].topic_filter",
-                        f"{at.client_name!r}: filters {other!r} and {name!r} overlap; a message may arrive twice",
-                        related=related,
-                    )
-                    break
-            if budget < 0:
+            names, steps = table.overlapping(wanted, min(left, MAX_STEPS))
+            also, more = added.overlapping(wanted, min(left, MAX_STEPS))
+            left -= steps + more
+            if left <= 0:
                 return
-            if len(before) < MAX_COMPARED:
-                before.append((name, wanted, -1))
+            other = next((one for one in (*names, *also) if one != name and is_valid_topic_filter(one)), None)
+            if other is not None:
+                known = table.live.get(other)
+                related: tuple[Related, ...] = ()
+                if known is not None:
+                    related = (Related(f"SUBSCRIBE {other!r}", known.packet, known.frame, known.timestamp_ns),)
+                yield self.report(
+                    f"subscriptions[{index}].topic_filter",
+                    f"{at.client_name!r}: filters {other!r} and {name!r} overlap; a message may arrive twice",
+                    related=related,
+                )
+            added.add(name, wanted)

@@ -4,8 +4,6 @@ import re
 
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.moment import Moment
-from mqttscope.mqtt.codec import field_span
-from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback
 from mqttscope.session.subscriptions import Request
 
@@ -23,9 +21,9 @@ def request_of(packet: Suback | Unsuback, at: Moment) -> Request | None:
     return at.history.subscriptions.request_for(identifier, kind)
 
 
-def options_span(packet: Subscribe, index: int, version: ProtocolVersion) -> tuple[int, int] | None:
+def options_span(packet: Subscribe, index: int, at: Moment) -> tuple[int, int] | None:
     """Offset and length of the options byte of a Topic Filter in a SUBSCRIBE."""
-    span = field_span(packet, f"subscriptions[{index}].options", version) if packet.raw else None
+    span = at.spans.of(packet, f"subscriptions[{index}].options") if packet.raw else None
     return None if span is None else (span.start, span.end - span.start)
 
 

@@ -60,5 +60,5 @@ class NoLocalOnShared(Rule):
                 yield self.report(
                     f"subscriptions[{index}].no_local",
                     f"SUBSCRIBE {row.topic_filter!r} has No Local although it is shared",
-                    span=options_span(packet, index, at.version),
+                    span=options_span(packet, index, at),
                 )

@@ -51,5 +51,5 @@ class RetainHandlingInvalid(Rule):
                 yield self.report(
                     f"subscriptions[{index}].retain_handling",
                     f"SUBSCRIBE {row.topic_filter!r} has Retain Handling 3",
-                    span=options_span(packet, index, at.version),
+                    span=options_span(packet, index, at),
                 )

@@ -83,7 +83,7 @@ class SubscriptionOptionsReserved(Rule):
                     f"subscriptions[{index}].reserved",
                     f"SUBSCRIBE {row.topic_filter!r} sets unused bits of its QoS byte (0x{row.reserved:02x})",
                     severity=Severity.INFO,
-                    span=options_span(packet, index, at.version),
+                    span=options_span(packet, index, at),
                 )
 
     def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:

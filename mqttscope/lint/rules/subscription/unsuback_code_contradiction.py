@@ -101,10 +101,12 @@ class UnsubackCodeContradiction(Rule):
         codes = packet.reason_codes or ()
         if request is None or request.answers or len(codes) != len(request.topic_filters) or not table.complete:
             return
+        judged: set[str] = set()
         for index, code in enumerate(codes):
             name = request.topic_filters[index]
-            if name in request.topic_filters[:index]:
+            if name in judged:
                 continue
+            judged.add(name)
             what = ""
             if code == 0x11:
                 what = _exists(table, request, name, request.existing[index])
