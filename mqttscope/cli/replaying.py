@@ -25,7 +25,7 @@ from mqttscope.replay.failures import never_came
 from mqttscope.replay.plan import Plan, make_plan
 from mqttscope.replay.player import Manner
 from mqttscope.replay.run import Goal, Pace, Replay
-from mqttscope.replay.script import Entry
+from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.causes import Causes, Told, mark_later_turn, told
 from mqttscope.replay.verify.latency import run_latencies
@@ -44,6 +44,8 @@ from mqttscope.transport.target import Target, loopback
 
 MAX_STRING_BYTES = 65_535
 _SPARE_DESCRIPTORS = 64
+MAX_COMPARED_WHEN_STOPPED = 50_000
+"""Packets that are compared after a replay was stopped: whoever stops it does not want to wait."""
 
 
 def run(given: dict[str, Any]) -> int:
@@ -181,6 +183,7 @@ class Session:
             live.append(player.live if performer.link is not None else None)
             outcome.add_notes(player.notes.items())
             skipped |= player.skipped
+            outcome.not_kept += player.not_kept
             if performer.failure:
                 outcome.failures[performer.failure] += 1
             if performer.shortfall:
@@ -197,7 +200,7 @@ class Session:
         outcome.missed += replay.stage.gates.missed
         outcome.too_long = max(outcome.too_long, replay.stage.gates.order.too_long)
         outcome.stopped = outcome.stopped or replay.stopped
-        if self.given["verify"]:
+        if self.given["verify"] and not self._too_much(outcome, recorded, live):
             found = verify(zip(recorded, live, strict=True), skipped=skipped)
             if self.recorded.alterations is not None:
                 Causes(self.recorded.alterations).mark(found.differences)
@@ -209,10 +212,18 @@ class Session:
                 outcome.verification.differences += found.differences
                 outcome.verification.tallies += found.tallies
 
+    def _too_much(self, outcome: Outcome, recorded: list[Script], live: list[Script | None]) -> bool:
+        """Whether a comparison would hold up whoever has stopped the replay; says so."""
+        packets = sum(len(one.entries) for one in (*recorded, *live) if one is not None)
+        if not outcome.stopped or packets <= MAX_COMPARED_WHEN_STOPPED:
+            return False
+        outcome.not_compared = f"the replay was stopped, and {packets:,} packets would take a while"
+        return True
+
     def _report(self, outcome: Outcome, sink: Any) -> None:
         """Differences first: the end of a long output is what is seen."""
         found = outcome.verification
-        live = run_latencies(one for one in outcome.live if one is not None)
+        live = {} if outcome.not_compared else run_latencies(one for one in outcome.live if one is not None)
         recorded = run_latencies(outcome.recorded) if live else {}
         if self.given["format_"] == "jsonl":
             if found is not None:

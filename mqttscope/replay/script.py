@@ -75,6 +75,8 @@ class Ending:
     timestamp_ns: int = 0
     detail: str = ""
     """For people, where something failed."""
+    stopped: bool = False
+    """In a replay: it ended because the replay did."""
 
 
 @dataclass(slots=True)
