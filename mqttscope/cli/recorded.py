@@ -18,11 +18,14 @@ from mqttscope.cli.output import Watch, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import counted
 from mqttscope.replay.alterations import Alterations, Options
 from mqttscope.replay.rewrite import (
     CLIENT_TEMPLATE,
     TOPIC_TEMPLATE,
+    Changes,
+    ConversionError,
     Moment,
     RewriteError,
     Rewrites,
@@ -96,7 +99,7 @@ def read(given: dict[str, Any]) -> Recorded:
         found.scripts, changes = select(found.scripts, clients=given["clients"], start=start, end=end, places=places)
         found.changes += changes.sentences
         if given["convert"] is not None:
-            found.scripts, changes = convert(found.scripts, given["convert"])
+            found.scripts, changes = _converted(found.scripts, given["convert"], lossy=bool(given.get("lossy")))
             found.changes += changes.sentences
         if rewrites:
             found.scripts, changes = rewrite(found.scripts, rewrites)
@@ -131,6 +134,15 @@ def read(given: dict[str, Any]) -> Recorded:
         found.alterations = Alterations(captured, found.scripts, options)
         found.hopeless = found.alterations.hopeless(found.scripts)
     return found
+
+
+def _converted(scripts: list[Script], version: ProtocolVersion, *, lossy: bool) -> tuple[list[Script], Changes]:
+    try:
+        return convert(scripts, version, lossy=lossy)
+    except ConversionError as error:
+        if version != ProtocolVersion.V3_1_1 or lossy:
+            raise
+        raise RewriteError(f"{error}\n--lossy converts the rest, and says in the report what is lost") from None
 
 
 def limit_findings(lint: Run, given: dict[str, Any], sink: Sink) -> None:

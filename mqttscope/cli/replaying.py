@@ -21,7 +21,8 @@ from mqttscope.cli.recorded import Recorded, limit_findings, read
 from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
-from mqttscope.replay.failures import never_came
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.replay.failures import cause, never_came
 from mqttscope.replay.plan import Plan, make_plan
 from mqttscope.replay.player import Manner
 from mqttscope.replay.run import Goal, Pace, Replay
@@ -202,6 +203,9 @@ class Session:
         outcome.stopped = outcome.stopped or replay.stopped
         if self.given["verify"] and not self._too_much(outcome, recorded, live):
             found = verify(zip(recorded, live, strict=True), skipped=skipped)
+            causes = {id(one.player.script): cause(one.player, one.failure) for one in replay.performers}
+            for difference in found.differences:
+                difference.cause = causes.get(id(difference.script), "")
             if self.recorded.alterations is not None:
                 Causes(self.recorded.alterations).mark(found.differences)
             if outcome.verification is None:
@@ -237,9 +241,8 @@ class Session:
             if found is not None:
                 begun = min((script.opened_ns for script in outcome.recorded), default=None)
                 text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns, most=self.given["limit"])
-                for difference in found.differences:
-                    text.feed(difference)
-                text.close(found)
+                text.feed_all(found)
+                text.close(found, stopped=outcome.stopped)
             sink.write(latency.render(recorded, live, self.view))
             page = Page(self.view)
             page.line([""])
@@ -316,6 +319,8 @@ def _refuse_strings(manner: Manner) -> None:
 def _refuse_contradictions(given: dict[str, Any], manner: Manner) -> None:
     if given["faithful"] and (manner.user_name is not None or manner.password is not None):
         raise click.UsageError("--faithful sends the recorded credentials; leave out --user and the password")
+    if given["lossy"] and given["convert"] != ProtocolVersion.V3_1_1:
+        raise click.UsageError("--lossy is for --convert 3.1.1: nothing else loses anything")
     for path in ("output", "write"):
         if given[path] == "":
             raise click.UsageError(f"--{path} needs the name of a file")
