@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.replay.failures import why_it_failed, why_it_fell_short
