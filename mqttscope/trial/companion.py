@@ -67,6 +67,10 @@ class RefusedError(Exception):
         self.code = code
 
 
+class FloodedError(Exception):
+    """The broker sends without end to a client that has asked for nothing."""
+
+
 class Companion(Inbox):
     """One connection."""
 
@@ -219,9 +223,10 @@ class Companion(Inbox):
 async def witness(door: Door, seconds: float) -> Companion | None:
     """A client that watches whether the broker serves; ``None`` where it does not, `LinkError` without a broker.
 
-    `RefusedError` when the broker refuses it in every version.
+    `RefusedError` when the broker refuses it in every version, `FloodedError` when it says more than can be heard.
     """
     refused: RefusedError | None = None
+    flooded = False
     for version in VERSIONS:
         made = Companion(door, version)
         try:
@@ -230,9 +235,12 @@ async def witness(door: Door, seconds: float) -> Companion | None:
         except RefusedError as error:
             # That it does not speak one version says less than why it refuses us in another.
             refused = error if refused is None or error.code not in UNSPOKEN else refused
+        flooded = flooded or made.flooded
         await made.drop()
     if refused is not None:
         raise refused
+    if flooded:
+        raise FloodedError(f"more than {MAX_UNASKED:,} packets for a client that has asked for nothing")
     return None
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
-from mqttscope.trial.companion import LEAVE_S, Companion, Pulse, RefusedError, pulse, witness
+from mqttscope.trial.companion import LEAVE_S, Companion, FloodedError, Pulse, RefusedError, pulse, witness
 from mqttscope.trial.door import Door
 from mqttscope.trial.process import STOP_S, Process
 from mqttscope.trial.verdict import Ruling, Verdict
@@ -188,6 +188,8 @@ class Watch:
                 why = f"{self.door.target} does not answer CONNECT"
             except LinkError as error:
                 why = str(error)
+            except FloodedError as error:
+                raise NoBrokerError(f"{self.door.target} sends without end: {error}") from None
             except RefusedError as error:
                 told = f"{self.door.target} refuses our own client: {error}"
                 if error.code in LOGIN:
