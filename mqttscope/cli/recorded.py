@@ -84,9 +84,11 @@ def read(given: dict[str, Any]) -> Recorded:
     reader = ScriptReader()
     places: set[int] | None = None if wanted is None else set()
     for event in watch.events(dissect_segments(reading.segments(watch.skipped), dissector=dissector)):
-        if places is not None and _is_packet(event) and wanted.matches(event):  # type: ignore[attr-defined]
-            places.add(reader.places)
+        place = reader.places
+        is_wanted = places is not None and _is_packet(event) and wanted.matches(event)  # type: ignore[attr-defined]
         reader.feed(event)
+        if is_wanted and reader.places > place:
+            places.add(place)  # type: ignore[union-attr]
     nothing = advice.nothing_found(dissector) if not dissector.connections else None
     for told in filter(None, (nothing, reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via))):
         warn(told)
@@ -95,6 +97,9 @@ def read(given: dict[str, Any]) -> Recorded:
     gone = {id(script) for script, _ in found.left_out}
     found.scripts = [script for script in found.scripts if id(script) not in gone]
     captured = found.scripts
+    late = sum(script.late for script in captured)
+    if late:
+        found.changes.append(f"{counted(late, 'packet')} of clients left out: the broker had ended the connection before")
     try:
         found.scripts, changes = select(found.scripts, clients=given["clients"], start=start, end=end, places=places)
         found.changes += changes.sentences
