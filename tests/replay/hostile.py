@@ -50,6 +50,8 @@ OTHERS = ("silent", "mute", "deaf", "kept-alive")
 """``silent`` says nothing at all, ``mute`` nothing behind its CONNACK, ``deaf`` does not even read, and ``kept-alive``
 answers PINGREQ and nothing else."""
 NAMES = (*FLOODS, *OTHERS)
+OWN_CLIENTS = b"mqttscope-"
+"""How the Client Identifiers of our own clients begin."""
 
 
 @dataclass(slots=True)
@@ -57,6 +59,8 @@ class Hostile:
     """One broker."""
 
     name: str
+    upstream: int = 0
+    """Port of a broker that serves our own clients, so that only others are treated badly."""
     heard: threading.Event = field(default_factory=threading.Event)
     """A first connection was taken."""
     _open: list[socket.socket] = field(default_factory=list)
@@ -89,6 +93,9 @@ class Hostile:
             first = client.recv(BLOCK_BYTES)
             if not first:
                 return
+            if self.upstream and OWN_CLIENTS in first:
+                self._forward(client, first)
+                return
             version = 5 if b"MQTT\x05" in first else 4
             if self.name == "silent":
                 self.heard.set()
@@ -107,6 +114,13 @@ class Hostile:
                 return
             self._flood(client, version)
 
+    def _forward(self, client: socket.socket, first: bytes) -> None:
+        with socket.create_connection(("127.0.0.1", self.upstream)) as broker:
+            self._open.append(broker)
+            threading.Thread(target=_pump, args=(broker, client), daemon=True).start()
+            broker.sendall(first)
+            _pump(client, broker)
+
     def _flood(self, client: socket.socket, version: int) -> None:
         if self.name == "huge":
             client.sendall(HUGE)
@@ -124,10 +138,19 @@ def _drain(client: socket.socket) -> None:
             pass
 
 
+def _pump(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError):
+        while data := one.recv(BLOCK_BYTES):
+            other.sendall(data)
+    for end in (one, other):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
 @contextmanager
-def hostile(name: str) -> Iterator[tuple[int, Hostile]]:
+def hostile(name: str, upstream: int = 0) -> Iterator[tuple[int, Hostile]]:
     """Such a broker in threads of this process; gives its port."""
-    broker = Hostile(name)
+    broker = Hostile(name, upstream)
     with broker.listen() as server:
         thread = threading.Thread(target=broker.take, args=(server,), daemon=True)
         thread.start()
@@ -142,9 +165,10 @@ def hostile(name: str) -> Iterator[tuple[int, Hostile]]:
 def main() -> None:
     """Serve until killed."""
     name, port = sys.argv[1], int(sys.argv[2])
-    broker = Hostile(name)
+    broker = Hostile(name, int(sys.argv[3]) if len(sys.argv) > 3 else 0)
     with broker.listen(port) as server:
-        print(server.getsockname()[1], flush=True)
+        sys.stdout.write(f"{server.getsockname()[1]}\n")
+        sys.stdout.flush()
         broker.take(server)
 
 
