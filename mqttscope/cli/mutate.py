@@ -37,7 +37,11 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
     "--broker", metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER", help="mqtt://, mqtts://, ws://, wss://[USER@]HOST."
 )
 @click.option("--matrix", multiple=True, metavar="[NAME=]URL", help="One more broker to compare; not with --reduce.")
-@click.option("--together", is_flag=True, help="Run against all brokers at the same time; no two URLs may lead to the same broker.")
+@click.option(
+    "--together",
+    is_flag=True,
+    help="Run against all brokers at the same time; no two URLs may lead to the same broker.",
+)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of all choices.")
 @click.option("--cases", "limit", type=click.IntRange(1), metavar="N", help="Play N cases. [default: each mutation]")
 @click.option("--time", "seconds", **_positive("Stop starting cases after SECONDS."))
@@ -51,7 +55,9 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
 @click.option("--broker-pid", "pid", type=click.IntRange(1), metavar="PID", help="The broker's process, to look at.")
 @click.option("--reduce", "folder", metavar="FOLDER", help="Reduce each kind of failing case; not with --matrix.")
 @click.option("--wait", "patience", **_positive("How long the broker has to react.", default=1.0, show_default=True))
-@click.option("--longest", **_positive("Skip cases that need a pause longer than this.", default=10.0, show_default=True))
+@click.option(
+    "--longest", **_positive("Skip cases that need a pause longer than this.", default=10.0, show_default=True)
+)
 @click.option("--rate", type=click.FloatRange(0, min_open=True), callback=finite, metavar="N", help="Cases per second.")
 @click.option("--yes-i-may-test", "allowed", multiple=True, metavar="HOST", help="A broker that is not this host.")
 @connecting

@@ -99,7 +99,9 @@ def read(given: dict[str, Any]) -> Recorded:
     captured = found.scripts
     late = sum(script.late for script in captured)
     if late:
-        found.changes.append(f"{counted(late, 'packet')} of clients left out: the broker had ended the connection before")
+        found.changes.append(
+            f"{counted(late, 'packet')} of clients left out: the broker had ended the connection before"
+        )
     try:
         found.scripts, changes = select(found.scripts, clients=given["clients"], start=start, end=end, places=places)
         found.changes += changes.sentences

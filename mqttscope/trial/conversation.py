@@ -41,6 +41,18 @@ class Conversation:
         """Note what a side did."""
         self.said.append(Said(from_client, data, timestamp_ns, mutated, ends))
 
+    def shorten(self, most_bytes: int) -> None:
+        """Keep so much of what the broker said, and all that the client did."""
+        left, kept = most_bytes, []
+        for one in self.said:
+            if one.from_client or one.ends:
+                kept.append(one)
+            elif left > 0:
+                one.data = one.data[:left]
+                left -= len(one.data)
+                kept.append(one)
+        self.said = kept
+
     def sent(self, *, mutated: bool = False) -> bytes:
         """All bytes of the client, or those from the mutation's first one on."""
         first = self.begins if mutated else 0

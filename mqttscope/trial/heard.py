@@ -10,6 +10,10 @@ from mqttscope.trial.conversation import Conversation
 from mqttscope.trial.inbox import Inbox
 
 
+MAX_NOTED_BYTES = 64 * 1024
+"""What is kept of the words of a broker that is not listened to any longer."""
+
+
 class Heard(Inbox):
     """An inbox that notes everything in a conversation, and hands packets on."""
 
@@ -29,6 +33,11 @@ class Heard(Inbox):
         super().ended(how, detail)
         if self.how:
             self.conversation.add(False, b"", time.time_ns(), ends="reset" if how == "reset" else "fin")
+
+    def drowned(self) -> None:
+        """More came than is listened to: its beginning shows what it was."""
+        super().drowned()
+        self.conversation.shorten(MAX_NOTED_BYTES)
 
     def took(self, packet: ControlPacket | Malformed) -> None:
         """A packet of the broker."""

@@ -12,9 +12,9 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.stream import PacketStream
 from mqttscope.transport.link import Link
 
-MAX_RECEIVED_BYTES = 64 * 1024 * 1024
+MAX_RECEIVED_BYTES = 16 * 1024 * 1024
 """A broker that sends more than this on one connection is not listened to any longer."""
-MAX_RECEIVED_PACKETS = 300_000
+MAX_RECEIVED_PACKETS = 140_000
 """The same in packets: the longest cases have 65,535 exchanges."""
 MAX_SLICE_BYTES = 8 * 1024
 """So much is looked at before timers, signals and other connections get their turn."""

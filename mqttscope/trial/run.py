@@ -39,8 +39,8 @@ LEAK_PROOF_BYTES = 96 * 1024 * 1024
 LEAK_TURNS = 200
 """More turns are not played to prove that."""
 FLOOD = (
-    f"the broker sent more than {MAX_RECEIVED_BYTES >> 20} MiB or {MAX_RECEIVED_PACKETS:,} packets on one connection; "
-    "what came behind that was not looked at"
+    f"the broker sent more than {MAX_RECEIVED_BYTES >> 20} MiB or {MAX_RECEIVED_PACKETS:,} packets on the connection, "
+    "so that it is not judged"
 )
 """What is said of a broker that sends without end."""
 HURRY_S = 0.3
@@ -229,13 +229,13 @@ class Trial:
             played = result.played = await pilot.run()
         except (LinkError, NotPlayedError) as error:
             result.not_played = str(error)
-        if pilot.inbox.flooded:
-            self._say_once(FLOOD)
         ill = await self._watch.ill(patience_s)
         if ill is not None:
             # Whoever brings the broker down on the way to the mutation has found something as well.
             result.ruling, result.not_played = ill, ""
             result.played = result.played or pilot.played
+        elif pilot.inbox.flooded:
+            result.not_played = FLOOD
         elif result.played is not None:
             ruling = judge(case, played.seen, self.rehearsed.get(script.connection.number, Rehearsal()))
             if ruling.deviates:
@@ -247,10 +247,6 @@ class Trial:
             result.unclean = tuple(await self._settle())
             self._growth.looked()
         return result
-
-    def _say_once(self, told: str) -> None:
-        if told not in self.told:
-            self.told.append(told)
 
     async def _settle(self) -> list[str]:
         return await self._cleaner.settle(self._watch.version, self.patience_s * AGAIN)

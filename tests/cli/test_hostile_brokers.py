@@ -32,16 +32,37 @@ FLOODED_S = 2.0
 """How long a broker has sent before the run is stopped."""
 
 
-@contextmanager
-def broker(name: str, upstream: int = 0) -> Iterator[int]:
+@dataclass(slots=True)
+class Flood:
     """A hostile broker in a process of its own, since a flood takes a whole processor."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def goes_on(self) -> None:
+        """Wait until it has had a client, for a while."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "heard\n"
+        time.sleep(FLOODED_S)
+
+
+@contextmanager
+def flood(name: str, upstream: int = 0) -> Iterator[Flood]:
+    """Such a broker."""
     words = [sys.executable, "-m", "tests.replay.hostile", name, "0", str(upstream)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stdout is not None
         try:
-            yield int(process.stdout.readline())
+            yield Flood(process, int(process.stdout.readline()))
         finally:
             process.kill()
+
+
+@contextmanager
+def broker(name: str, upstream: int = 0) -> Iterator[int]:
+    """The port of such a broker."""
+    with flood(name, upstream) as made:
+        yield made.port
 
 
 @dataclass(slots=True)
@@ -87,9 +108,7 @@ def replayed(port: int, folder: Path, *options: str, **more: Any) -> Ran:
 
 
 def mutated(port: int, folder: Path, *options: str, **more: Any) -> Ran:
-    return run(
-        "mutate", capture("v311-qos"), "--broker", f"mqtt://127.0.0.1:{port}", *options, folder=folder, **more
-    )
+    return run("mutate", capture("v311-qos"), "--broker", f"mqtt://127.0.0.1:{port}", *options, folder=folder, **more)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,10 +145,8 @@ def test_a_packet_above_all_limits_is_passed_over_and_said(tmp_path: Path) -> No
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("name", ["pings", "to-acknowledge", "connacks", "silent", "deaf"])
 def test_a_replay_can_be_stopped(name: str, how: int, tmp_path: Path) -> None:
-    with broker(name) as port:
-        done = replayed(
-            port, tmp_path, "--wait", "60", "--verify", stop=lambda: time.sleep(FLOODED_S + 1), how=how
-        )
+    with flood(name) as made:
+        done = replayed(made.port, tmp_path, "--wait", "60", "--verify", stop=made.goes_on, how=how)
 
     assert done.code == EXIT_FAILED, done.out
     assert "stopped before its end" in done.out
@@ -163,11 +180,10 @@ def test_mutate_ends_its_cases_in_a_flood(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("name", ["pings", "to-acknowledge", "mute", "silent", "deaf"])
 def test_mutate_can_be_stopped(name: str, how: int, tmp_path: Path) -> None:
-    with rig.mosquitto(tmp_path) as real, broker(name, real.port) as port:
+    with rig.mosquitto(tmp_path) as real, flood(name, real.port) as made:
         done = mutated(
-            port, tmp_path, "--wait", "30", "--reduce", str(tmp_path / "found"),
-            stop=lambda: time.sleep(FLOODED_S + 1), how=how,
-        )  # fmt: skip
+            made.port, tmp_path, "--wait", "30", "--reduce", str(tmp_path / "found"), stop=made.goes_on, how=how
+        )
 
     assert done.code == EXIT_UNREADABLE, done.out
     assert "ended early: interrupted" in done.out

@@ -102,8 +102,8 @@ class Hostile:
                 while client.recv(BLOCK_BYTES):
                     pass
                 return
-            client.sendall(CONNACK[version])
             self.heard.set()
+            client.sendall(CONNACK[version])
             if self.name == "deaf":
                 while not self._over:
                     threading.Event().wait(0.1)
@@ -162,13 +162,18 @@ def hostile(name: str, upstream: int = 0) -> Iterator[tuple[int, Hostile]]:
                 server.shutdown(socket.SHUT_RDWR)
 
 
+def _tell(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
-    """Serve until killed."""
+    """Serve until killed; tells the port, and when the first client was treated badly."""
     name, port = sys.argv[1], int(sys.argv[2])
     broker = Hostile(name, int(sys.argv[3]) if len(sys.argv) > 3 else 0)
     with broker.listen(port) as server:
-        sys.stdout.write(f"{server.getsockname()[1]}\n")
-        sys.stdout.flush()
+        _tell(str(server.getsockname()[1]))
+        threading.Thread(target=lambda: broker.heard.wait() and _tell("heard"), daemon=True).start()
         broker.take(server)
 
 
