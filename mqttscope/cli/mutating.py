@@ -293,7 +293,7 @@ async def _fitted(flows: Flows, spoken: list[int], trial: Trial) -> tuple[list[S
 
 
 def _stop(trials: list[Trial], tasks: list[asyncio.Task[None]]) -> None:
-    """Let the cases that are being played end, if they do soon; a second signal does not wait, a third one ends at once."""
+    """Let the cases that are being played end, if they do soon; a second signal does not wait, a third one kills."""
     if not all(trial.stopped for trial in trials):
         for trial in trials:
             trial.stopped = True

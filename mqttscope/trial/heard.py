@@ -9,7 +9,6 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.trial.conversation import Conversation
 from mqttscope.trial.inbox import Inbox
 
-
 MAX_NOTED_BYTES = 64 * 1024
 """What is kept of the words of a broker that is not listened to any longer."""
 

@@ -162,6 +162,11 @@ def hostile(name: str, upstream: int = 0) -> Iterator[tuple[int, Hostile]]:
                 server.shutdown(socket.SHUT_RDWR)
 
 
+def _tell_when(happened: threading.Event, word: str) -> None:
+    happened.wait()
+    _tell(word)
+
+
 def _tell(word: str) -> None:
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
@@ -173,7 +178,7 @@ def main() -> None:
     broker = Hostile(name, int(sys.argv[3]) if len(sys.argv) > 3 else 0)
     with broker.listen(port) as server:
         _tell(str(server.getsockname()[1]))
-        threading.Thread(target=lambda: broker.heard.wait() and _tell("heard"), daemon=True).start()
+        threading.Thread(target=_tell_when, args=(broker.heard, "heard"), daemon=True).start()
         broker.take(server)
 
 

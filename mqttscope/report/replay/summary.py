@@ -41,7 +41,8 @@ def write_summary(page: Page, outcome: Outcome) -> None:
         page.paragraph(f"not compared: {outcome.not_compared}", "yellow", indent=2)
     if outcome.not_kept:
         page.paragraph(
-            f"{outcome.not_kept:,} packet{'' if outcome.not_kept == 1 else 's'} beyond the recording not kept, compared or measured: the limit is "
+            f"{outcome.not_kept:,} {'packet' if outcome.not_kept == 1 else 'packets'} beyond the recording "
+            "not kept, compared or measured: the limit is "
             f"{MAX_BEYOND_BYTES >> 20} MiB of a connection, and {MAX_BEYOND_BYTES_OF_ALL >> 20} MiB of all",
             "yellow",
             indent=2,

@@ -218,9 +218,9 @@ def test_with_losses_all_of_5_0_becomes_3_1_1(name: str) -> None:
 
     assert snapshot(scripts) == before
     lost = 0
-    for recorded, script in zip(scripts, made, strict=True):
+    for before_it, script in zip(scripts, made, strict=True):
         there = set(script.entries)
-        lost += len(recorded.entries) - len(there)
+        lost += len(before_it.entries) - len(there)
         for entry in script.entries:
             assert not isinstance(entry.packet, Malformed)
             if not getattr(entry.packet, "missing", 0):
