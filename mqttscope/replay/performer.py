@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_TURN = 200
 """Steps that one connection takes before others get their turn."""
+MAX_TURN_BYTES = 256 * 1024
+"""So much is sent before it is looked whether the server takes it."""
 MAX_SLICE_BYTES = 16 * 1024
 """So much of one connection is read before others, timers and signals get their turn."""
 KEEP_ALIVE_SHARE = 0.75
@@ -317,8 +319,10 @@ class Performer:
         """Collect what is to be sent; returns whether there is more at once."""
         player, stage = self.player, self.stage
         timers = stage.gates.order.timers
-        now = stage.clock.now_ns()
+        now, sending = stage.clock.now_ns(), 0
         for _ in range(MAX_TURN):
+            if sending > MAX_TURN_BYTES:
+                return True
             if self._paused or self._closing:
                 # Nor is anything acknowledged: a server that does not read would fill our memory.
                 return False
@@ -330,6 +334,7 @@ class Performer:
                 self._forget_patience()
             if isinstance(action, Send):
                 sent.append(action.data)
+                sending += len(action.data)
                 source = action.entry.source
                 if source is not None:
                     self._performed_ns = source.timestamp_ns

@@ -36,7 +36,7 @@ class Cleaner:
         return list(dict.fromkeys(left))
 
     async def finish(self, version: ProtocolVersion, seconds: float, most_s: float | None = None) -> str:
-        """The last attempt, within `LAST_S` unless told; returns a sentence on what may be left, empty where nothing is."""
+        """The last attempt, within `LAST_S` unless told; returns a sentence on what may be left, or nothing."""
         if not self._owing:
             return ""
         left: list[str] = []

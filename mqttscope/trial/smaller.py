@@ -192,6 +192,8 @@ class Fault:
     packet_type: int
     reason: str
     field: str
+    complete: bool
+    """Whether all fields are there: a byte too many is not a byte too few."""
 
     def __str__(self) -> str:
         name = PacketType(self.packet_type).name if self.packet_type in _NAMED else f"type {self.packet_type}"
@@ -205,7 +207,7 @@ def faults_of(steps: Sequence[Step], version: ProtocolVersion) -> Iterator[Fault
     data = b"".join(one.data for one in steps if one.action is Action.SEND)
     for item in (*stream.feed(data), *stream.close()):
         if isinstance(item, Malformed):
-            yield Fault(item.packet_type or 0, str(item.reason), item.field)
+            yield Fault(item.packet_type or 0, str(item.reason), item.field, item.complete)
 
 
 async def _faithful_to(whole: list[Step], first: Played) -> Callable[[list[Step], Played], Awaitable[bool]]:
