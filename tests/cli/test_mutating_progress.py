@@ -45,6 +45,7 @@ def test_a_limit_is_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_limit_cases_are_counted_beside_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     seen(monkeypatch)
+
     async def run() -> list[str]:
         made = Progress()
         made.count(range(30))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -106,8 +107,9 @@ class Hostile:
             client.sendall(CONNACK[version])
             if self.name == "deaf":
                 while not self._over:
-                    threading.Event().wait(0.1)
-            elif self.name not in FLOODS:
+                    time.sleep(0.1)
+                return
+            if self.name not in FLOODS:
                 while data := client.recv(BLOCK_BYTES):
                     if self.name == "kept-alive" and data.endswith(b"\xc0\x00"):
                         client.sendall(b"\xd0\x00")
