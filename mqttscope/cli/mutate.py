@@ -36,7 +36,7 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
 @click.option(
     "--broker", metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER", help="mqtt://, mqtts://, ws://, wss://[USER@]HOST."
 )
-@click.option("--matrix", multiple=True, metavar="[NAME=]URL", help="One more broker to compare; not with --reduce.")
+@click.option("--matrix", multiple=True, metavar="[NAME=]URL", help="Another broker; not with --reduce.")
 @click.option(
     "--together",
     is_flag=True,
@@ -49,11 +49,11 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
 @click.option("--mutation", "pattern", default="*", metavar="PATTERN", help="Names: publish.topic_name, '*:utf8-*'.")
 @click.option("--filter", "-f", "expression", metavar="EXPR", help="Only connections with a packet that matches.")
 @click.option("--list", "listing", is_flag=True, help="Show the mutations, what they break and what is demanded.")
-@click.option("--write", "-w", metavar="FILE", help="Write the mutated flows into a pcapng file; no broker.")
+@click.option("--write", "-w", metavar="FILE", help="Write the flows into a pcapng; no broker.")
 @click.option("--side", type=click.Choice(("client", "server")), help="Who is mutated, for --list and --write.")
-@click.option("--spawn", metavar="COMMAND", help="Start the broker like this, and again when it has crashed.")
+@click.option("--spawn", metavar="COMMAND", help="Start the broker; again when it has crashed.")
 @click.option("--broker-pid", "pid", type=click.IntRange(1), metavar="PID", help="The broker's process, to look at.")
-@click.option("--reduce", "folder", metavar="FOLDER", help="Reduce each kind of failing case; not with --matrix.")
+@click.option("--reduce", "folder", metavar="FOLDER", help="Reduce failing cases; not with --matrix.")
 @click.option("--wait", "patience", **_positive("How long the broker has to react.", default=1.0, show_default=True))
 @click.option(
     "--longest", **_positive("Skip cases that need a pause longer than this.", default=10.0, show_default=True)

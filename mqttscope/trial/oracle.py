@@ -6,7 +6,6 @@ violation was really on the wire where it had to be answered, or a client that k
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator
 from dataclasses import replace
 from functools import cache
@@ -37,16 +36,6 @@ WRONG_REASON_RULES = ("ERR202", "CON220")
 @cache
 def _rules() -> tuple[type[Rule], ...]:
     return tuple(rule for rule in all_rules().values() if not rule.is_practice())
-
-
-async def unhurried(judging: Generator[None, None, T]) -> T:
-    """The outcome of something here, with turns for others in between: a conversation may be long."""
-    while True:
-        try:
-            next(judging)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        await asyncio.sleep(0)
 
 
 def _now(judging: Generator[None, None, T]) -> T:

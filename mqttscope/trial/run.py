@@ -22,10 +22,11 @@ from mqttscope.trial.fit import flow_of
 from mqttscope.trial.growth import Growth
 from mqttscope.trial.inbox import MAX_RECEIVED_BYTES, MAX_RECEIVED_PACKETS
 from mqttscope.trial.numbering import Numbered
-from mqttscope.trial.oracle import confirming, unhurried
+from mqttscope.trial.oracle import confirming
 from mqttscope.trial.pilot import NotPlayedError, Pilot, Played
 from mqttscope.trial.process import Process
 from mqttscope.trial.rehearsal import AS_RECORDED, Rehearsal, unmutated
+from mqttscope.trial.turns import unhurried
 from mqttscope.trial.twice import decided, told_once
 from mqttscope.trial.verdict import BROKER_WIDE, Ruling, Verdict, excused, judge
 from mqttscope.trial.watch import AGAIN, NoBrokerError, Watch

@@ -19,10 +19,11 @@ from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.mutate import Action, Case, MutatedFlow, Step
 from mqttscope.mutate.layout import Layout
 from mqttscope.replay.script import Script
-from mqttscope.trial.oracle import blaming, breaking, unhurried
+from mqttscope.trial.oracle import blaming, breaking
 from mqttscope.trial.owed import ANSWERS
 from mqttscope.trial.pilot import Played
 from mqttscope.trial.run import NoBrokerError, Result, Trial
+from mqttscope.trial.turns import unhurried
 from mqttscope.trial.verdict import BROKER_WIDE, Verdict
 
 MAX_TRIES = 400
