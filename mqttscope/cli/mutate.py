@@ -48,7 +48,7 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
 @click.option("--case", "number", type=click.IntRange(0), metavar="K", help="Play this case alone.")
 @click.option("--mutation", "pattern", default="*", metavar="PATTERN", help="Names: publish.topic_name, '*:utf8-*'.")
 @click.option("--filter", "-f", "expression", metavar="EXPR", help="Only connections with a packet that matches.")
-@click.option("--list", "listing", is_flag=True, help="Show the mutations, what they break and what is demanded.")
+@click.option("--list", "listing", is_flag=True, help="Show the mutations, and what they break.")
 @click.option("--write", "-w", metavar="FILE", help="Write the flows into a pcapng; no broker.")
 @click.option("--side", type=click.Choice(("client", "server")), help="Who is mutated, for --list and --write.")
 @click.option("--spawn", metavar="COMMAND", help="Start the broker; again when it has crashed.")

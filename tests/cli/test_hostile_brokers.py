@@ -24,10 +24,10 @@ from tests.replay.hostile import FLOODS, NAMES, Hostile
 
 MOST_BYTES = 320 * 1024 * 1024
 """Resident memory at its peak.  Without limits pings take as much within seconds, and ever more."""
-BOUND_S = 60.0
+BOUND_S = 120.0
 """Far above what these runs take, and far below one that does not end."""
-END_S = 6.0
-"""Two seconds are meant; there may be much else to do where tests run."""
+END_S = 15.0
+"""Two seconds are meant, of a processor that has nothing else to do."""
 FLOODED_S = 2.0
 """How long a broker has sent before the run is stopped."""
 
