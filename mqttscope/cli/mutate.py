@@ -36,29 +36,35 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
 @click.option(
     "--broker", metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER", help="mqtt://, mqtts://, ws://, wss://[USER@]HOST."
 )
-@click.option("--matrix", multiple=True, metavar="[NAME=]URL", help="One more broker to compare; repeatable.")
-@click.option("--together", is_flag=True, help="All brokers at once; each must be another.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="What all choices follow from.")
-@click.option("--cases", "limit", type=click.IntRange(1), metavar="N", help="So many cases. [default: each mutation]")
-@click.option("--time", "seconds", **_positive("No new case after so long."))
-@click.option("--case", "number", type=click.IntRange(0), metavar="K", help="This case alone.")
+@click.option("--matrix", multiple=True, metavar="[NAME=]URL", help="Another broker; not with --reduce.")
+@click.option(
+    "--together",
+    is_flag=True,
+    help="Run against all brokers at the same time; no two URLs may lead to the same broker.",
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of all choices.")
+@click.option("--cases", "limit", type=click.IntRange(1), metavar="N", help="Play N cases. [default: each mutation]")
+@click.option("--time", "seconds", **_positive("Stop starting cases after SECONDS."))
+@click.option("--case", "number", type=click.IntRange(0), metavar="K", help="Play this case alone.")
 @click.option("--mutation", "pattern", default="*", metavar="PATTERN", help="Names: publish.topic_name, '*:utf8-*'.")
 @click.option("--filter", "-f", "expression", metavar="EXPR", help="Only connections with a packet that matches.")
-@click.option("--list", "listing", is_flag=True, help="Show the mutations, what they break and what is demanded.")
-@click.option("--write", "-w", metavar="FILE", help="Write the mutated flows into a pcapng file; no broker.")
+@click.option("--list", "listing", is_flag=True, help="Show the mutations, and what they break.")
+@click.option("--write", "-w", metavar="FILE", help="Write the flows into a pcapng; no broker.")
 @click.option("--side", type=click.Choice(("client", "server")), help="Who is mutated, for --list and --write.")
-@click.option("--spawn", metavar="COMMAND", help="Start the broker like this, and again when it has crashed.")
+@click.option("--spawn", metavar="COMMAND", help="Start the broker; again when it has crashed.")
 @click.option("--broker-pid", "pid", type=click.IntRange(1), metavar="PID", help="The broker's process, to look at.")
-@click.option("--reduce", "folder", metavar="FOLDER", help="Reduce each kind of failing case; results go there.")
+@click.option("--reduce", "folder", metavar="FOLDER", help="Reduce failing cases; not with --matrix.")
 @click.option("--wait", "patience", **_positive("How long the broker has to react.", default=1.0, show_default=True))
-@click.option("--longest", **_positive("Leave out cases with longer pauses.", default=10.0, show_default=True))
+@click.option(
+    "--longest", **_positive("Skip cases that need a pause longer than this.", default=10.0, show_default=True)
+)
 @click.option("--rate", type=click.FloatRange(0, min_open=True), callback=finite, metavar="N", help="Cases per second.")
 @click.option("--yes-i-may-test", "allowed", multiple=True, metavar="HOST", help="A broker that is not this host.")
 @connecting
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the report."
+    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."
 )
-@click.option("--output", "-o", metavar="FILE", help="The report into a file.")
+@click.option("--output", "-o", metavar="FILE", help="Write the report into a file.")
 @click.option("--show-secrets", is_flag=True, help="Passwords in the report as they are.")
 @click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
 @click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")

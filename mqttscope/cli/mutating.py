@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -19,6 +18,7 @@ from mqttscope.cli.mutating_brokers import Broker, brokers, process_of
 from mqttscope.cli.mutating_flows import Flows, numbered, read_flows
 from mqttscope.cli.mutating_found import Found
 from mqttscope.cli.mutating_options import PROGRAMS, settle
+from mqttscope.cli.mutating_progress import Progress
 from mqttscope.cli.mutating_written import write as write_flows
 from mqttscope.cli.output import ENDINGS, Output, make_view, warn
 from mqttscope.cli.targets import FileSink
@@ -42,6 +42,8 @@ from mqttscope.trial.numbering import Numbered, Numbering
 from mqttscope.trial.process import StartError
 from mqttscope.trial.run import NoBrokerError, Result, Trial, longest_s
 
+LAST_CASE_S = 0.3
+"""How long the case that is being played may go on after a signal."""
 Each = Callable[[Result, Tried], None]
 """What is done with every case that was played."""
 
@@ -171,6 +173,9 @@ def _trial(given: dict[str, Any], broker: Broker) -> Trial:
 async def _one(given: dict[str, Any], flows: Flows, trial: Trial, tried: Tried, keep: Found | None, each: Each) -> None:
     """Try the cases on one broker."""
     started = time.monotonic()
+    if trial.stopped:
+        tried.stopped = "interrupted"
+        return
     try:
         await trial.begin()
         await _cases(given, flows, trial, tried, keep, each)
@@ -223,19 +228,27 @@ async def _cases(
             yield scripts[one.index], one
 
     left = None if given["seconds"] is None else given["seconds"] - (time.monotonic() - started)
-    show = sys.stderr is not None and sys.stderr.isatty()
-    async for result in trial.run(wanted(), left):
-        tried.add(result)
-        if keep is not None and result.deviates:
-            await keep.take(result, trial, tried, _reducing if show else None)
-            if trial.stopped and result.number not in tried.reduced:
-                warn(f"case {result.number} was not reduced: interrupted")
-        each(result, tried)
-        if show:
-            sys.stderr.write(f"\r{len(tried.results):,} cases, {len(tried.deviations):,} deviations\x1b[K")
-            sys.stderr.flush()
-    if show:
-        sys.stderr.write("\r\x1b[K")
+    progress = Progress(1 if given["number"] is not None else given["limit"], left)
+    progress.count(numbered(given, numbering, flows, spoken, lambda one: longest_s(one.case) <= given["longest"]))
+    playing = True
+    try:
+        async for result in trial.run(wanted(), left):
+            playing = False
+            tried.add(result)
+            try:
+                if keep is not None and result.deviates:
+                    await keep.take(result, trial, tried, progress.reducing)
+                    if trial.stopped and result.number not in tried.reduced:
+                        warn(f"case {result.number} was not reduced: interrupted")
+            finally:
+                each(result, tried)
+            progress.tell(len(tried.results), len(tried.deviations))
+            playing = True
+    except asyncio.CancelledError:
+        tried.not_played["interrupted"] += playing
+        raise
+    finally:
+        progress.end()
 
 
 async def _spoken(flows: Flows, trial: Trial, tried: Tried) -> list[int]:
@@ -280,20 +293,17 @@ async def _fitted(flows: Flows, spoken: list[int], trial: Trial) -> tuple[list[S
 
 
 def _stop(trials: list[Trial], tasks: list[asyncio.Task[None]]) -> None:
-    """End behind the cases that are being played; a second signal only cleans up, and a third one ends at once."""
+    """Let the cases that are being played end, if they do soon; a second signal does not wait, a third one kills."""
     if not all(trial.stopped for trial in trials):
         for trial in trials:
             trial.stopped = True
+        for task in tasks:
+            asyncio.get_running_loop().call_later(LAST_CASE_S, task.cancel)
         return
     for task in tasks:
         task.cancel()
     for ending in ENDINGS:
         asyncio.get_running_loop().remove_signal_handler(ending)
-
-
-def _reducing(tries: int) -> None:
-    sys.stderr.write(f"\rreducing a case, {tries:,} tries\x1b[K")
-    sys.stderr.flush()
 
 
 def _report(given: dict[str, Any], runs: list[Tried], sink: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -47,8 +48,13 @@ class Found:
         self._known.add(key)
         found = None
         worse: list[Result] = []
-        with suppress(NoBrokerError):
-            found = await smaller(trial, script, result, progress=progress, worse=worse)
+        try:
+            with suppress(NoBrokerError):
+                found = await smaller(trial, script, result, progress=progress, worse=worse)
+        except asyncio.CancelledError:
+            # Whoever stops the run loses nothing that was found.
+            self._write(_name(key), result, None, server_of(trial.door))
+            raise
         if found is not None:
             tried.reduced[result.number] = _reduced(found, trial.door)
         elif not worse and not trial.stopped:

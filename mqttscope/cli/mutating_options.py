@@ -42,7 +42,7 @@ def settle(given: dict[str, Any]) -> None:
         _settle_list(given)
         return
     if given["number"] is not None and given["limit"] is not None:
-        raise click.UsageError("--case is one case, --cases so many: one of them")
+        raise click.UsageError("--case plays one case, --cases plays N: give one of them")
     wanted = bool(given["broker"] or given["matrix"])
     if wanted == (given["write"] is not None):
         raise click.UsageError("either --broker URL (or --matrix URL), or --write FILE, or --list")

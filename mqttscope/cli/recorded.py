@@ -18,11 +18,14 @@ from mqttscope.cli.output import Watch, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import counted
 from mqttscope.replay.alterations import Alterations, Options
 from mqttscope.replay.rewrite import (
     CLIENT_TEMPLATE,
     TOPIC_TEMPLATE,
+    Changes,
+    ConversionError,
     Moment,
     RewriteError,
     Rewrites,
@@ -81,9 +84,11 @@ def read(given: dict[str, Any]) -> Recorded:
     reader = ScriptReader()
     places: set[int] | None = None if wanted is None else set()
     for event in watch.events(dissect_segments(reading.segments(watch.skipped), dissector=dissector)):
-        if places is not None and _is_packet(event) and wanted.matches(event):  # type: ignore[attr-defined]
-            places.add(reader.places)
+        place = reader.places
+        is_wanted = places is not None and _is_packet(event) and wanted.matches(event)  # type: ignore[attr-defined]
         reader.feed(event)
+        if is_wanted and reader.places > place:
+            places.add(place)  # type: ignore[union-attr]
     nothing = advice.nothing_found(dissector) if not dissector.connections else None
     for told in filter(None, (nothing, reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via))):
         warn(told)
@@ -92,11 +97,16 @@ def read(given: dict[str, Any]) -> Recorded:
     gone = {id(script) for script, _ in found.left_out}
     found.scripts = [script for script in found.scripts if id(script) not in gone]
     captured = found.scripts
+    late = sum(script.late for script in captured)
+    if late:
+        found.changes.append(
+            f"{counted(late, 'packet')} of clients left out: the broker had ended the connection before"
+        )
     try:
         found.scripts, changes = select(found.scripts, clients=given["clients"], start=start, end=end, places=places)
         found.changes += changes.sentences
         if given["convert"] is not None:
-            found.scripts, changes = convert(found.scripts, given["convert"])
+            found.scripts, changes = _converted(found.scripts, given["convert"], lossy=bool(given.get("lossy")))
             found.changes += changes.sentences
         if rewrites:
             found.scripts, changes = rewrite(found.scripts, rewrites)
@@ -131,6 +141,15 @@ def read(given: dict[str, Any]) -> Recorded:
         found.alterations = Alterations(captured, found.scripts, options)
         found.hopeless = found.alterations.hopeless(found.scripts)
     return found
+
+
+def _converted(scripts: list[Script], version: ProtocolVersion, *, lossy: bool) -> tuple[list[Script], Changes]:
+    try:
+        return convert(scripts, version, lossy=lossy)
+    except ConversionError as error:
+        if version != ProtocolVersion.V3_1_1 or lossy:
+            raise
+        raise RewriteError(f"{error}\n--lossy converts the rest, and says in the report what is lost") from None
 
 
 def limit_findings(lint: Run, given: dict[str, Any], sink: Sink) -> None:

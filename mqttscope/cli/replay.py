@@ -178,6 +178,7 @@ Examples:
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change a field: connect.keep_alive=30.")
 @click.option("--unset", multiple=True, metavar="PATH", help="Leave a field or property out.")
 @click.option("--convert", type=Version(), metavar="3.1.1|5.0", help="Speak this version, where nothing is lost.")
+@click.option("--lossy", is_flag=True, help="With --convert 3.1.1: leave out what 3.1.1 cannot say.")
 @click.option("--loop", type=TURNS, default=1, show_default=True, metavar="N", help="Play it N times.")
 @click.option(
     "--clients",

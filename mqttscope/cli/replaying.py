@@ -21,11 +21,12 @@ from mqttscope.cli.recorded import Recorded, limit_findings, read
 from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
-from mqttscope.replay.failures import never_came
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.replay.failures import cause, never_came
 from mqttscope.replay.plan import Plan, make_plan
 from mqttscope.replay.player import Manner
 from mqttscope.replay.run import Goal, Pace, Replay
-from mqttscope.replay.script import Entry
+from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.causes import Causes, Told, mark_later_turn, told
 from mqttscope.replay.verify.latency import run_latencies
@@ -44,6 +45,8 @@ from mqttscope.transport.target import Target, loopback
 
 MAX_STRING_BYTES = 65_535
 _SPARE_DESCRIPTORS = 64
+MAX_COMPARED_WHEN_STOPPED = 50_000
+"""Packets that are compared after a replay was stopped: whoever stops it does not want to wait."""
 
 
 def run(given: dict[str, Any]) -> int:
@@ -181,6 +184,7 @@ class Session:
             live.append(player.live if performer.link is not None else None)
             outcome.add_notes(player.notes.items())
             skipped |= player.skipped
+            outcome.not_kept += player.not_kept
             if performer.failure:
                 outcome.failures[performer.failure] += 1
             if performer.shortfall:
@@ -197,8 +201,11 @@ class Session:
         outcome.missed += replay.stage.gates.missed
         outcome.too_long = max(outcome.too_long, replay.stage.gates.order.too_long)
         outcome.stopped = outcome.stopped or replay.stopped
-        if self.given["verify"]:
+        if self.given["verify"] and not self._too_much(outcome, recorded, live):
             found = verify(zip(recorded, live, strict=True), skipped=skipped)
+            causes = {id(one.player.script): cause(one.player, one.failure) for one in replay.performers}
+            for difference in found.differences:
+                difference.cause = causes.get(id(difference.script), "")
             if self.recorded.alterations is not None:
                 Causes(self.recorded.alterations).mark(found.differences)
             if outcome.verification is None:
@@ -209,10 +216,18 @@ class Session:
                 outcome.verification.differences += found.differences
                 outcome.verification.tallies += found.tallies
 
+    def _too_much(self, outcome: Outcome, recorded: list[Script], live: list[Script | None]) -> bool:
+        """Whether a comparison would hold up whoever has stopped the replay; says so."""
+        packets = sum(len(one.entries) for one in (*recorded, *live) if one is not None)
+        if not outcome.stopped or packets <= MAX_COMPARED_WHEN_STOPPED:
+            return False
+        outcome.not_compared = f"the replay was stopped, and {packets:,} packets would take a while"
+        return True
+
     def _report(self, outcome: Outcome, sink: Any) -> None:
         """Differences first: the end of a long output is what is seen."""
         found = outcome.verification
-        live = run_latencies(one for one in outcome.live if one is not None)
+        live = {} if outcome.not_compared else run_latencies(one for one in outcome.live if one is not None)
         recorded = run_latencies(outcome.recorded) if live else {}
         if self.given["format_"] == "jsonl":
             if found is not None:
@@ -226,9 +241,8 @@ class Session:
             if found is not None:
                 begun = min((script.opened_ns for script in outcome.recorded), default=None)
                 text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns, most=self.given["limit"])
-                for difference in found.differences:
-                    text.feed(difference)
-                text.close(found)
+                text.feed_all(found)
+                text.close(found, stopped=outcome.stopped)
             sink.write(latency.render(recorded, live, self.view))
             page = Page(self.view)
             page.line([""])
@@ -305,6 +319,8 @@ def _refuse_strings(manner: Manner) -> None:
 def _refuse_contradictions(given: dict[str, Any], manner: Manner) -> None:
     if given["faithful"] and (manner.user_name is not None or manner.password is not None):
         raise click.UsageError("--faithful sends the recorded credentials; leave out --user and the password")
+    if given["lossy"] and given["convert"] != ProtocolVersion.V3_1_1:
+        raise click.UsageError("--lossy is for --convert 3.1.1: nothing else loses anything")
     for path in ("output", "write"):
         if given[path] == "":
             raise click.UsageError(f"--{path} needs the name of a file")

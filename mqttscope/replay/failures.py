@@ -47,6 +47,13 @@ def why_it_fell_short(player: Player, ending: Ending) -> str:
     return ""
 
 
+def cause(player: Player, failure: str) -> str:
+    """What is behind all differences of a connection, behind a "because"; empty where they stand for themselves."""
+    if failure.startswith("cannot "):
+        return f"there is no connection: {failure}"
+    return failure or (f"the broker refused the connection: {player.refused}" if player.refused else "")
+
+
 def never_came(performers: Collection[Performer], missed: Collection[Step], patience: Patience) -> Counter[str]:
     """What was waited for and did not come later either, in words."""
     found: Counter[str] = Counter()

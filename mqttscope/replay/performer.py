@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.stream import PacketStream
+from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.replay.failures import why_it_failed, why_it_fell_short
 from mqttscope.replay.order import End, Gates, Step, Timer
 from mqttscope.replay.player.actions import Close, Kind, Note, Send, Until, Wait
@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 
 MAX_TURN = 200
 """Steps that one connection takes before others get their turn."""
+MAX_TURN_BYTES = 256 * 1024
+"""So much is sent before it is looked whether the server takes it."""
+MAX_SLICE_BYTES = 16 * 1024
+"""So much of one connection is read before others, timers and signals get their turn."""
 KEEP_ALIVE_SHARE = 0.75
 """Part of the Keep Alive after which a PINGREQ is sent."""
+LEAST_TAKEN_BYTES = 1024
+"""A server that takes less than this in each second reads no more."""
 
 
 class Clock(Protocol):
@@ -55,8 +61,27 @@ class Stage:
     received: int = 0
     pending: int = 0
     """Timers that run: while there are any, silence is no reason to give up."""
+    useful: int = 0
+    """Packets of the recording that the server has sent again."""
     _next_ns: int = 0
     _started: set[Step] = field(default_factory=set)
+    _readers: deque[Performer] = field(default_factory=deque)
+    """Those who have more to read than their turn allows."""
+
+    def line_up(self, reader: Performer) -> None:
+        """Somebody has more to read than its turn allows: one slice of one of them in each turn of the event loop."""
+        self._readers.append(reader)
+        if len(self._readers) == 1:
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        reader = self._readers[0]
+        more = reader.read_on()
+        self._readers.popleft()
+        if more:
+            self._readers.append(reader)
+        if self._readers:
+            asyncio.get_running_loop().call_soon(self._read_on)
 
     def start_timers(self, step: Step) -> None:
         """A step was taken, from which timers may count."""
@@ -101,6 +126,13 @@ class Performer:
     shortfall: str = ""
     """Why what was recorded of it could not be done, although nothing broke."""
     _stream: PacketStream = field(default_factory=PacketStream)
+    _unread: deque[bytes] = field(default_factory=deque)
+    """What has come and was not looked at yet; meanwhile nothing more is read."""
+    _position: int = 0
+    """In the first of it."""
+    _end: tuple[str, str] | None = None
+    """How the server ended, behind what is not read yet."""
+    _reading: bool = True
     _paused: bool = False
     _closing: bool = False
     _arranged: bool = False
@@ -111,6 +143,9 @@ class Performer:
     """What did not come in time, while nothing has come since."""
     _timer: asyncio.TimerHandle | None = None
     _patience: asyncio.TimerHandle | None = None
+    _stuck: asyncio.TimerHandle | None = None
+    """Runs while the server does not take what is sent."""
+    _unsent: int = 0
     _keep_alive: asyncio.TimerHandle | None = None
     _closed: asyncio.Task[None] | None = None
     _performed_ns: int = 0
@@ -118,6 +153,10 @@ class Performer:
 
     def __post_init__(self) -> None:
         self._stream.version = self.player.version
+
+    def limit_packets(self, longest: int) -> None:
+        """Pass over packets of the server that are longer."""
+        self._stream.max_packet_bytes = longest
 
     # Of the link
 
@@ -134,22 +173,70 @@ class Performer:
 
     def received(self, data: bytes) -> None:
         """Bytes of the server."""
+        if not self._unread and len(data) <= MAX_SLICE_BYTES:
+            self._hear(data)
+            return
+        self._unread.append(data)
+        if len(self._unread) == 1:
+            self.stage.line_up(self)
+            self._read()
+
+    def read_on(self) -> bool:
+        """Look at some of what has come; returns whether there is more."""
+        if self.finished.is_set():
+            self._unread.clear()
+        if not self._unread:
+            return False
+        first, start = self._unread[0], self._position
+        self._position += MAX_SLICE_BYTES
+        if self._position >= len(first):
+            self._unread.popleft()
+            self._position = 0
+        self._hear(first[start : start + MAX_SLICE_BYTES])
+        if not self._unread:
+            self._read()
+            if self._end is not None:
+                self.ended(*self._end)
+        return bool(self._unread)
+
+    def _hear(self, data: bytes) -> None:
         now = self.stage.clock.now_ns()
         player = self.player
-        self._hopeless = None
+        useful, before = len(player.came), player.progress
         for item in self._stream.feed(data):
-            if isinstance(item, ControlPacket | Malformed):
-                player.receive(item, now)
-                self.stage.received += 1
+            self._take(item, now)
+        self.stage.useful += len(player.came) - useful
         if self._keep_alive is None:
             # It counts from the CONNECT on, also for a client that says nothing more.
             self._watch_keep_alive()
-        self._forget_patience()
+        if player.progress != before:
+            # What the recording does not have, such as the answer to a PINGREQ of our own, prolongs no wait.
+            self._hopeless = None
+            self._forget_patience()
         self.pump()
+
+    def _take(self, item: StreamItem, now_ns: int) -> None:
+        if isinstance(item, Unparsed):
+            if item.reason == "too_large":
+                limit = self._stream.max_packet_bytes
+                self.player.note(Note(Kind.ENDED, f"a packet of more than {limit:,} bytes was not kept"))
+            return
+        self.player.receive(item, now_ns)
+        self.stage.received += 1
+
+    def _read(self) -> None:
+        """Read on, unless more has come than was looked at, or than can be acknowledged."""
+        reading = not self._unread and not self.player.busy
+        if self.link is not None and reading is not self._reading and not self._closing:
+            self._reading = reading
+            self.link.read(reading)
 
     def ended(self, how: str, detail: str) -> None:
         """The server has ended the connection, or it broke."""
         if self._closing:
+            return
+        if self._unread:
+            self._end = how, detail
             return
         if how == "failed":
             self.failure = detail
@@ -158,10 +245,10 @@ class Performer:
     def stop(self) -> None:
         """End now, whatever is left to do."""
         if self.link is None:
-            self._over(Ending("refused", "client", self.stage.clock.now_ns(), "stopped"))
+            self._over(Ending("refused", "client", self.stage.clock.now_ns(), "stopped", stopped=True))
             return
         self.link.abort()
-        self._over(Ending("reset", "client", self.stage.clock.now_ns(), "stopped"))
+        self._over(Ending("reset", "client", self.stage.clock.now_ns(), "stopped", stopped=True))
 
     def await_nothing(self) -> None:
         """Nobody waits any longer for what the server was recorded to send."""
@@ -172,7 +259,34 @@ class Performer:
         """Whether the server takes what is sent."""
         self._paused = not on
         if on:
+            self._forget_stuck()
             self.wake()
+        elif self._stuck is None:
+            self._watch_stuck()
+
+    def _watch_stuck(self) -> None:
+        assert self.link is not None
+        self._unsent = self.link.unsent
+        self._stuck = asyncio.get_running_loop().call_later(self.stage.patience_s, self._see_stuck)
+
+    def _see_stuck(self) -> None:
+        """Whether the server has taken anything of what is sent."""
+        link = self.link
+        self._stuck = None
+        if link is None or self.finished.is_set() or self._closing:
+            return
+        if self._unsent - link.unsent >= LEAST_TAKEN_BYTES * self.stage.patience_s:
+            self._watch_stuck()
+            return
+        self.player.gave_up = Until.TAKEN
+        self.player.note(Note(Kind.ENDED, "reset by us, since the server read no more"))
+        link.abort()
+        self._over(Ending("reset", "client", self.stage.clock.now_ns()))
+
+    def _forget_stuck(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
 
     # Its own
 
@@ -189,13 +303,15 @@ class Performer:
         if link is None or self.finished.is_set():
             return
         sent: list[bytes] = []
+        before = self.player.progress
         again = self._turn(sent)
         if sent:
             link.write(b"".join(sent))
             self.stage.sent += len(sent)
-            self.stage.progress += len(sent)
             self._watch_keep_alive()
+        self.stage.progress += self.player.progress - before
         self._tell()
+        self._read()
         if again:
             self.wake()
 
@@ -203,16 +319,22 @@ class Performer:
         """Collect what is to be sent; returns whether there is more at once."""
         player, stage = self.player, self.stage
         timers = stage.gates.order.timers
-        now = stage.clock.now_ns()
+        now, sending = stage.clock.now_ns(), 0
         for _ in range(MAX_TURN):
-            sent += [send.data for send in player.react(now)]
+            if sending > MAX_TURN_BYTES:
+                return True
             if self._paused or self._closing:
+                # Nor is anything acknowledged: a server that does not read would fill our memory.
                 return False
+            sent += [send.data for send in player.react(now)]
             if not player.urgent and not self._is_turn():
                 break
             action = player.perform(now)
+            if not isinstance(action, Wait):
+                self._forget_patience()
             if isinstance(action, Send):
                 sent.append(action.data)
+                sending += len(action.data)
                 source = action.entry.source
                 if source is not None:
                     self._performed_ns = source.timestamp_ns
@@ -332,6 +454,8 @@ class Performer:
             if timer is not None:
                 timer.cancel()
         self._forget_patience()
+        self._forget_stuck()
+        self._unread.clear()
         self.finished.set()
         self.failure = self.failure or why_it_failed(self.player, ending, self.stage.patience_s)
         self.shortfall = "" if self.failure else why_it_fell_short(self.player, ending)
@@ -372,6 +496,10 @@ class Performer:
         self._keep_alive = None
         player, link = self.player, self.link
         if link is None or self._closing or self.finished.is_set() or player.over:
+            return
+        if self._paused:
+            # What waits to be sent keeps it alive as well.
+            self._watch_keep_alive()
             return
         entry: Entry | None = player.peek()
         until_ns = entry.timestamp_ns if entry is not None else player.script.ending.timestamp_ns

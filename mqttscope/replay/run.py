@@ -17,6 +17,7 @@ from mqttscope.replay.performer import Performer, Stage
 from mqttscope.replay.player.live import Manner
 from mqttscope.replay.player.memory import Sessions
 from mqttscope.replay.player.player import Player
+from mqttscope.replay.player.room import Room
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.timeline import Timeline
 from mqttscope.session.connection import Connection
@@ -32,6 +33,8 @@ PATIENCE_SECONDS = 5.0
 CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 0.05
 """So often it is looked whether the replay stands still."""
+MAX_PACKET_BYTES = 16 * 1024 * 1024
+"""A live packet that is longer, and longer than twice the longest of the recording, is passed over."""
 MAX_CONNECTING = 64
 """Connections that are being made at a time."""
 
@@ -136,14 +139,19 @@ class Replay:
         clock = MonotonicClock()
         self.stage = Stage(Gates(order), timeline, clock, self.patience_s, self.pace.rate, came=self.patience.came)
         self.manner.delay = 0.0 if self.pace.speed is None else 1 / self.pace.speed
-        sessions, places = Sessions(), count().__next__
+        sessions, room, places = Sessions(), Room(), count().__next__
+        longest = max((len(one.raw) for script in self.scripts for one in script.entries), default=0)
         for index, script in enumerate(self.scripts):
             recorded = script.connection
             live = Connection(
                 recorded.number, "", str(self.goal.target), str(self.goal.target), 0, 0, handshake_seen=True
             )
-            player = Player(script, Script(live), sessions, self.manner, fences=order.fences[index], next_place=places)
-            self.performers.append(Performer(index, player, self.stage))
+            player = Player(
+                script, Script(live), sessions, self.manner, fences=order.fences[index], next_place=places, room=room
+            )
+            performer = Performer(index, player, self.stage)
+            performer.limit_packets(max(MAX_PACKET_BYTES, 2 * longest))
+            self.performers.append(performer)
 
     async def run(self) -> None:
         """Perform all connections; returns when all have ended."""
@@ -242,12 +250,12 @@ class Replay:
                         # Nobody expects that it says what was recorded: it is waited for in full once.
                         allowed /= LESS ** min(self.stalled, 10)
                 if now - since >= allowed:
-                    silences = silences + 1 if stage.received == heard else 1
-                    heard = stage.received
+                    silences = silences + 1 if stage.useful == heard else 1
+                    heard = stage.useful
                     self.stalled += 1
                     self._give_up()
                     since, allowed = now, None
-            if stage.received != heard:
+            if stage.useful != heard:
                 silences = 0
 
     def _give_up(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from mqttscope.events import (
     ConnectionClosed,
+    ConnectionEnding,
     ConnectionOpened,
     Event,
     GapEvent,
@@ -75,6 +76,8 @@ class Ending:
     timestamp_ns: int = 0
     detail: str = ""
     """For people, where something failed."""
+    stopped: bool = False
+    """In a replay: it ended because the replay did."""
 
 
 @dataclass(slots=True)
@@ -89,7 +92,10 @@ class Script:
     opened_place: int = 0
     """How many packets of all connections came before it was opened."""
     ended_place: int = 0
-    """How many had come when it ended."""
+    """How many had come when it ended: with the first FIN or RST, and what the server still answered."""
+    late: int = 0
+    """Packets that the client sent after the server had ended the connection.  Nobody heard them, so that they are no
+    entries."""
     lost: int = 0
     """Bytes that the capture lost or that could not be read."""
     lost_from_client: int = 0
@@ -147,6 +153,8 @@ class ScriptReader:
         elif isinstance(event, ConnectionOpened):
             if event.connection.transport != "tls" or event.connection.decrypted:
                 self._of(event.connection, event.timestamp_ns)
+        elif isinstance(event, ConnectionEnding):
+            self._ending(event)
         elif isinstance(event, ConnectionClosed):
             self._closed(event)
 
@@ -167,18 +175,27 @@ class ScriptReader:
             self.scripts.append(script)
         return found
 
-    def _add(self, script: Script, event: PacketEvent | MalformedEvent, entry: Entry) -> None:
+    def _add(self, script: Script, event: PacketEvent | MalformedEvent, entry: Entry) -> bool:
+        """Take an entry, unless nobody heard it."""
         entry.timestamp_ns, entry.frame, entry.capture = event.timestamp_ns, event.frame, event.capture
+        if entry.from_client and script.ending.by == "server" and _comes_behind(event):
+            script.late += 1
+            return False
         entry.place = self.places
         self.places += 1
         script.entries.append(entry)
+        if script.ending.how != "open":
+            # Who ends first waits for the answers that it got all the same.
+            script.ended_place = self.places
+        return True
 
     def _packet(self, event: PacketEvent) -> None:
         packet, connection = event.packet, event.connection
         current = self._of(connection, event.timestamp_ns)
         from_client = event.direction is C2S
         entry = Entry(from_client, packet, event.topic, 0, 0, raw=packet.raw)
-        self._add(current.script, event, entry)
+        if not self._add(current.script, event, entry):
+            return
         current.by_number[event.number] = entry
         if isinstance(packet, Connack):
             entry.answers = current.script.connect
@@ -213,14 +230,23 @@ class ScriptReader:
         if direction is C2S:
             script.lost_from_client += length
 
+    def _ending(self, event: ConnectionEnding) -> None:
+        """The first FIN or RST: what comes later is no end of its own."""
+        connection, current = event.connection, self._open.get(event.connection.number)
+        if current is None or connection.closed_how not in ("fin", "reset"):
+            return
+        current.script.ended_place = self.places
+        current.script.ending = Ending(connection.closed_how, connection.closed_by, event.timestamp_ns)
+
     def _closed(self, event: ConnectionClosed) -> None:
         current = self._open.pop(event.connection.number, None)
         if current is None:
             return
         script, connection = current.script, event.connection
-        script.ended_place = self.places
-        how = connection.closed_how if connection.closed_how in ("fin", "reset") else "open"
-        script.ending = Ending(how or "open", connection.closed_by if how != "open" else None, event.timestamp_ns)
+        if script.ending.how == "open":
+            script.ended_place = self.places
+            how = connection.closed_how if connection.closed_how in ("fin", "reset") else "open"
+            script.ending = Ending(how or "open", connection.closed_by if how != "open" else None, event.timestamp_ns)
         kept = {
             number: current.by_number[exchange.packet]
             for number, exchange in connection.client_side.exchanges.items()
@@ -235,6 +261,14 @@ class _Open:
     by_number: dict[int, Entry] = field(default_factory=dict)
     """By the number of the packet in the run."""
     ping: Entry | None = None
+
+
+def _comes_behind(event: PacketEvent | MalformedEvent) -> bool:
+    """Whether it was captured behind the first FIN or RST; some is told later than it was captured."""
+    connection = event.connection
+    if event.capture == connection.closed_capture:
+        return event.frame > connection.closed_frame
+    return event.timestamp_ns > connection.closed_ns
 
 
 def _session(connection: Connection) -> str:

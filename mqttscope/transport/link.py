@@ -98,6 +98,12 @@ class Link(asyncio.Protocol):
         """Whether there is a connection behind it, and it is through with TLS."""
         return self._transport is not None
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait until the other side takes them."""
+        transport = self._transport
+        return 0 if transport is None or transport.is_closing() else transport.get_write_buffer_size()
+
     def write(self, data: bytes) -> None:
         """Send MQTT bytes; in a WebSocket, as one binary frame."""
         if data and not self._finished:

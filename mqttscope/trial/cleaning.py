@@ -35,13 +35,13 @@ class Cleaner:
             del self._owing[0]
         return list(dict.fromkeys(left))
 
-    async def finish(self, version: ProtocolVersion, seconds: float) -> str:
-        """The last attempt, within `LAST_S`; returns a sentence about what may be left, empty where nothing is."""
+    async def finish(self, version: ProtocolVersion, seconds: float, most_s: float | None = None) -> str:
+        """The last attempt, within `LAST_S` unless told; returns a sentence on what may be left, or nothing."""
         if not self._owing:
             return ""
         left: list[str] = []
         try:
-            async with asyncio.timeout(LAST_S):
+            async with asyncio.timeout(LAST_S if most_s is None else most_s):
                 left = await self.settle(version, seconds)
         except TimeoutError:
             left = [told for one in self._owing for told in leavings(one).told()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Iterable
@@ -29,7 +30,6 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.transport.errors import Kind, LinkError
-from mqttscope.transport.link import Link
 from mqttscope.trial.door import Door
 from mqttscope.trial.fit import password_for
 from mqttscope.trial.inbox import Inbox
@@ -39,6 +39,10 @@ VERSIONS = (V3_1_1, V5, V3_1)
 """In this order it is tried what the broker speaks."""
 TOPIC = "mqttscope/witness/"
 MAX_IDENTIFIER = 65_535
+MAX_UNASKED = 20_000
+"""Packets that a companion, who has asked for next to nothing, takes from one question to the next."""
+FLOODED = "it sent without end"
+"""How the connection of a companion ended that was flooded."""
 LEAVE_S = 0.5
 """How long the broker has to close behind our DISCONNECT."""
 
@@ -63,16 +67,20 @@ class RefusedError(Exception):
         self.code = code
 
 
+class FloodedError(Exception):
+    """The broker sends without end to a client that has asked for nothing."""
+
+
 class Companion(Inbox):
     """One connection."""
 
     def __init__(self, door: Door, version: ProtocolVersion = V3_1_1, client_identifier: str | None = None) -> None:
         super().__init__(version)
+        self.most = MAX_UNASKED
         self.door = door
         self.version = version
         self.token = os.urandom(6).hex()
         self.client_identifier = client_identifier if client_identifier is not None else f"mqttscope-{self.token}"
-        self.link: Link | None = None
         self._numbers = count(1)
         self._acknowledged: set[int] = set()
         """Packet Identifiers of messages that the broker has taken over, whichever way it says so."""
@@ -121,7 +129,7 @@ class Companion(Inbox):
 
     async def _ping(self, seconds: float) -> float | None:
         start = time.monotonic()
-        self.packets.clear()
+        self._forget()
         self._send(Pingreq())
         came = await self.until(lambda: any(isinstance(one, Pingresp) for one in self.packets), seconds)
         return time.monotonic() - start if came else None
@@ -133,8 +141,13 @@ class Companion(Inbox):
         self._publish(TOPIC + self.token, payload, 0)
         came = await self.until(lambda: payload in self._heard, seconds)
         self._heard.clear()
-        self.packets.clear()
+        self._forget()
         return time.monotonic() - start if came else None
+
+    def _forget(self) -> None:
+        """What came before is of no interest any more."""
+        self.packets.clear()
+        self.bytes = self.count = 0
 
     async def publish(self, topic: str, payload: bytes, qos: int, seconds: float, *, retain: bool = False) -> bool:
         """Publish, at the highest QoS that the broker takes, and wait until it has taken it over."""
@@ -145,20 +158,32 @@ class Companion(Inbox):
             return not retain or await self._ping(seconds) is not None
         return await self.until(lambda: identifier in self._acknowledged, seconds)
 
-    async def leave(self) -> None:
-        """End in good order."""
+    async def leave(self, seconds: float = LEAVE_S) -> None:
+        """End in good order; the broker has so long for its part."""
         if self.link is not None:
             with suppress(OSError):
                 self._send(Disconnect())
             self.link.close()
-            await self.until_ended(LEAVE_S)
+            await self.until_ended(seconds)
             await self.drop()
+
+    def abort(self) -> None:
+        """Give the connection up at once."""
+        if self.link is not None:
+            self.link.abort()
+        self.how = self.how or "reset"
 
     async def drop(self) -> None:
         """End without a word."""
         if self.link is not None:
             self.link.abort()
             await self.link.closed.wait()
+
+    def drowned(self) -> None:
+        """Who floods a client that has asked for nothing has lost it."""
+        if self.link is not None:
+            self.link.abort()
+        self.ended(FLOODED, "")
 
     def took(self, packet: ControlPacket | Malformed) -> None:
         """Acknowledge what has to be."""
@@ -198,9 +223,10 @@ class Companion(Inbox):
 async def witness(door: Door, seconds: float) -> Companion | None:
     """A client that watches whether the broker serves; ``None`` where it does not, `LinkError` without a broker.
 
-    `RefusedError` when the broker refuses it in every version.
+    `RefusedError` when the broker refuses it in every version, `FloodedError` when it says more than can be heard.
     """
     refused: RefusedError | None = None
+    flooded = False
     for version in VERSIONS:
         made = Companion(door, version)
         try:
@@ -209,9 +235,12 @@ async def witness(door: Door, seconds: float) -> Companion | None:
         except RefusedError as error:
             # That it does not speak one version says less than why it refuses us in another.
             refused = error if refused is None or error.code not in UNSPOKEN else refused
+        flooded = flooded or made.flooded
         await made.drop()
     if refused is not None:
         raise refused
+    if flooded:
+        raise FloodedError(f"more than {MAX_UNASKED:,} packets for a client that has asked for nothing")
     return None
 
 
@@ -253,6 +282,9 @@ async def forget_session(
         return not lasting
     except LinkError:
         return False
+    except asyncio.CancelledError:
+        made.abort()
+        raise
     finally:
         await made.leave()
 
@@ -266,6 +298,9 @@ async def forget_retained(door: Door, version: ProtocolVersion, topics: Iterable
             done = await made.connect(seconds) and await made.publish(topic, b"", 1, seconds, retain=True)
         except (LinkError, RefusedError):
             done = False
+        except asyncio.CancelledError:
+            made.abort()
+            raise
         await made.leave()
         if not done:
             left.append(topic)

@@ -13,6 +13,8 @@ from mqttscope.transport.wire import Endpoint, Made, Wire
 
 CLIENT = Endpoint.of(("127.0.0.1", 51_234))
 SERVER = Endpoint.of(("127.0.0.1", 1883))
+_ACKNOWLEDGEMENTS = (b"\x40", b"\x50", b"\x62", b"\x70")
+"""How PUBACK, PUBREC, PUBREL and PUBCOMP begin."""
 FIN, RESET = "fin", "reset"
 
 
@@ -40,6 +42,19 @@ class Conversation:
     def add(self, from_client: bool, data: bytes, timestamp_ns: int, *, mutated: bool = False, ends: str = "") -> None:
         """Note what a side did."""
         self.said.append(Said(from_client, data, timestamp_ns, mutated, ends))
+
+    def shorten(self, most_bytes: int) -> None:
+        """Keep so much of what the broker said, and all that the client did but acknowledge it."""
+        left, kept = most_bytes, []
+        for one in self.said:
+            if one.from_client or one.ends:
+                if one.mutated or one.data[:1] not in _ACKNOWLEDGEMENTS:
+                    kept.append(one)
+            elif left > 0:
+                one.data = one.data[:left]
+                left -= len(one.data)
+                kept.append(one)
+        self.said = kept
 
     def sent(self, *, mutated: bool = False) -> bytes:
         """All bytes of the client, or those from the mutation's first one on."""

@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable
 
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.transport.link import Link
 from mqttscope.trial.conversation import Conversation
 from mqttscope.trial.inbox import Inbox
 
-MAX_RECEIVED_BYTES = 64 * 1024 * 1024
-"""A broker that sends more than this in one case is not listened to any longer."""
+MAX_NOTED_BYTES = 64 * 1024
+"""What is kept of the words of a broker that is not listened to any longer."""
 
 
 class Heard(Inbox):
@@ -20,20 +19,24 @@ class Heard(Inbox):
     def __init__(self, conversation: Conversation, took: Callable[[ControlPacket | Malformed], None]) -> None:
         super().__init__(conversation.version)
         self.conversation = conversation
-        self.link: Link | None = None
         self._took = took
 
     def received(self, data: bytes) -> None:
         """Bytes of the broker."""
-        self.conversation.add(False, data, time.time_ns())
+        if not self.flooded:
+            self.conversation.add(False, data, time.time_ns())
         super().received(data)
-        if self.bytes > MAX_RECEIVED_BYTES and self.link is not None:
-            self.link.read(False)
 
     def ended(self, how: str, detail: str) -> None:
         """The broker has ended the connection."""
-        self.conversation.add(False, b"", time.time_ns(), ends="reset" if how == "reset" else "fin")
         super().ended(how, detail)
+        if self.how:
+            self.conversation.add(False, b"", time.time_ns(), ends="reset" if how == "reset" else "fin")
+
+    def drowned(self) -> None:
+        """More came than is listened to: its beginning shows what it was."""
+        super().drowned()
+        self.conversation.shorten(MAX_NOTED_BYTES)
 
     def took(self, packet: ControlPacket | Malformed) -> None:
         """A packet of the broker."""

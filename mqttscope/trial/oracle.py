@@ -6,8 +6,10 @@ violation was really on the wire where it had to be answered, or a client that k
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect.options import MQTT, Options
@@ -22,6 +24,9 @@ from mqttscope.trial.conversation import SERVER, Conversation, frames
 from mqttscope.trial.verdict import NOT_OF_TABLE, OF_A_CLIENT, Ruling, Verdict, excused
 
 C2S = Direction.CLIENT_TO_SERVER
+AT_ONCE = 500
+"""Events that are judged before signals and timers get their turn."""
+T = TypeVar("T")
 BY_ITSELF = (OF_A_CLIENT, *NOT_OF_TABLE.values())
 """Statements that a reason code breaks whatever it is the reason for."""
 WRONG_REASON_RULES = ("ERR202", "CON220")
@@ -33,7 +38,16 @@ def _rules() -> tuple[type[Rule], ...]:
     return tuple(rule for rule in all_rules().values() if not rule.is_practice())
 
 
-def findings(conversation: Conversation) -> tuple[list[Finding], list[Finding]]:
+def _now(judging: Generator[None, None, T]) -> T:
+    """The same at once."""
+    while True:
+        try:
+            next(judging)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+
+def finding(conversation: Conversation) -> Generator[None, None, tuple[list[Finding], list[Finding]]]:
     """What the linter finds of the client, from the mutation's first byte on, and of the server."""
     linter = Linter([rule() for rule in _rules()])
     ranges = conversation.mutated_ranges()
@@ -43,31 +57,43 @@ def findings(conversation: Conversation) -> tuple[list[Finding], list[Finding]]:
     server: list[Finding] = []
     position = 0
     segments = (made.segment for made in frames(conversation))
-    for event in dissect_segments(segments, dissector=Dissector(options)):
+    for number, event in enumerate(dissect_segments(segments, dissector=Dissector(options)), 1):
         position += _length(event)
         for found in linter.feed(event):
             if found.direction != C2S:
                 server.append(found)
             elif position > first:
                 client.append(found)
+        if not number % AT_ONCE:
+            yield
     return client, server
 
 
-def of_the_client(conversation: Conversation) -> list[Finding]:
+def findings(conversation: Conversation) -> tuple[list[Finding], list[Finding]]:
+    """The same at once."""
+    return _now(finding(conversation))
+
+
+def _of_the_client(conversation: Conversation) -> Generator[None, None, list[Finding]]:
     """What the linter finds of the client, wherever in the conversation."""
     whole = replace(conversation, said=[replace(one, mutated=False) for one in conversation.said])
-    return findings(whole)[0]
+    return (yield from finding(whole))[0]
 
 
-def blamed(conversation: Conversation) -> set[str]:
+def blaming(conversation: Conversation) -> Generator[None, None, set[str]]:
     """Codes of the rules that the client of a conversation breaks, wherever in it."""
-    return {one.rule for one in of_the_client(conversation)}
+    return {one.rule for one in (yield from _of_the_client(conversation))}
+
+
+def breaking(conversation: Conversation) -> Generator[None, None, tuple[str, ...]]:
+    """The statements that the client of a conversation breaks, wherever in it."""
+    found = (one for one in (yield from _of_the_client(conversation)) if one.severity is Severity.ERROR)
+    return tuple(sorted({text for one in found for text in one.statements}))
 
 
 def broken_by_client(conversation: Conversation) -> tuple[str, ...]:
-    """The statements that the client of a conversation breaks, wherever in it."""
-    found = (one for one in of_the_client(conversation) if one.severity is Severity.ERROR)
-    return tuple(sorted({text for one in found for text in one.statements}))
+    """The same at once."""
+    return _now(breaking(conversation))
 
 
 def _length(event: Event) -> int:
@@ -81,8 +107,13 @@ def _length(event: Event) -> int:
 
 def confirm(ruling: Ruling, case: Case, conversation: Conversation) -> Ruling:
     """The ruling if the linter agrees that there is something to accuse of; else the same without the accusation."""
+    return _now(confirming(ruling, case, conversation))
+
+
+def confirming(ruling: Ruling, case: Case, conversation: Conversation) -> Generator[None, None, Ruling]:
+    """The same, in steps."""
     if ruling.verdict in (Verdict.TOLERATED, Verdict.NO_ANSWER, Verdict.REFUSED_LEGAL, Verdict.WRONG_REASON):
-        client, server = findings(conversation)
+        client, server = yield from finding(conversation)
         broken = {text for one in client for text in one.statements}
         if case.statements:
             if broken.isdisjoint(case.statements):

@@ -252,7 +252,7 @@ class Pilot:
             await self.inbox.until_ended(step.nanoseconds / 1e9)
         elif step.action is Action.STOP_READING:
             self._deaf = True
-            link.read(False)
+            self.inbox.stop_reading()
         else:
             seen.left = True
             how = "reset" if step.action is Action.RESET else "fin"

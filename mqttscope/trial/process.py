@@ -12,6 +12,7 @@ from pathlib import Path
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 STOP_S = 5.0
+"""How long a broker that is told to end may take."""
 
 
 class StartError(Exception):
@@ -74,14 +75,14 @@ class Process:
         except (OSError, IndexError, ValueError):
             return 0
 
-    def stop(self) -> None:
-        """End one that was started here, with all that it has started."""
+    def stop(self, seconds: float = STOP_S) -> None:
+        """End one that was started here, with all that it has started; at once when it does not end within so long."""
         child = self._child
         if child is None or child.poll() is not None:
             return
         self._signal(child.pid, signal.SIGTERM)
         try:
-            child.wait(STOP_S)
+            child.wait(seconds)
         except subprocess.TimeoutExpired:
             self._signal(child.pid, signal.SIGKILL)
             child.wait()

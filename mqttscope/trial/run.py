@@ -20,11 +20,13 @@ from mqttscope.trial.conversation import Conversation
 from mqttscope.trial.door import Door
 from mqttscope.trial.fit import flow_of
 from mqttscope.trial.growth import Growth
+from mqttscope.trial.inbox import MAX_RECEIVED_BYTES, MAX_RECEIVED_PACKETS
 from mqttscope.trial.numbering import Numbered
-from mqttscope.trial.oracle import confirm
+from mqttscope.trial.oracle import confirming
 from mqttscope.trial.pilot import NotPlayedError, Pilot, Played
 from mqttscope.trial.process import Process
 from mqttscope.trial.rehearsal import AS_RECORDED, Rehearsal, unmutated
+from mqttscope.trial.turns import unhurried
 from mqttscope.trial.twice import decided, told_once
 from mqttscope.trial.verdict import BROKER_WIDE, Ruling, Verdict, excused, judge
 from mqttscope.trial.watch import AGAIN, NoBrokerError, Watch
@@ -37,6 +39,13 @@ LEAK_PROOF_BYTES = 96 * 1024 * 1024
 """A case leaks when turn by turn the memory grows so far: heaps that are collected shrink before that."""
 LEAK_TURNS = 200
 """More turns are not played to prove that."""
+FLOOD = (
+    f"the broker sent more than {MAX_RECEIVED_BYTES >> 20} MiB or {MAX_RECEIVED_PACKETS:,} packets on the connection, "
+    "so that it is not judged"
+)
+"""What is said of a broker that sends without end."""
+HURRY_S = 0.3
+"""How long cleaning up may take when the run was stopped, and a broker that was started here to end."""
 _LOOK_S = 0.1
 """How long it may take until it is noticed that the run is to end."""
 
@@ -95,9 +104,10 @@ class Trial:
 
     async def end(self) -> None:
         """Clean up what is left, leave, and stop the broker if it was started here."""
-        told = await self._cleaner.finish(self._watch.version, self.patience_s)
+        hurry = HURRY_S if self.stopped else None
+        told = await self._cleaner.finish(self._watch.version, self.patience_s, hurry)
         self.told += (one for one in (told, self._growth.told()) if one)
-        await self._watch.end()
+        await self._watch.end(hurry)
 
     async def rehearse(self, script: Script) -> Result:
         """Play a connection without a mutation.
@@ -225,9 +235,13 @@ class Trial:
             # Whoever brings the broker down on the way to the mutation has found something as well.
             result.ruling, result.not_played = ill, ""
             result.played = result.played or pilot.played
+        elif pilot.inbox.flooded:
+            result.not_played = FLOOD
         elif result.played is not None:
             ruling = judge(case, played.seen, self.rehearsed.get(script.connection.number, Rehearsal()))
-            result.ruling = confirm(ruling, case, played.conversation) if ruling.deviates else ruling
+            if ruling.deviates:
+                ruling = await unhurried(confirming(ruling, case, played.conversation))
+            result.ruling = ruling
             if played.during is None:
                 result.ruling = Ruling(Verdict.COLLATERAL, "the witness heard nothing while the case went on")
         if ill is None or ill.verdict is Verdict.COLLATERAL:

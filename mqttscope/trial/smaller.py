@@ -19,10 +19,11 @@ from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.mutate import Action, Case, MutatedFlow, Step
 from mqttscope.mutate.layout import Layout
 from mqttscope.replay.script import Script
-from mqttscope.trial.oracle import blamed, broken_by_client
+from mqttscope.trial.oracle import blaming, breaking
 from mqttscope.trial.owed import ANSWERS
 from mqttscope.trial.pilot import Played
 from mqttscope.trial.run import NoBrokerError, Result, Trial
+from mqttscope.trial.turns import unhurried
 from mqttscope.trial.verdict import BROKER_WIDE, Verdict
 
 MAX_TRIES = 400
@@ -33,6 +34,7 @@ MAX_S = 30.0
 _ENDS = frozenset({Action.STOP_READING, Action.HALF_CLOSE, Action.CLOSE, Action.RESET})
 """Never left out: a connection ends whatever is played, and what its end does would be put down to the bytes."""
 ANSWER_TYPES = frozenset(int(one) for one in (*ANSWERS, PacketType.AUTH))
+_NAMED = frozenset(int(one) for one in PacketType)
 Try = Callable[[list[Step]], Awaitable[bool]]
 """Whether steps keep the verdict."""
 Progress = Callable[[int], None]
@@ -55,6 +57,10 @@ class Smaller:
     """Why it was not reduced any further, though there was more to try; empty when all was tried."""
     breaks: tuple[str, ...] = ()
     """Statements that the reduced flow breaks: for a broker that suffers as a whole they may be others than before."""
+
+    fault: str = ""
+    """What is wrong with the packets that are left, where it is something else than the mutation's description tells:
+    for a broker that suffers as a whole that may be."""
 
     @classmethod
     def of(cls, case: Case, verdict: Verdict) -> Smaller:
@@ -135,7 +141,8 @@ async def smaller(
     first = await once(steps)
     if first is None:
         return None
-    faithful = _faithful_to(steps, first)
+    faithful = await _faithful_to(steps, first)
+    faults = list(faults_of(steps, case.version))
 
     def over() -> str:
         """Why nothing more is tried."""
@@ -156,7 +163,7 @@ async def smaller(
         if found.unfinished:
             return False
         played = await once(steps)
-        return played is not None and (wanted in BROKER_WIDE or faithful(steps, played))
+        return played is not None and (wanted in BROKER_WIDE or await faithful(steps, played))
 
     steps = await _fewer(steps, keeps)
     steps = await _simpler(steps, keeps, case)
@@ -168,7 +175,10 @@ async def smaller(
     found.result = last = await trial.one(script, found.case, raw=True)
     if last.ruling is None or last.ruling.verdict is not wanted or last.played is None:
         return None
-    found.breaks = broken_by_client(last.played.conversation)
+    found.breaks = await unhurried(breaking(last.played.conversation))
+    left = list(faults_of(steps, case.version))
+    if faults and faults[0] not in left:
+        found.fault = "; ".join(str(one) for one in left) or "nothing is malformed any more"
     return found
 
 
@@ -176,17 +186,46 @@ def _verdict(result: Result) -> Verdict | None:
     return None if result.ruling is None else result.ruling.verdict
 
 
-def _faithful_to(whole: list[Step], first: Played) -> Callable[[list[Step], Played], bool]:
-    """Whether fewer steps show the same: no rule more is broken, no packet more unfinished, and as far as before."""
-    version = first.conversation.version
-    allowed, unfinished = blamed(first.conversation), _unfinished(whole, version)
+@dataclass(slots=True, frozen=True)
+class Fault:
+    """What is wrong with the layout of a packet: what a mutation's description tells of."""
 
-    def faithful(steps: list[Step], played: Played) -> bool:
+    packet_type: int
+    reason: str
+    field: str
+    complete: bool
+    """Whether all fields are there: a byte too many is not a byte too few."""
+
+    def __str__(self) -> str:
+        name = PacketType(self.packet_type).name if self.packet_type in _NAMED else f"type {self.packet_type}"
+        return f"{name}: {self.reason.replace('_', ' ')}{f' ({self.field})' if self.field else ''}"
+
+
+def faults_of(steps: Sequence[Step], version: ProtocolVersion) -> Iterator[Fault]:
+    """The faults of the packets that are sent, in their order."""
+    stream = PacketStream()
+    stream.version = version
+    data = b"".join(one.data for one in steps if one.action is Action.SEND)
+    for item in (*stream.feed(data), *stream.close()):
+        if isinstance(item, Malformed):
+            yield Fault(item.packet_type or 0, str(item.reason), item.field, item.complete)
+
+
+async def _faithful_to(whole: list[Step], first: Played) -> Callable[[list[Step], Played], Awaitable[bool]]:
+    """Whether fewer steps show the same: the same fault, no other, no packet more unfinished, and as far as before."""
+    version = first.conversation.version
+    allowed, unfinished = await unhurried(blaming(first.conversation)), _unfinished(whole, version)
+    faults = list(faults_of(whole, version))
+
+    async def faithful(steps: list[Step], played: Played) -> bool:
+        left = set(faults_of(steps, version))
         return (
             played.seen.accepted == first.seen.accepted
             and bool(played.seen.fenced) == bool(first.seen.fenced)
             and (unfinished or not _unfinished(steps, version))
-            and blamed(played.conversation) <= allowed
+            and left <= set(faults)
+            and (not faults or faults[0] in left)
+            and await unhurried(blaming(played.conversation)) <= allowed
         )
 
     return faithful

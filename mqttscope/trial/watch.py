@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
-from mqttscope.trial.companion import Companion, Pulse, RefusedError, pulse, witness
+from mqttscope.trial.companion import LEAVE_S, Companion, FloodedError, Pulse, RefusedError, pulse, witness
 from mqttscope.trial.door import Door
-from mqttscope.trial.process import Process
+from mqttscope.trial.process import STOP_S, Process
 from mqttscope.trial.verdict import Ruling, Verdict
 
 AGAIN = 4
@@ -52,12 +52,12 @@ class Watch:
         else:
             await self._meet(0.0)
 
-    async def end(self) -> None:
-        """Leave, and stop the broker if it was started here."""
+    async def end(self, seconds: float | None = None) -> None:
+        """Leave, and stop the broker if it was started here; it has ``seconds`` for that, where they are few."""
         if self.witness is not None:
-            await self.witness.leave()
+            await self.witness.leave(LEAVE_S if seconds is None else min(LEAVE_S, seconds / 2))
         if self.process is not None:
-            self.process.stop()
+            self.process.stop(STOP_S if seconds is None else seconds)
 
     async def alive(self) -> bool:
         """Whether a witness is served; a broker of ours that is gone, or has lasting damage, is started again."""
@@ -188,6 +188,8 @@ class Watch:
                 why = f"{self.door.target} does not answer CONNECT"
             except LinkError as error:
                 why = str(error)
+            except FloodedError as error:
+                raise NoBrokerError(f"{self.door.target} sends without end: {error}") from None
             except RefusedError as error:
                 told = f"{self.door.target} refuses our own client: {error}"
                 if error.code in LOGIN:

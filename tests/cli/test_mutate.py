@@ -258,7 +258,7 @@ def test_versions_that_a_broker_does_not_speak_are_left_out() -> None:
         (["x.pcapng", "--broker", "mqtt://127.0.0.1:99999"], 2, "--broker: "),
         (["x.pcapng", "--broker", "mqtt://127.0.0.1", "--matrix", "mqtt://localhost"], 2, "is the same broker as"),
         (["x.pcapng", "--broker", "a=mqtt://127.0.0.1", "--matrix", "a=mqtt://127.0.0.1:1"], 2, "are called a"),
-        (["x.pcapng", "--broker", "mqtt://127.0.0.1", "--case", "1", "--cases", "2"], 2, "--case is one case"),
+        (["x.pcapng", "--broker", "mqtt://127.0.0.1", "--case", "1", "--cases", "2"], 2, "--case plays one case"),
         (["x.pcapng", "--broker", "=mqtt://127.0.0.1"], 2, "=mqtt://127.0.0.1: NAME=URL needs a name"),
         (["x.pcapng", "--broker", "mqtt://192.0.2.7"], 2, "--yes-i-may-test 192.0.2.7"),
         (["x.pcapng", "--broker", "mqtt://192.0.2.7", "--yes-i-may-test", "192.0.2.8"], 2, "--yes-i-may-test"),

@@ -70,3 +70,19 @@ def test_who_is_not_in_the_capture() -> None:
 
     assert done.code in (2, 3)
     assert "Traceback" not in done.err
+
+
+def test_all_that_3_1_1_cannot_say_is_named_and_lossy_leaves_it_out() -> None:
+    words = ("replay", capture("v5-publish-properties"), "--broker", "mqtt://127.0.0.1:1", "--dry-run")
+    refused = invoke(*words, "--convert", "3.1.1")
+    done = invoke(*words, "--convert", "3.1.1", "--lossy", "--format", "jsonl")
+    alone = invoke(*words, "--lossy")
+
+    assert refused.code == alone.code == 2
+    assert "fields cannot be converted to MQTT 3.1.1:" in refused.err
+    assert "publish.properties.user_property" in refused.err
+    assert "publish.properties.content_type" in refused.err
+    assert "--lossy" in refused.err
+    assert done.code == 0
+    assert any("left out: publish.properties.user_property" in one for one in done.lines[0]["changes"])
+    assert "--lossy is for --convert 3.1.1" in alone.err

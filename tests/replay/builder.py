@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
-from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionClosed, ConnectionEnding, ConnectionOpened, GapEvent, MalformedEvent, PacketEvent
 from mqttscope.mqtt import Connect, ControlPacket, Malformed, ProtocolVersion, Publish, decode, encode
 from mqttscope.replay.script import C2S, S2C, Script, ScriptReader
 from mqttscope.session.connection import Connection
@@ -70,6 +70,14 @@ class Builder:
         direction = C2S if arrow == ">" else S2C
         gap = GapEvent(self.connections[key], direction, self.number + 1, self.now_ns, CAPTURE, length, "not_captured")
         self.reader.feed(gap)
+
+    def end(self, key: Hashable, how: str, by: str) -> None:
+        """The first FIN or RST of a connection, behind which the other side may go on."""
+        connection = self.connections[key]
+        connection.closed_how, connection.closed_by = how, by
+        connection.closed_frame, connection.closed_ns, connection.closed_capture = self.number + 1, self.now_ns, CAPTURE
+        self.number += 1
+        self.reader.feed(ConnectionEnding(connection, self.number, self.now_ns, CAPTURE))
 
     def close(self, key: Hashable, how: str, by: str | None) -> None:
         """The end of a connection."""

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
+from mqttscope.mqtt import Disconnect
 from mqttscope.replay.script import Script, read_scripts
-from tests.conftest import ROOT
+from tests.conftest import ROOT, shared_path
+from tests.replay.builder import Builder
+from tests.replay.recordings import STEP_NS, connack, connect, publish
 
 
 def scripts(name: str) -> list[Script]:
@@ -38,10 +41,65 @@ def test_endings_say_who_ended_it() -> None:
     slow, office, again = scripts("v311-redelivery")
 
     assert (slow.ending.how, slow.ending.by) == ("fin", "client")
-    assert (office.ending.how, again.opened_place, slow.ended_place) == ("fin", 16, 17)
+    assert (office.ending.how, again.opened_place, slow.ended_place) == ("fin", 16, 16)
     assert [one.name for one in (slow, office, again)] == ["slow", "office", "slow"]
 
 
 def test_bytes_that_were_lost_are_counted() -> None:
     assert all(not one.lost for one in scripts("v5-qos"))
     assert sum(one.lost for one in scripts("lost-in-payload")) > 0
+
+
+def test_the_first_end_is_the_end() -> None:
+    """A FIN of the client later on moves neither its time nor its place, and says nothing of who ended it."""
+    builder = Builder()
+    builder.open(0)
+    builder.say(0, ">", connect("a"))
+    builder.say(0, "<", connack())
+    builder.wait(STEP_NS)
+    builder.end(0, "fin", "server")
+    ended_ns = builder.now_ns
+    builder.open(1)
+    builder.say(1, ">", connect("b"))
+    builder.wait(6 * STEP_NS)
+    builder.close(0, "fin", "server")
+    script, other = builder.finish()
+
+    assert (script.ending.how, script.ending.by, script.ending.timestamp_ns) == ("fin", "server", ended_ns)
+    assert (script.ended_place, other.opened_place) == (2, 2)
+
+
+def test_what_a_client_says_behind_the_end_of_its_server_is_nobodys() -> None:
+    builder = Builder()
+    builder.open(0)
+    for arrow, packet in ((">", connect("a")), ("<", connack())):
+        builder.say(0, arrow, packet)
+    builder.end(0, "fin", "server")
+    builder.say(0, ">", publish("a", qos=1, packet_identifier=1))
+    builder.say(0, ">", Disconnect())
+    builder.close(0, "fin", "server")
+    (script,) = builder.finish()
+
+    assert [one.type for one in script.entries] == ["connect", "connack"]
+    assert script.late == 2
+
+
+def test_what_a_server_still_answers_comes_before_the_end() -> None:
+    """Who sends FIN first may read on."""
+    builder = Builder()
+    builder.open(0)
+    builder.say(0, ">", connect("a"))
+    builder.end(0, "fin", "client")
+    builder.say(0, "<", connack())
+    builder.close(0, "fin", "client")
+    (script,) = builder.finish()
+
+    assert [one.type for one in script.entries] == ["connect", "connack"]
+    assert (script.ended_place, script.late, script.ending.by) == (2, 0, "client")
+
+
+def test_the_half_closed_connection_of_the_trials_ends_after_a_second() -> None:
+    (script,) = read_scripts(dissect(open_capture([str(shared_path("captures", "trials", "half.pcap"))])))
+
+    assert (script.ending.how, script.ending.by) == ("fin", "server")
+    assert 0.9e9 < script.ending.timestamp_ns - script.opened_ns < 1.1e9

@@ -32,7 +32,7 @@ class Inside(Process):
     def alive(self) -> bool:
         return self.broker is not None and not self.broker.stopped
 
-    def stop(self) -> None:
+    def stop(self, seconds: float = 0.0) -> None:
         if self.broker is not None:
             self.broker.stop()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mqttscope.mqtt import ControlPacket, Malformed, Pingresp
 from mqttscope.trial.conversation import Conversation
-from mqttscope.trial.heard import MAX_RECEIVED_BYTES, Heard
+from mqttscope.trial.heard import Heard
+from mqttscope.trial.inbox import MAX_RECEIVED_BYTES
 from tests.trial.flows import V5
 
 

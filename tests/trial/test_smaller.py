@@ -8,7 +8,7 @@ from dataclasses import replace
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mutate import Action, Step
 from mqttscope.trial.run import Result
-from mqttscope.trial.smaller import Smaller, as_played, smaller
+from mqttscope.trial.smaller import Smaller, as_played, faults_of, smaller
 from mqttscope.trial.verdict import Verdict
 from tests.trial.broken import Fault
 from tests.trial.flows import V3_1_1, V5, make_case, script, trial_of
@@ -162,3 +162,26 @@ def test_how_a_connection_ends_is_never_left_out() -> None:
     made = asyncio.run(run())
     assert made is not None
     assert [one.action for one in made.case.flow.steps] == [Action.SEND, Action.RESET]
+
+
+def test_the_fault_that_the_description_tells_of_is_kept() -> None:
+    """A byte behind the last field: a PUBREL without any field would be tolerated as well, and is another fault."""
+    found, made = asyncio.run(reduced("pubrel:extra-byte", Fault.TOLERATE, V3_1_1, more=2))
+
+    assert made is not None
+    assert made.verdict is Verdict.TOLERATED
+    last = made.sends[-1]
+    assert (last[0], last[1], len(last)) == (0x62, 3, 5)
+    assert made.fault == ""
+    assert [one.reason for one in faults_of(made.case.flow.steps, V3_1_1)] == [
+        one.reason for one in faults_of(found.played.steps if found.played else [], V3_1_1)
+    ]
+
+
+def test_faults_are_known_by_packet_reason_and_field() -> None:
+    (extra,) = faults_of([Step(Action.SEND, b"\x70\x03\x00\x02\x7e")], V3_1_1)
+    (short,) = faults_of([Step(Action.SEND, b"\x70\x00")], V3_1_1)
+
+    assert extra != short
+    assert str(short).startswith("PUBCOMP: ")
+    assert not list(faults_of([Step(Action.SEND, b"\x70\x02\x00\x02")], V3_1_1))

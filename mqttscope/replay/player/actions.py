@@ -16,6 +16,7 @@ class Until(StrEnum):
     RECEIVE_MAXIMUM = "room within the Receive Maximum"
     PACKET_IDENTIFIER = "a free packet identifier"
     CLOSE = "the end of the connection by the server"
+    TAKEN = "the server to read what is sent"
 
 
 @dataclass(slots=True)

@@ -20,11 +20,17 @@ from mqttscope.replay.player import reactions
 from mqttscope.replay.player.actions import Kind, Note, Send
 from mqttscope.replay.player.deliveries import Deliveries
 from mqttscope.replay.player.memory import Session, Sessions
+from mqttscope.replay.player.room import Room
 from mqttscope.replay.script import C2S, S2C, Ending, Entry, Script
 from mqttscope.session.connection import Connection
+from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
 MAX_NOTES = 1_000
 """Different notes that are kept of one connection."""
+MAX_WAITING = 2 * MAX_PACKET_IDENTIFIERS
+"""Exchanges that can be open on one connection: each side has its own packet identifiers."""
+MAX_REACTIONS = MAX_PACKET_IDENTIFIERS
+"""Acknowledgements that wait to be sent; a broker that keeps to the protocol cannot ask for more."""
 
 
 @dataclass(slots=True)
@@ -75,12 +81,18 @@ class Live:
     """Recorded answers by what they answer."""
     number: int = 0
     """Packets of both sides."""
+    performed: set[Entry] = field(default_factory=set)
+    """Recorded packets of the client that were sent."""
     came: set[Entry] = field(default_factory=set)
     """Recorded packets of the server that have their counterpart."""
     refused: str = ""
     """The Reason Code with which the live server refused the connection, other than the recorded one."""
     auths: int = 0
     """AUTH packets of the live server."""
+    not_kept: int = 0
+    """Packets beyond the recording for which there was no room: `live` does not have them."""
+    room: Room = field(default_factory=Room)
+    """What may be kept beyond the recording."""
     connack: Entry | None = None
     recorded_connack: Entry | None = None
     inherited: list[int] = field(default_factory=list)
@@ -98,13 +110,18 @@ class Live:
     _withheld: set[type[ControlPacket]] = field(default_factory=set)
     """Types of acknowledgements that the recorded client left out."""
     _pings: deque[Entry] = field(default_factory=deque)
+    _beyond: int = 0
+    """Bytes that are kept beyond the recording."""
     _connect: Entry | None = None
+    _unasked: list[Entry] = field(default_factory=list)
+    """What the recorded server said that answers no packet identifier: AUTH and DISCONNECT."""
 
     def __post_init__(self) -> None:
         for entry in self.script.entries:
             if entry.answers is not None:
                 self.answered.setdefault(entry.answers, []).append(entry)
         self._next.extend(self.awaited)
+        self._unasked = [one for one in self.awaited if isinstance(one.packet, packets.Auth | packets.Disconnect)]
         self._deliveries = Deliveries(self.script.entries)
         self.recorded_connack = self.script.connack
         self.connection.assume_version(self.script.version, "the recording", known=True)
@@ -113,6 +130,11 @@ class Live:
     def version(self) -> ProtocolVersion:
         """The version spoken."""
         return self.script.version
+
+    @property
+    def progress(self) -> int:
+        """How much of the recording has happened again, on both sides: it ends, whatever the server goes on to send."""
+        return len(self.came) + len(self.performed)
 
     @property
     def connection(self) -> Connection:
@@ -134,7 +156,7 @@ class Live:
         """Take one packet of the live server."""
         if isinstance(packet, Malformed):
             self.unreadable = self.unreadable or packet
-            self._record(Entry(False, packet, None, now_ns, 0, raw=packet.raw))
+            self._record(Entry(False, packet, None, now_ns, 0, raw=packet.raw), beyond=True)
             return
         connection = self.live.connection
         topic = connection.resolve_topic(packet, S2C) if type(packet) is packets.Publish else None
@@ -150,7 +172,7 @@ class Live:
         connection.identify(packet)
         connection.apply(packet, S2C, self.number - 1, 0, now_ns)
         if reactions.begins(packet):
-            self._waiting[self.number - 1] = entry
+            self._awaits_answer(entry)
         if isinstance(packet, packets.Publish):
             self._delivered(entry, packet, now_ns)
         elif isinstance(packet, packets.Connack):
@@ -170,11 +192,13 @@ class Live:
             self.auths += isinstance(packet, packets.Auth)
             self.dismissed = self.dismissed or isinstance(packet, packets.Disconnect)
             # They answer nothing that has an identifier: one after the other.
-            self._correspond(entry, self.awaited)
+            self._correspond(entry, self._unasked)
         else:
             self._answer_of(entry)
-        if self.manner.faithful and entry.source is None:
-            self._stands_in()
+        if entry.source is None:
+            self._make_room(entry)
+            if self.manner.faithful:
+                self._stands_in()
 
     def react(self, now_ns: int) -> list[Send]:
         """Acknowledgements that are due."""
@@ -191,6 +215,11 @@ class Live:
         if one.source is None:
             self.note(Note(Kind.ADDED, f"{reactions.word(one.packet)} for what the recording does not have"))
         return send
+
+    @property
+    def busy(self) -> bool:
+        """Whether so much is to be acknowledged that nothing more should be read."""
+        return len(self._pending) >= MAX_REACTIONS // 2
 
     @property
     def reaction_due_ns(self) -> int | None:
@@ -213,6 +242,7 @@ class Live:
 
     def ended(self, ending: Ending) -> None:
         """The connection is gone."""
+        self._pending.clear()
         self.live.ending = ending
         self.over = True
         self.await_nothing()
@@ -227,7 +257,10 @@ class Live:
     ) -> Send:
         """Note that a packet is sent."""
         entry = Entry(True, packet, topic, now_ns, 0, source=source, raw=raw)
-        self._record(entry)
+        again = source is None or source in self.performed
+        if source is not None:
+            self.performed.add(source)
+        self._record(entry, beyond=again)
         if not isinstance(packet, Malformed):
             if isinstance(packet, packets.Connect):
                 self._connect = entry
@@ -239,7 +272,7 @@ class Live:
                     self._waiting.pop(exchange.packet, None)
             self.connection.apply(packet, C2S, self.number - 1, 0, now_ns)
             if reactions.begins(packet):
-                self._waiting[self.number - 1] = entry
+                self._awaits_answer(entry)
             elif isinstance(packet, packets.Pingreq):
                 self._pings.append(entry)
             elif isinstance(packet, packets.Pubcomp):
@@ -248,11 +281,28 @@ class Live:
                 self.left = True
         return Send(raw, entry)
 
-    def _record(self, entry: Entry) -> None:
+    def _record(self, entry: Entry, *, beyond: bool = False) -> None:
         self.number += 1
         entry.place = self.next_place()
         if self.manner.keep:
             self.live.entries.append(entry)
+            if beyond:
+                self._make_room(entry)
+
+    def _make_room(self, entry: Entry) -> None:
+        """Keep the last packet, which the recording does not have, where there is room for it."""
+        entries = self.live.entries
+        if not entries or entries[-1] is not entry:
+            return
+        cost = self.room.take(self._beyond, entry.raw)
+        self._beyond += cost
+        if not cost:
+            entries.pop()
+            self.not_kept += 1
+
+    def _awaits_answer(self, entry: Entry) -> None:
+        if len(self._waiting) < MAX_WAITING:
+            self._waiting[self.number - 1] = entry
 
     def _answer_of(self, entry: Entry) -> None:
         """Find the recorded packet that a live answer corresponds to."""
@@ -386,7 +436,7 @@ class Live:
         self.note(reactions.withheld(wanted))
 
     def _queue(self, packet: ControlPacket, source: Entry | None, due_ns: int) -> None:
-        if self.left:
+        if self.left or len(self._pending) >= MAX_REACTIONS:
             # Nothing follows a client's DISCONNECT (5.0 MQTT-3.14.4-1), whatever the server still sends.
             return
         if self._pending:

@@ -104,11 +104,22 @@ class Player(Live):
     def ended(self, ending: Ending) -> None:
         """The connection is gone: what was not done yet will not be."""
         super(Player, self).ended(ending)
+        why = self._why_not(ending)
         for entry in self.steps:
-            self._skip(entry, f"{reactions.word(entry.packet)}, since the connection had ended")
+            self._skip(entry, f"{reactions.word(entry.packet)}, because {why}")
         self.steps.clear()
         self.owed.clear()
         self._fence = None
+
+    def _why_not(self, ending: Ending) -> str:
+        """Why what is left is not sent."""
+        if ending.stopped:
+            return "the replay was stopped"
+        if ending.how == "refused":
+            return "its connection was never opened"
+        if self.refused:
+            return "the broker had refused the connection"
+        return "the connection had ended"
 
     def _waits(self, entry: Entry) -> Until | None:
         """What has to come from the server before a step."""

@@ -5,14 +5,15 @@ version should say.  What such a server says beyond that is not known: server pa
 `UNSAID` properties, and ``None`` stands for the ``reason_codes`` of UNSUBACK and, from 3.1, for Session Present.
 Neither is to be compared.  The bytes of such an UNSUBACK are not well-formed.
 
-What cannot be said in the other version raises ConversionError, which names the first such packet and field
-(`convert_down` lists what 3.1.1 can do without).
+What cannot be said in the other version raises ConversionError, which names all such packets and fields
+(`convert_down` lists what 3.1.1 can do without, and what it does in place of the rest).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -31,55 +32,122 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.replay.rewrite.changes import Changes, RewriteError
-from mqttscope.replay.rewrite.convert_down import NEVER_EXPIRES, RETURN_CODE_TO_REASON_CODE, Loss, to_3_1_1
-from mqttscope.replay.rewrite.links import copy_scripts, say
+from mqttscope.replay.rewrite.convert_down import NEVER_EXPIRES, RETURN_CODE_TO_REASON_CODE, Loss, Losses, to_3_1_1
+from mqttscope.replay.rewrite.links import copy_scripts, drop, say
 from mqttscope.replay.script import UNSAID, Entry, Script
 
 V3_1, V3_1_1, V5 = ProtocolVersion
+MAX_KINDS = 40
+"""Fields that an error names; further ones are counted."""
+
+
+@dataclass(slots=True, frozen=True)
+class Lost:
+    """One field that cannot be said in another version, and where it first stands."""
+
+    script: Script
+    entry: Entry
+    """The recorded packet."""
+    loss: Loss
+
+    @property
+    def path(self) -> str:
+        """``subscribe.subscriptions[0].no_local``."""
+        return f"{self.entry.type}.{self.loss.field}" if self.loss.field else self.entry.type
+
+    @property
+    def kind(self) -> str:
+        """The same for all rows of a list."""
+        return re.sub(r"\[\d+\]", "[]", self.path)
+
+    @property
+    def place(self) -> str:
+        """``sensor-1, frame 16``."""
+        return f"{self.script.name}, frame {self.entry.frame}" if self.entry.frame else self.script.name
 
 
 class ConversionError(RewriteError):
-    """A recording that cannot be said in another version."""
+    """A recording that cannot be said in another version: everything that cannot, by field."""
 
-    def __init__(self, script: Script, entry: Entry, field: str, why: str, version: ProtocolVersion) -> None:
-        frame = f", frame {entry.frame}" if entry.frame else ""
-        path = f"{entry.type}.{field}" if field else entry.type
-        super().__init__(f"{script.name}{frame}: {path} cannot be converted to MQTT {version.text}: {why}")
-        self.entry = entry
-        """The recorded packet."""
-        self.field = field
+    def __init__(self, lost: Sequence[Lost], version: ProtocolVersion) -> None:
+        first = lost[0]
+        kinds: dict[str, list[Lost]] = {}
+        for one in lost:
+            kinds.setdefault(one.kind, []).append(one)
+        if len(lost) == 1:
+            told = f"{first.place}: {first.path} cannot be converted to MQTT {version.text}: {first.loss.why}"
+        else:
+            rows = [_told(those) for those in list(kinds.values())[:MAX_KINDS]]
+            if len(kinds) > MAX_KINDS:
+                rows.append(f"and {len(kinds) - MAX_KINDS:,} more fields")
+            told = "\n  ".join([f"{len(lost):,} fields cannot be converted to MQTT {version.text}:", *rows])
+        super().__init__(told)
+        self.lost = list(lost)
+        """All of them, in the order of the recording."""
+        self.entry = first.entry
+        """The recorded packet of the first one."""
+        self.field = first.loss.field
         """Path of the field in the packet; empty for the packet itself."""
 
 
-def convert(scripts: Sequence[Script], version: ProtocolVersion) -> tuple[list[Script], Changes]:
-    """Copies of scripts in another version, and what was converted; those that have it already are left as they are."""
+def _told(those: Sequence[Lost]) -> str:
+    """What is said of all losses of one field."""
+    first = those[0]
+    if len(those) == 1:
+        return f"{first.path}: {first.loss.why} ({first.place})"
+    return f"{first.kind}, {len(those):,} times: {first.loss.why} (first: {first.place})"
+
+
+def convert(
+    scripts: Sequence[Script], version: ProtocolVersion, *, lossy: bool = False
+) -> tuple[list[Script], Changes]:
+    """Copies of scripts in another version, and what was converted; those that have it already are left as they are.
+
+    What the other version has no form for is a `ConversionError` that names all of it; ``lossy`` leaves it out, as far
+    as it is 5.0 that says more than 3.1.1 can.
+    """
     changes = Changes()
     copies = copy_scripts(scripts)
+    lost: list[Lost] = []
+    gone: list[Entry] = []
     for script, recorded in zip(copies, scripts, strict=True):
         before = script.version
         if before == version:
             continue
         for entry, original in zip(script.entries, recorded.entries, strict=True):
+            losses = Losses()
             try:
-                _entry(script, entry, version, changes)
+                if not _entry(script, entry, version, changes, losses):
+                    gone.append(entry)
             except Loss as error:
-                raise ConversionError(recorded, original, error.field, error.why, version) from None
+                losses.found.append(error)
+                gone.append(entry)
+            lost += (Lost(recorded, original, one) for one in losses.found)
         script.connection = replace(
             script.connection, version=version, version_evidence=f"converted from MQTT {before.text}"
         )
         changes.count("connection", f"converted from MQTT {before.text} to {version.text}")
+    if lost and not (lossy and version == V3_1_1):
+        raise ConversionError(lost, version)
+    drop(copies, gone)
+    for one in lost:
+        thing = "field" if one.loss.field else "packet"
+        changes.count(thing, f"without a form in MQTT {version.text}, {one.loss.instead}: {one.kind}")
     return copies, changes
 
 
-def _entry(script: Script, entry: Entry, version: ProtocolVersion, changes: Changes) -> None:
+def _entry(script: Script, entry: Entry, version: ProtocolVersion, changes: Changes, losses: Losses) -> bool:
+    """Let an entry speak the other version; returns whether it has any form there.  Raises `Loss` where it cannot."""
     packet, before = entry.packet, script.version
     if isinstance(packet, Malformed):
         raise Loss("", f"it is malformed ({packet.reason})")
     if version == V3_1:
         raise Loss("", "nothing is converted to MQTT 3.1")
     if before == V5:
-        say(entry, to_3_1_1(packet, entry, changes), version)
-        return
+        said = to_3_1_1(packet, entry, changes, losses)
+        if said is not None:
+            say(entry, said, version)
+        return said is not None
     made = packet
     if before == V3_1:
         made = _from_3_1(made, changes)
@@ -88,6 +156,7 @@ def _entry(script: Script, entry: Entry, version: ProtocolVersion, changes: Chan
         if entry.resends is not None and entry.resends in script.entries:
             changes.count("PUBLISH packet", "sent again on one connection, which MQTT 5.0 does not allow (4.4.0-1)")
     say(entry, replace(made), version)
+    return True
 
 
 def _from_3_1(packet: ControlPacket, changes: Changes) -> ControlPacket:

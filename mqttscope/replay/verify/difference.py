@@ -113,6 +113,9 @@ class Difference:
     """The option of the user that it follows from, ``--client``; empty where it is the broker's."""
     certain: bool = False
     """Whether it follows from the option without a doubt."""
+    cause: str = ""
+    """What is behind it and others like it: ``the broker does not speak MQTT 5.0``; empty where it stands for
+    itself."""
 
     @property
     def counts(self) -> bool:
@@ -206,6 +209,19 @@ class Verification:
     """By connection, within one in the order of the recording."""
     tallies: list[Tally] = field(default_factory=list)
     """One for each recorded connection."""
+
+    @property
+    def judged(self) -> int:
+        """Connections of which something was compared."""
+        return sum(one.compared > 0 for one in self.tallies)
+
+    @property
+    def by_cause(self) -> dict[str, list[Difference]]:
+        """Differences by what is behind them, the most frequent cause first; those without one come last."""
+        groups: dict[str, list[Difference]] = {}
+        for one in self.differences:
+            groups.setdefault(one.cause, []).append(one)
+        return dict(sorted(groups.items(), key=lambda group: (not group[0], -len(group[1]))))
 
     @property
     def counting(self) -> list[Difference]:

@@ -54,6 +54,7 @@ class ReplayJson:
             "message": concealed(text(one.message), view),
             "follows": one.follows,
             "because_of": {"option": one.option, "certain": one.certain} if one.option else None,
+            "cause": one.cause or None,
             "recorded": self.packet(one.recorded, one.script),
             "live": self.packet(one.live, one.live_script or one.script),
         }
@@ -106,8 +107,10 @@ def totals(found: Verification) -> dict[str, Any]:
         "schema": SCHEMA,
         "event": "verification",
         "connections": len(found.tallies),
+        "connections_judged": found.judged,
         "differences": len(found.differences),
         "counting": len(found.counting),
         "kinds": dict(kinds),
+        "causes": {cause: len(those) for cause, those in found.by_cause.items() if cause},
         **counts(found.tallies),
     }

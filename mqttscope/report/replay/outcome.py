@@ -42,8 +42,12 @@ class Outcome:
     """What was recorded and waited for in vain."""
     too_long: int = 0
     """Expiries of the recording that took too long to be waited for."""
+    not_kept: int = 0
+    """Packets beyond the recording for which there was no room: they are neither compared nor judged."""
     stopped: bool = False
     """Ended before its end, by the user."""
+    not_compared: str = ""
+    """Why it was not compared, although that was asked for."""
     verification: Verification | None = None
 
     def noted(self, kind: Kind) -> list[tuple[str, int]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mqttscope.mqtt.wire import counted
 from mqttscope.replay.player.actions import Kind
+from mqttscope.replay.player.room import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_ALL
 from mqttscope.report.page import Page
 from mqttscope.report.replay.outcome import Outcome
 from mqttscope.report.when import duration
@@ -36,6 +37,16 @@ def write_summary(page: Page, outcome: Outcome) -> None:
     )
     if outcome.stopped:
         page.line(["stopped before its end"], style="yellow")
+    if outcome.not_compared:
+        page.paragraph(f"not compared: {outcome.not_compared}", "yellow", indent=2)
+    if outcome.not_kept:
+        page.paragraph(
+            f"{outcome.not_kept:,} {'packet' if outcome.not_kept == 1 else 'packets'} beyond the recording "
+            "not kept, compared or measured: the limit is "
+            f"{MAX_BEYOND_BYTES >> 20} MiB of a connection, and {MAX_BEYOND_BYTES_OF_ALL >> 20} MiB of all",
+            "yellow",
+            indent=2,
+        )
     for why, count in outcome.failures.most_common():
         page.paragraph(f"{_times(count)}{page.safe(why)}", "red", indent=2)
     for why, count in outcome.left_out.most_common():
@@ -90,6 +101,8 @@ def summary_document(outcome: Outcome) -> dict[str, Any]:
         "recorded_seconds": round(outcome.recorded_seconds, 6),
         "stopped": outcome.stopped,
         "missed": outcome.missed,
+        "not_kept": outcome.not_kept,
+        "not_compared": outcome.not_compared or None,
         "expiries_not_waited_for": outcome.too_long,
         "failures": [{"reason": why, "connections": count} for why, count in outcome.failures.most_common()],
         "shortfalls": [{"reason": why, "connections": count} for why, count in outcome.shortfalls.most_common()],

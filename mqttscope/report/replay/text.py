@@ -33,6 +33,8 @@ MAX_FIELDS = 40
 """Fields of a packet that are shown; further ones are counted."""
 MAX_VALUE = 2_000
 """Characters of a value that are looked at."""
+MAX_NAMES = 5
+"""Connections that are named for one cause; further ones are counted."""
 _MARK = "! "
 _LEAD = 12
 """Columns in front of the first character that differs, where a value is too long."""
@@ -79,12 +81,45 @@ class ReplayText:
             return
         self._group.append(difference)
 
-    def close(self, found: Verification) -> None:
-        """Write the summary."""
+    def feed_all(self, found: Verification) -> None:
+        """Write all differences: what is behind them first, and those with one cause as one."""
+        groups = found.by_cause
+        if any(groups):
+            page = Page(self.view)
+            page.paragraph(headline(found, page), "bold", indent=2)
+            self.sink.write(page.encoded() + b"\n")
+        for cause, differences in groups.items():
+            if cause:
+                self._because(cause, differences)
+            else:
+                for one in differences:
+                    self.feed(one)
+
+    def close(self, found: Verification, *, stopped: bool = False) -> None:
+        """Write the summary; ``stopped`` where the replay did not come to its end."""
         self._flush()
         if self._left:
             self.sink.write(encoded([left_out(self._left, "difference"), ""]))
-        self.sink.write(summary(found, self.view).lstrip(b"\n"))
+        self.sink.write(summary(found, self.view, stopped=stopped).lstrip(b"\n"))
+
+    def _because(self, cause: str, differences: list[Difference]) -> None:
+        """Write the first of those that have one cause, and where the others are."""
+        page = Page(self.view)
+        page.paragraph(f"Because {page.safe(cause)}:", indent=2)
+        self.sink.write(page.encoded())
+        first = differences[0]
+        alike = [one for one in differences if _same_packets(first, one)]
+        for one in alike:
+            self.feed(one)
+        self._flush()
+        left = len(differences) - len(alike)
+        if left:
+            names = list(dict.fromkeys(f"{self._name(one.name)} ({one.number})" for one in differences))
+            more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+            page = Page(self.view)
+            told = f"and {plural(left, 'more difference')} for this reason, in {plural(len(names), 'connection')}"
+            page.paragraph(f"  {told}: {page.safe(', '.join(names[:MAX_NAMES]))}{more}", "yellow", indent=4)
+            self.sink.write(page.encoded() + b"\n")
 
     def _flush(self) -> None:
         if self._group:
@@ -233,7 +268,15 @@ def _around(before: str, now: str, room: int, ellipsis: str) -> tuple[str, str]:
     return ellipsis + before[at:], ellipsis + now[at:]
 
 
-def summary(found: Verification, view: View) -> bytes:
+def headline(found: Verification, page: Page) -> str:
+    """How many differences there are, and what is behind them."""
+    parts = [
+        f"{len(differences):,} because {page.safe(cause)}" for cause, differences in found.by_cause.items() if cause
+    ]
+    return f"{plural(len(found.differences), 'difference')}, of which {'; '.join(parts)}"
+
+
+def summary(found: Verification, view: View, *, stopped: bool = False) -> bytes:
     """Counts of each connection, and of all."""
     page = Page(view)
     tallies = found.tallies
@@ -264,8 +307,15 @@ def summary(found: Verification, view: View) -> bytes:
     kinds: dict[Kind | DeviceKind, int] = {}
     for difference in found.differences:
         kinds[difference.kind] = kinds.get(difference.kind, 0) + 1
-    told = plural(len(found.differences), "difference") if kinds else "no differences"
-    page.line([told, *(f"{kind} {count:,}" for kind, count in kinds.items())], style="bold")
+    judged = f"in {found.judged:,} of {plural(len(tallies), 'connection')}"
+    told = plural(len(found.differences), "difference") if kinds else f"no differences {judged}"
+    page.line(
+        [told, *(f"{kind} {count:,}" for kind, count in kinds.items())],
+        style="yellow" if stopped or not (kinds or found.judged) else "bold",
+    )
+    for cause, differences in found.by_cause.items():
+        if cause:
+            page.paragraph(f"{plural(len(differences), 'difference')} because {page.safe(cause)}", indent=2)
     for (option, certain), count in Counter((one.option, one.certain) for one in found.differences).items():
         if option and certain:
             page.line([f"{plural(count, 'difference')} because of {option}, which {_verb(count)} not count"])

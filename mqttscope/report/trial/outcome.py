@@ -148,6 +148,7 @@ def _reduced_json(result: Result, reduced: Reduced, *, show_secrets: bool) -> di
         "sends": [one.hex() for one in sends],
         "shell": shell,
         "breaks": list(small.breaks),
+        "fault": utf8(small.fault) or None,
         "unfinished": small.unfinished,
     }
     return shown if sends == whole[0] else {**shown, "redacted": True}

@@ -77,6 +77,8 @@ def _reduced(page: Page, one: Result, reduced: Reduced, sends: Sequence[bytes]) 
             page.paragraph(f"    waits {duration(step.nanoseconds)}", indent=6)
         elif step.action in _DOES:
             page.paragraph(f"    {_DOES[step.action]}", indent=6)
+    if small.fault:
+        page.paragraph(f"  what is left is another fault than the one above: {page.safe(small.fault)}", indent=4)
     if small.breaks and not set(small.breaks) & set(one.case.statements):
         page.paragraph(f"  what is left breaks other statements: {', '.join(small.breaks)}", indent=4)
     if small.unfinished:

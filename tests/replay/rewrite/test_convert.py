@@ -191,3 +191,46 @@ def test_what_was_converted_is_well_formed(name: str) -> None:
                 unknown = isinstance(entry.packet, Unsuback) and script.version < copy.version == V5
                 if not unknown and script.version != version:
                     assert not isinstance(found, Malformed), found
+
+
+LOSING = "v5-subscription-identifiers"
+
+
+def test_an_error_names_all_that_cannot_be_converted() -> None:
+    scripts = captured(LOSING)
+    with pytest.raises(ConversionError) as caught:
+        convert(scripts, V3_1_1)
+
+    told = str(caught.value).splitlines()
+    kinds = {one.kind for one in caught.value.lost}
+    assert len(kinds) >= 2
+    assert told[0] == f"{len(caught.value.lost)} fields cannot be converted to MQTT 3.1.1:"
+    assert len(told) == 1 + len(kinds)
+    assert all(any(kind in line for line in told) for kind in kinds)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_with_losses_all_of_5_0_becomes_3_1_1(name: str) -> None:
+    """What is lost is said, what is left is well-formed, and links lead to what is there."""
+    scripts = [script for script in captured(name) if script.version == V5 and certain(script)]
+    before = snapshot(scripts)
+    made, changes = convert(scripts, V3_1_1, lossy=True)
+
+    assert snapshot(scripts) == before
+    lost = 0
+    for before_it, script in zip(scripts, made, strict=True):
+        there = set(script.entries)
+        lost += len(before_it.entries) - len(there)
+        for entry in script.entries:
+            assert not isinstance(entry.packet, Malformed)
+            if not getattr(entry.packet, "missing", 0):
+                assert not isinstance(decode(entry.raw, V3_1_1), Malformed), entry.packet
+            assert entry.answers is None or entry.answers in there
+            assert entry.resends is None or entry.resends in there
+    assert not lost or any("left out" in sentence for sentence in changes.sentences)
+
+
+def test_only_losses_of_5_0_may_be_allowed() -> None:
+    refused = [script for script in captured("refused-connect") if not script.connection.client_identifier]
+    with pytest.raises(ConversionError, match="client_identifier"):
+        convert(refused, V5, lossy=True)

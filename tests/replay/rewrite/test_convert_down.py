@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.codec import decode, encode
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import (
     Auth,
     Connack,
@@ -24,12 +26,21 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.replay.rewrite.changes import Changes
-from mqttscope.replay.rewrite.convert_down import Loss, to_3_1_1
+from mqttscope.replay.rewrite.convert_down import Losses, to_3_1_1
 from mqttscope.replay.script import Entry
 
 
 def converted(packet: ControlPacket, *, from_client: bool, topic: str | None = None) -> ControlPacket:
-    return to_3_1_1(packet, Entry(from_client, packet, topic, 0, 0), Changes())
+    losses = Losses()
+    found = to_3_1_1(packet, Entry(from_client, packet, topic, 0, 0), Changes(), losses)
+    assert losses.found == []
+    assert found is not None
+    return found
+
+
+def lost(packet: ControlPacket, *, from_client: bool) -> tuple[ControlPacket | None, Losses]:
+    losses = Losses()
+    return to_3_1_1(packet, Entry(from_client, packet, None, 0, 0), Changes(), losses), losses
 
 
 def hello(**fields: object) -> Connect:
@@ -110,7 +121,11 @@ LOST: list[tuple[bool, ControlPacket, str]] = [
     (False, Connack(properties=Properties(server_keep_alive=5)), "properties.server_keep_alive"),
     (False, Connack(properties=Properties(response_information="x")), "properties.response_information"),
     (True, Publish(properties=Properties(response_topic="r"), topic_name="a"), "properties.response_topic"),
-    (True, Publish(properties=Properties(payload_format_indicator=1)), "properties.payload_format_indicator"),
+    (
+        True,
+        Publish(topic_name="a", properties=Properties(payload_format_indicator=1)),
+        "properties.payload_format_indicator",
+    ),
     (True, Publish(properties=Properties(topic_alias=1)), "topic_name"),
     (False, Puback(1, 0x87), "reason_code"),
     (True, Puback(1, 0x10), "reason_code"),
@@ -135,8 +150,45 @@ LOST: list[tuple[bool, ControlPacket, str]] = [
 
 @pytest.mark.parametrize(("from_client", "packet", "field"), LOST)
 def test_what_3_1_1_has_no_form_for(from_client: bool, packet: ControlPacket, field: str) -> None:
-    with pytest.raises(Loss) as caught:
-        converted(packet, from_client=from_client)
+    found, losses = lost(packet, from_client=from_client)
 
-    assert caught.value.field == field
-    assert caught.value.why
+    (loss,) = losses.found
+    assert loss.field == field
+    assert loss.why
+    assert loss.instead
+    assert found is not packet
+    if found is not None:
+        # What is said in its place is 3.1.1.
+        read = decode(encode(found, ProtocolVersion.V3_1_1), ProtocolVersion.V3_1_1)
+        assert not isinstance(read, Malformed), read
+
+
+def test_all_of_a_packet_is_told_at_once() -> None:
+    rows = [Subscription("$share/g/a", no_local=True), Subscription("b", 1, retain_handling=2)]
+    found, losses = lost(Subscribe(1, Properties(subscription_identifier=1), rows), from_client=True)
+
+    assert [one.field for one in losses.found] == [
+        "subscriptions[0].topic_filter", "subscriptions[0].no_local", "subscriptions[1].retain_handling",
+        "properties.subscription_identifier",
+    ]  # fmt: skip
+    assert found == Subscribe(1, subscriptions=[Subscription("$share/g/a"), Subscription("b", 1)])
+
+
+@pytest.mark.parametrize(
+    ("from_client", "packet", "wanted"),
+    [
+        (True, hello(clean_start=False), Connect(client_identifier="c", clean_start=False)),
+        (True, hello(properties=Properties(session_expiry_interval=5)), Connect(client_identifier="c")),
+        (True, hello(client_identifier="", clean_start=False), Connect(clean_start=True)),
+        (True, hello(password=b"p"), Connect(client_identifier="c")),
+        (False, Connack(reason_code=0x89), Connack(reason_code=3)),
+        (False, Connack(reason_code=0x8A), Connack(reason_code=5)),
+        (False, Suback(1, EMPTY, [0, 0x87]), Suback(1, reason_codes=[0, 0x80])),
+        (False, Pubrec(1, 0x87), None),
+        (False, Puback(1, 0x87), Puback(1)),
+        (True, Disconnect(4), None),
+        (True, Auth(0x18), None),
+    ],
+)
+def test_what_is_said_instead(from_client: bool, packet: ControlPacket, wanted: ControlPacket | None) -> None:
+    assert lost(packet, from_client=from_client)[0] == wanted

@@ -29,7 +29,7 @@ def test_a_difference_has_both_packets_as_inspect_shows_them() -> None:
 
     assert {key: value for key, value in first.items() if key not in ("recorded", "live")} == {
         "schema": 1, "event": "difference", "kind": "reason-code", "connection": 0, "name": "dev", "version": "5.0",
-        "field": "reason_code", "expected": 0, "found": 0x87, "follows": 1, "because_of": None,
+        "field": "reason_code", "expected": 0, "found": 0x87, "follows": 1, "because_of": None, "cause": None,
         "message": "The CONNACK of CONNECT has Reason Code 0x87 Not authorized instead of 0x00 Success.",
     }  # fmt: skip
     assert (first["recorded"]["event"], first["recorded"]["type"]) == ("packet", "connack")

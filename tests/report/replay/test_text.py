@@ -124,7 +124,7 @@ def test_secrets_are_not_printed() -> None:
 def test_what_could_not_be_judged_is_said() -> None:
     found = shown(OPENED + "sub < lost 9\npub > publish t/a x", OPENED + "pub > publish t/a x\nsub < publish t/a x")
 
-    assert found[-2:] == ["1 packet not judged: the recording is not complete", "no differences"]
+    assert found[-2:] == ["1 packet not judged: the recording is not complete", "no differences in 2 of 2 connections"]
 
 
 def test_payloads_may_be_left_out() -> None:
@@ -148,3 +148,48 @@ def test_differences_of_one_pair_of_packets_share_a_block() -> None:
     assert len(heads) == 2
     assert len(blocks) == 1
     assert sorted(line.split()[1] for line in marked) == ["properties.maximum_qos", "properties.receive_maximum"]
+
+
+def told(recorded: str, live: str, cause: str, *, stopped: bool = False, **options: object) -> list[str]:
+    sink, found = Lines(), verify(pairs(recorded, live))
+    for difference in found.differences:
+        difference.cause = cause
+    report = ReplayText(sink, View(**options))  # type: ignore[arg-type]
+    report.feed_all(found)
+    report.close(found, stopped=stopped)
+    return sink.lines
+
+
+def test_differences_with_one_cause_are_told_as_one_behind_it() -> None:
+    names = [f"d{number}" for number in range(7)]
+    recorded = "\n".join(f"{name} > connect\n{name} < connack" for name in names)
+    live = "\n".join(f"{name} > connect\n{name} < connack code=0x87" for name in names)
+    lines = told(recorded, live, "the broker does not speak MQTT 5.0", width=100)
+
+    assert lines[:3] == [
+        "7 differences, of which 7 because the broker does not speak MQTT 5.0",
+        "",
+        "Because the broker does not speak MQTT 5.0:",
+    ]
+    assert sum(line.startswith("reason-code:") for line in lines) == 1
+    text = " ".join(" ".join(lines).split())
+    assert "and 6 more differences for this reason, in 7 connections: d0 (0), d1 (1), d2 (2), d3 (3), d4 (4)" in text
+    assert "(4) and 2 more" in text
+    assert "7 differences · reason-code 7" in lines
+
+
+def test_differences_without_a_cause_are_shown_as_they_are() -> None:
+    lines = told(asked(), REFUSED, "", width=100)
+
+    assert lines[0].startswith("reason-code:")
+    assert not any(" because " in line.lower() for line in lines)
+
+
+def test_nothing_found_is_told_with_how_much_was_looked_at() -> None:
+    two = OPENED + "pub > publish t/a x"
+    whole = told(two, two, "", width=100)
+    stopped = told(two, two, "", width=100, stopped=True, colour=True)
+
+    assert whole[-1] == "no differences in 2 of 2 connections"
+    assert "no differences in 2 of 2 connections" in stopped[-1]
+    assert "\x1b[1m" not in stopped[-1]
