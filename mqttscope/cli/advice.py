@@ -69,6 +69,16 @@ def named_otherwise(dissector: Dissector) -> Iterator[str]:
         )
 
 
+def discarded(dissector: Dissector) -> str | None:
+    """What to say of segments with data that no connection took."""
+    count = dissector.discarded_segments
+    if not count:
+        return None
+    verb = "belongs to no connection and was" if count == 1 else "belong to no connection and were"
+    size = counted(dissector.discarded_bytes, "byte")
+    return f"{counted(count, 'segment')} ({size}) {verb} not read: data after an end, or copies that came late"
+
+
 def selected_nothing(
     dissector: Dissector, connections: tuple[int, ...], *, filtered: bool, matched: bool, whole: bool
 ) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,25 +10,21 @@ import click
 
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.options import Version, colour_option
+from mqttscope.cli.pasted import Found, lines_of, sequences
 
 if TYPE_CHECKING:
     from mqttscope.mqtt.constants import Direction, ProtocolVersion
     from mqttscope.mqtt.stream import StreamItem
 
-MAX_LINE_BYTES = 1 << 30
-"""Longer lines are passed over: the largest packet takes 768 MiB when its bytes are written with blanks between."""
-
 FROM_SERVER = (2, 9, 11, 13)
 """Packet types that only servers send: CONNACK, SUBACK, UNSUBACK, PINGRESP."""
-
-_NOISE = re.compile(r"0x|\\x|[\s:,;|_-]", re.IGNORECASE)
-_NOT_HEX = re.compile(r"[^0-9a-f]", re.IGNORECASE)
 
 
 @click.command(
     epilog="""\b
 Examples:
   mqttscope decode 32 07 00 03 61 2f 62 00 0a --from client
+  tshark -r site.pcapng -x -Y mqtt.msgtype==1 | mqttscope decode -
   grep -o 'rx: .*' device.log | cut -c5- | mqttscope decode - --mqtt-version 5.0 --format jsonl
 """
 )
@@ -59,8 +54,9 @@ def command(
 ) -> int:
     r"""Decode bytes given in hexadecimal: one sequence as arguments, or with - one on each line of input.
 
-    A sequence may hold several packets.  White space, colons, commas, 0x and \x are passed over.  Exit code 1 when a
-    packet is malformed or incomplete, 3 when a line is not hexadecimal.
+    A sequence may hold several packets.  White space, colons, commas, 0x and \x are passed over.  Hexdumps with
+    offsets, b'\x10...' of Python, strings and arrays of C are read as well.  Exit code 1 when a packet is malformed or
+    incomplete, 3 when a line holds no bytes.
     """
     from mqttscope.cli.output import Output, awaited, make_view, warn
 
@@ -82,8 +78,8 @@ def command(
     code = EXIT_CLEAN
     unreadable = False
     try:
-        for line, given in _sequences(hexadecimal) if not from_input else _lines():
-            raw, problem = to_bytes(given)
+        for found in sequences(lines_of(sys.stdin)) if from_input else _given(hexadecimal):
+            line, raw, problem = found.line, found.raw, found.problem
             if problem is not None:
                 if not from_input:
                     raise click.UsageError(problem)
@@ -92,6 +88,8 @@ def command(
                 if format_ == "jsonl":
                     sink.write(_json_error(line, problem))
                 continue
+            if found.note is not None:
+                warn(f"line {line}: {found.note}" if from_input else found.note)
             decoder = Sequence(line if from_input else None, mqtt_version, sender)
             if format_ == "jsonl":
                 for shown in decoder.json(raw, payload_limit, show_secrets=show_secrets):
@@ -112,36 +110,15 @@ def command(
     return EXIT_UNREADABLE if unreadable else code
 
 
-def _sequences(given: tuple[str, ...]) -> Iterator[tuple[int, str | None]]:
-    yield 1, " ".join(given)
-
-
-def _lines() -> Iterator[tuple[int, str | None]]:
-    """Lines of standard input with their numbers; blank ones only count."""
-    if sys.stdin is None:
-        return
-    number = 0
-    while line := sys.stdin.buffer.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if len(line) > MAX_LINE_BYTES:
-            while line and not line.endswith(b"\n"):
-                line = sys.stdin.buffer.readline(MAX_LINE_BYTES)
-            yield number, None
-        elif not line.isspace():
-            yield number, line.decode("utf-8", "replace")
-
-
-def to_bytes(given: str | None) -> tuple[bytes, str | None]:
-    """Bytes of a hexadecimal text, or what is wrong with it; ``None`` is a line that was too long to keep."""
-    if given is None:
-        return b"", f"longer than {MAX_LINE_BYTES} bytes"
-    digits = _NOISE.sub("", given)
-    wrong = _NOT_HEX.search(digits)
-    if wrong is not None:
-        return b"", f"{wrong[0]!r} is not a hexadecimal digit"
-    if len(digits) % 2:
-        return b"", f"an odd number of hexadecimal digits ({len(digits)})"
-    return bytes.fromhex(digits), None
+def _given(words: tuple[str, ...]) -> Iterator[Found]:
+    """What the arguments hold: a hexdump in one of them, or one sequence in all."""
+    text = " ".join(words)
+    if "\n" in text:
+        rows = list(sequences(enumerate(text.splitlines(keepends=True), 1)))
+        if len(rows) == 1:
+            yield rows[0]
+            return
+    yield next(sequences([(1, text.replace("\n", " ") if "{" not in text else text)]), Found(1))
 
 
 def _json_error(line: int, problem: str) -> bytes:

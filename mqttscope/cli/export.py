@@ -1,4 +1,4 @@
-"""``--output``: the frames of the packets that were shown, as a new pcapng file."""
+"""``inspect --write``: the frames of what was shown, as a new pcapng file."""
 
 from __future__ import annotations
 
@@ -8,31 +8,44 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import click
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.own_file import open_alone
 from mqttscope.capture.write import PcapngWriter
-from mqttscope.cli.output import CannotWrite
-from mqttscope.cli.targets import refuse_inputs
+from mqttscope.cli.output import CannotWrite, Progress
+from mqttscope.cli.targets import CAPTURE, refuse_inputs, refuse_name
 from mqttscope.dissect import Dissector
 from mqttscope.dissect.dialogue import Dialogue
-from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.wire import counted
+from mqttscope.net.flows import Flow
+from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.net.plaintext import Plaintext
-from mqttscope.net.segment import SYN, Segment, endpoints
+from mqttscope.net.segment import FIN, RST, SYN, Fragment, NotSegment, Segment, endpoints, reverse_key
+from mqttscope.session.connection import Connection
 
+OPTION = "--write"
 MAX_FRAMES_OF_A_PACKET = 1_000_000
 """Frames of one direction that are remembered while its packet is not complete; further ones are left out."""
-MAX_HANDSHAKES = 1_000_000
-"""Directions whose SYN, and connections whose CONNECT is remembered; beyond that the oldest is forgotten."""
+MAX_FRAMES_AROUND = 256
+"""Frames of a connection's TCP handshake, and as many of its end, that are remembered as long as nothing of the
+connection was exported; further ones are left out."""
+MAX_FRAMES_OF_A_CONNECT = 10_000
+"""The same of its CONNECT."""
+MAX_FRAMES_OF_A_DATAGRAM = 8_192
+"""As many IP fragments as a datagram can have."""
+RECORDS_CHECKED = 20_000
+"""Records of flows are looked through for those that are over when there are so many, and whenever they doubled."""
 
-Place = tuple[str, int]
-"""Capture and number of a frame."""
+Place = tuple[str, int, tuple[tuple[str, int], ...]]
+"""Capture and number of a frame; those of the IP fragments before it that it completed, mostly none."""
 
-_endpoints = lru_cache(8192)(endpoints)
+_turned = lru_cache(8192)(reverse_key)
 
 
 @dataclass(slots=True)
@@ -41,19 +54,55 @@ class _Track:
 
     pending: list[Place] = field(default_factory=list)
     """Frames that brought bytes since the last time nothing was held of them."""
+    left_out: int = 0
+    """Further ones, beyond the limit."""
     done: bool = False
     """A packet of this direction was completed by the segment at hand."""
     tangled: bool = False
     """Segments came out of order, so that the last frame alone need not hold what has begun."""
 
 
+@dataclass(slots=True)
+class _Record:
+    """One TCP connection, as long as the flow table knows it."""
+
+    flow: Flow
+    tracks: tuple[_Track, _Track] = field(default_factory=lambda: (_Track(), _Track()))
+    """From the initiator, to the initiator."""
+    connection: int = -1
+    """Number of the MQTT connection on it; -1 while there is none."""
+    exported: bool = False
+    """Something of it was shown, so that its beginning and its end are written."""
+    kept: bool = False
+    """Its latest event was shown, so that segments after it that bring nothing new are written."""
+    speaking: bool = False
+    """A segment with data was seen."""
+    ending: bool = False
+    """A FIN or RST was seen."""
+    begin: list[Place] = field(default_factory=list)
+    """The handshake: what came before any data."""
+    connect: list[Place] = field(default_factory=list)
+    """Frames of the CONNECT."""
+    end: list[Place] = field(default_factory=list)
+    """FIN, RST, and what came after them without bringing an event."""
+    doubtful: list[Place] = field(default_factory=list)
+    """Frames of segments of which it is not known yet whether they are of the next connection."""
+    latest: dict[bool, Place] = field(default_factory=dict)
+    """The latest frame with data of each direction: its numbers say what continues the connection."""
+    before: _Record | None = None
+    """The connection before on the same ports, which this one may continue after a reset that nobody obeyed."""
+    left_out: int = 0
+    """Frames of beginning, CONNECT and end beyond their limits."""
+
+
 class Export:
     """Notes the frames while packets are shown, then reads the captures again and writes those frames.
 
     A packet's frames are all that carried data of its direction since its first byte, so that captures in which
-    segments came out of order stay whole.  The TCP handshake and the CONNECT of its connection come with it, since
-    without them nobody could tell the client and the version, and on other ports not even that it is MQTT.  A
-    WebSocket is kept from its beginning up to the packet: upgrade and compression are needed to read it again; so is
+    segments came out of order stay whole, and the segments without data that followed it: they acknowledge it.  Of each
+    connection of which something was shown the TCP handshake, the CONNECT and the end are written as well: without
+    them nobody could tell the client, the version, on other ports not even that it is MQTT, nor how it ended.
+    A WebSocket is kept from its beginning up to the packet: upgrade and compression are needed to read it again; so is
     TLS that was decrypted, with both directions, since keys alone do not open a record.
     Standard input cannot be read twice: what is read is kept in a temporary file meanwhile.
     """
@@ -61,10 +110,19 @@ class Export:
     def __init__(self, captures: Sequence[str], target: str) -> None:
         self.target = target
         self.captures = tuple(captures)
-        self._wanted: dict[str, set[int]] = {}
-        self._tracks: dict[tuple[str, str], _Track] = {}
-        self._handshakes: dict[tuple[str, str], Place] = {}
-        self._connects: dict[int, list[Place]] = {}
+        self.fragments = _Parts()
+        """The table of IP fragments to read the captures with."""
+        self.left_out = 0
+        """Frames of what was shown that are missing in the export, since a limit was hit."""
+        self.frames = 0
+        """Frames written."""
+        self._wanted: dict[str, bytearray] = {}
+        self._records: dict[bytes, _Record] = {}
+        self._numbers: dict[int, _Record] = {}
+        self._check_at = RECORDS_CHECKED
+        self._noted = False
+        self._now: Place = ("", 0, ())
+        """The segment at hand."""
         self._check_target()
         self._spool: BinaryIO | None = None
         self.stdin: BinaryIO | None = None
@@ -74,62 +132,199 @@ class Export:
             self.stdin = cast(BinaryIO, _Copied(sys.stdin.buffer, self._spool))
 
     def _check_target(self) -> None:
+        refuse_name(self.target, OPTION, CAPTURE)
         directory = os.path.dirname(os.path.abspath(self.target))
         if not os.path.isdir(directory):
-            raise click.UsageError(f"--output: {directory} is no directory")
+            raise click.UsageError(f"{OPTION}: {directory} is no directory")
         if os.path.isdir(self.target):
-            raise click.UsageError(f"--output: {self.target} is a directory")
+            raise click.UsageError(f"{OPTION}: {self.target} is a directory")
         exists = os.path.exists(self.target)
         if not os.access(self.target if exists else directory, os.W_OK):
-            raise click.UsageError(f"--output: {self.target} cannot be written")
-        refuse_inputs(self.target, self.captures)
+            raise click.UsageError(f"{OPTION}: {self.target} cannot be written")
+        refuse_inputs(self.target, self.captures, option=OPTION)
 
     def events(self, source: Iterable[Segment | CaptureNotice | Plaintext], dissector: Dissector) -> Iterator[Event]:
         """Events as `dissect_segments` gives them, keeping track of which frames they are made of."""
         for segment in source:
             if isinstance(segment, Plaintext):
-                yield from self._completed(dissector.plaintext(segment))
+                yield from self._watched(dissector.plaintext(segment), None, dissector)
                 continue
             if not isinstance(segment, Segment):
                 dissector.take_note(segment)
                 yield segment
                 continue
-            pair = _endpoints(segment.key)
-            place = segment.capture, segment.frame
-            if segment.flags & SYN:
-                self._handshakes.pop(pair, None)
-                _make_room(self._handshakes)
-                self._handshakes[pair] = place
-            if not (segment.payload or segment.missing):
-                yield from dissector.feed(segment)
-                continue
-            track = self._tracks.setdefault(pair, _Track())
-            if len(track.pending) < MAX_FRAMES_OF_A_PACKET:
-                track.pending.append(place)
-            track.done = False
-            yield from self._completed(dissector.feed(segment))
-            state = self._state(segment.key, dissector)
-            if state == "rest":
-                del self._tracks[pair]
-            elif state == "unclear":
-                track.tangled = True
-            elif track.done and not track.tangled:
-                track.pending = [place]
-        yield from dissector.close()
+            parts = self.fragments.whole
+            if parts:
+                self.fragments.whole = ()
+            self._now = place = segment.capture, segment.frame, parts
+            yield from self._watched(dissector.feed(segment), place, dissector)
+            record = self._record(segment.key, dissector)
+            if record is not None:
+                self._take(record, segment, place, dissector)
+        yield from self._watched(dissector.close(), None, dissector)
 
-    def _completed(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Pass events on; their directions have completed a packet."""
+    def note(self, event: Event) -> None:
+        """Remember the frames of one event that was shown."""
+        connection = getattr(event, "connection", None)
+        record = None if connection is None else self._numbers.get(connection.number)
+        if connection is None or record is None:
+            return
+        self._noted = True
+        self._export(record)
+        if "resumes" in connection.details and record.before is not None:
+            self._export(record.before)
+            for place in record.before.latest.values():
+                self._want(*place)
+            record.before = None
+        direction = getattr(event, "direction", None)
+        if direction is None and (isinstance(event, ConnectionOpened) or not record.kept):
+            return
+        if direction is not None:
+            capture, frame = event.capture, event.frame  # type: ignore[union-attr]
+            self._want(capture, frame, self._now[2] if self._now[:2] == (capture, frame) else ())
+        together = direction is None or connection.transport != "tcp"
+        for track in record.tracks if together else (_track(record, connection.client, direction),):
+            for place in track.pending:
+                self._want(*place)
+            self.left_out += track.left_out
+            # What is wanted need not be remembered twice.
+            track.pending, track.left_out = [], 0
+
+    def _export(self, record: _Record) -> None:
+        """Want what a connection needs of which something was shown."""
+        if not record.exported:
+            record.exported = True
+            self.left_out += record.left_out
+            for place in (*record.begin, *record.end):
+                self._want(*place)
+            record.begin, record.end = [], []
+        for place in record.connect:
+            self._want(*place)
+        record.connect = []
+
+    def _watched(self, events: Iterator[Event], place: Place | None, dissector: Dissector) -> Iterator[Event]:
+        """Pass events on, and see which of them are shown."""
         for event in events:
-            if isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):
-                track = self._tracks.get(_pair(event))
-                if track is not None:
-                    track.done = True
-                    if not isinstance(event, UnparsedEvent) and event.type == "connect":
-                        _make_room(self._connects)
-                        self._connects[event.connection.number] = list(track.pending)
-            elif isinstance(event, ConnectionClosed):
-                self._connects.pop(event.connection.number, None)
+            connection = getattr(event, "connection", None)
+            if connection is None:
+                yield event
+                continue
+            if isinstance(event, ConnectionOpened):
+                # The segment at hand may have ended this flow, or begun it on the ports of another.
+                opened = self._records.get(connection.flow_key)
+                if opened is None or not _is_of(opened.flow, connection):
+                    opened = self._record(connection.flow_key, dissector)
+                if opened is not None:
+                    opened.connection = connection.number
+                    self._numbers[connection.number] = opened
+            record = self._numbers.get(connection.number)
+            if record is not None and isinstance(event, PacketEvent | MalformedEvent):
+                track = _track(record, connection.client, event.direction)
+                track.done = True
+                if event.type == "connect" and not record.exported:
+                    here = () if place is None else (place,)
+                    _add(record, record.connect, *track.pending, *here, limit=MAX_FRAMES_OF_A_CONNECT)
+            elif record is not None and getattr(event, "direction", None) is not None:
+                _track(record, connection.client, event.direction).done = True  # type: ignore[union-attr]
+            self._noted = False
             yield event
+            if record is None:
+                continue
+            record.kept = self._noted
+            if isinstance(event, ConnectionClosed) and record.flow.closed:
+                record.ending = True
+            elif isinstance(event, DiscardedEvent) and not self._noted:
+                place = event.capture, event.frame, ()
+                if record.exported:
+                    self._want(*place)
+                else:
+                    _add(record, record.end, place)
+
+    def _record(self, key: bytes, dissector: Dissector) -> _Record | None:
+        """The record of the flow that a direction key belongs to now."""
+        entry = dissector.flows.direction(key)
+        if entry is None:
+            return self._records.get(key)
+        # Not by the key given: a second tap shows the segments of a flow with other tags.
+        key = entry[0].key
+        record = self._records.get(key)
+        if record is not None and record.flow is entry[0]:
+            return record
+        if len(self._records) >= self._check_at:
+            self._forget(dissector)
+        made = _Record(entry[0], before=record)
+        if record is not None:
+            record.before = None
+            made.begin = [place for place in record.doubtful if place[:2] >= (entry[0].capture, entry[0].first_frame)]
+        self._records[key] = self._records[_turned(key)] = made
+        return made
+
+    def _forget(self, dissector: Dissector) -> None:
+        """Leave the flows that the table has forgotten; it is bounded, and so are these."""
+        for key, record in list(self._records.items()):
+            entry = dissector.flows.direction(key)
+            if entry is None or entry[0] is not record.flow:
+                del self._records[key]
+        known = {record.connection: record for record in self._records.values()}
+        self._numbers = {number: one for number, one in self._numbers.items() if known.get(number) is one}
+        self._check_at = max(RECORDS_CHECKED, 2 * len(self._records))
+
+    def _take(self, record: _Record, segment: Segment, place: Place, dissector: Dissector) -> None:
+        """Find out what a segment is to its connection, once its events were shown or not."""
+        if record.flow.kept:
+            if len(record.doubtful) < MAX_FRAMES_AROUND:
+                record.doubtful.append(place)
+        elif record.doubtful:
+            record.doubtful = []
+        flags = segment.flags
+        filled = bool(segment.payload or segment.missing)
+        entry = dissector.flows.direction(segment.key)
+        from_initiator = segment.key == record.flow.key if entry is None else entry[2]
+        over = record.ending
+        if flags & (FIN | RST):
+            record.ending = True
+        if filled:
+            record.speaking = True
+            if not over:
+                record.latest[from_initiator] = place
+            track = record.tracks[0 if from_initiator else 1]
+            done, track.done = track.done, False
+            state = self._state(segment.key, dissector)
+            if done:
+                if state == "rest":
+                    track.pending, track.left_out, track.tangled = [], 0, False
+                elif state == "unclear":
+                    track.tangled = True
+                    _remember(track, place)
+                else:
+                    if not track.tangled:
+                        track.pending, track.left_out = [], 0
+                    _remember(track, place)
+            elif state == "rest":
+                # What came before: it belongs to no packet, or is a part of one that came again.
+                track.pending, track.left_out, track.tangled = [], 0, False
+                if record.kept:
+                    self._want(*place)
+            else:
+                if state == "unclear":
+                    track.tangled = True
+                _remember(track, place)
+        elif record.kept:
+            self._want(*place)
+        elif record.speaking and not record.ending:
+            # An acknowledgment of what the other side has sent of its packet so far.
+            own, other = record.tracks if from_initiator else record.tracks[::-1]
+            if other.pending or own.pending:
+                _remember(other if other.pending else own, place)
+        if record.ending:
+            around = bool(flags & (FIN | RST)) or over
+        else:
+            around = not record.speaking or bool(flags & SYN)
+        if around:
+            if record.exported:
+                self._want(*place)
+            else:
+                _add(record, record.end if record.ending else record.begin, place)
 
     def _state(self, key: bytes, dissector: Dissector) -> str:
         """What a direction waits for: nothing (``rest``), the next packet's end (``next``), or what is unclear."""
@@ -143,48 +338,82 @@ class Export:
         secured = dialogue.tls is not None and dissector.options.decrypting
         if dialogue.web is not None or secured or dialogue.connection is None or half.buffer.size:
             return "unclear"
+        if dialogue.tls is not None:
+            return "rest"
         stream = dialogue.stream(from_initiator is dialogue.client_is_initiator)
         if stream.searching or stream.skip or dialogue.held:
             return "unclear"
         return "next" if stream.held else "rest"
 
-    def note(self, event: Event) -> None:
-        """Remember the frames of one event that was shown."""
-        if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent | GapEvent):
-            return
-        self._want(event.capture, event.frame)
-        for place in self._connects.pop(event.connection.number, ()):
-            self._want(*place)
-        pair = _pair(event)
-        back = pair[1], pair[0]
-        for one in (pair, back):
-            if one in self._handshakes:
-                self._want(*self._handshakes[one])
-        for one in (pair, back) if event.connection.transport != "tcp" else (pair,):
-            track = self._tracks.get(one)
-            if track is not None:
-                for place in track.pending:
-                    self._want(*place)
-                # What is wanted need not be remembered twice.
-                track.pending.clear()
+    def _want(self, capture: str, frame: int, parts: tuple[tuple[str, int], ...] = ()) -> None:
+        bits = self._wanted.get(capture)
+        if bits is None:
+            bits = self._wanted[capture] = bytearray()
+        at = frame >> 3
+        if at >= len(bits):
+            bits.extend(bytes(at + 1 - len(bits) + len(bits) // 8))
+        bits[at] |= 1 << (frame & 7)
+        for part in parts:
+            self._want(*part)
 
-    def _want(self, capture: str, frame: int) -> None:
-        self._wanted.setdefault(capture, set()).add(frame)
+    def _is_wanted(self, frame: Frame) -> bool:
+        bits = self._wanted.get(frame.capture, b"")
+        at = frame.number >> 3
+        return at < len(bits) and bool(bits[at] >> (frame.number & 7) & 1)
 
     def write(self) -> None:
         """Write the frames noted, in the order of the captures."""
         if self._spool is not None:
             self._spool.seek(0)
+        progress, name = Progress(), os.path.basename(self.target)
         try:
-            with PcapngWriter(self.target) as writer:
-                for frame in open_capture(self.captures, stdin=self._spool):
-                    if isinstance(frame, Frame) and frame.number in self._wanted.get(frame.capture, ()):
+            with (
+                os.fdopen(open_alone(self.target), "wb", buffering=1 << 18) as file,
+                PcapngWriter(file) as writer,
+            ):
+                for read, frame in enumerate(open_capture(self.captures, stdin=self._spool)):
+                    if isinstance(frame, Frame) and self._is_wanted(frame):
                         writer.write(frame)
+                        self.frames += 1
+                    if progress.due(read):
+                        progress.show(f"{read:,} frames read again, {self.frames:,} written to {name}")
         except (OSError, ValueError) as error:
-            raise CannotWrite(f"--output: {self.target}: {getattr(error, 'strerror', None) or error}") from None
+            raise CannotWrite(f"{OPTION}: {self.target}: {getattr(error, 'strerror', None) or error}") from None
         finally:
+            progress.clear()
             if self._spool is not None:
                 self._spool.close()
+
+    def advice(self) -> str | None:
+        """What to say at the end where a limit kept frames from being written."""
+        if not self.left_out:
+            return None
+        return f"{self.target} lacks {counted(self.left_out, 'frame')} of what is shown: more than can be remembered"
+
+
+class _Parts(FragmentTable):
+    """A table of IP fragments that remembers which frames a datagram came in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole: tuple[tuple[str, int], ...] = ()
+        """The frames before the last one of the datagram that became a segment just now."""
+        self._places: dict[bytes, list[tuple[str, int]]] = {}
+
+    def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
+        """As `FragmentTable.feed`."""
+        found = super().feed(fragment)
+        if found is None:
+            if fragment.key in self.datagrams:
+                places = self._places.setdefault(fragment.key, [])
+                if len(places) < MAX_FRAMES_OF_A_DATAGRAM:
+                    places.append((fragment.capture, fragment.frame))
+            if len(self._places) > 2 * self.max_datagrams:
+                self._places = {key: places for key, places in self._places.items() if key in self.datagrams}
+            return None
+        parts = self._places.pop(fragment.key, ())
+        self.whole = tuple(parts) if isinstance(found, Segment) else ()
+        return found
 
 
 class _Copied:
@@ -203,14 +432,35 @@ class _Copied:
     read = read1
 
 
-def _make_room(table: dict[Any, Any]) -> None:
-    if len(table) >= MAX_HANDSHAKES:
-        del table[next(iter(table))]
+def _is_of(flow: Flow, connection: Connection) -> bool:
+    """Whether a connection was recognised on this flow."""
+    return (flow.first_frame, flow.opened_ns, flow.capture) == (
+        connection.frame,
+        connection.opened_ns,
+        connection.capture,
+    )
 
 
-def _pair(event: PacketEvent | MalformedEvent | UnparsedEvent | GapEvent) -> tuple[str, str]:
-    """Source and destination of what an event is about."""
-    connection = event.connection
-    if event.direction is Direction.CLIENT_TO_SERVER:
-        return connection.client, connection.server
-    return connection.server, connection.client
+def _track(record: _Record, client: str, direction: Direction | None) -> _Track:
+    """The direction of a record that an event is about."""
+    from_client = direction is Direction.CLIENT_TO_SERVER
+    return record.tracks[0 if from_client is _client_initiates(record.flow.key, client) else 1]
+
+
+@lru_cache(8192)
+def _client_initiates(key: bytes, client: str) -> bool:
+    return endpoints(key)[0] == client
+
+
+def _add(record: _Record, places: list[Place], *more: Place, limit: int | None = None) -> None:
+    """Remember places of the beginning or the end of a connection of which nothing was exported yet."""
+    room = max(0, (MAX_FRAMES_AROUND if limit is None else limit) - len(places))
+    places += more[:room]
+    record.left_out += len(more[room:])
+
+
+def _remember(track: _Track, place: Place) -> None:
+    if len(track.pending) < MAX_FRAMES_OF_A_PACKET:
+        track.pending.append(place)
+    else:
+        track.left_out += 1

@@ -11,10 +11,9 @@ from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import CAPTURES, colour_option, dissection, make_options, viewing
 
 if TYPE_CHECKING:
-    from mqttscope.cli.output import Output
     from mqttscope.events import Event
     from mqttscope.mqtt.constants import ProtocolVersion
-    from mqttscope.report.base import Reporter, View
+    from mqttscope.report.base import Reporter, Sink, View
 
 HUMAN_FORMATS = ("text", "tree", "ladder")
 FORMATS = (*HUMAN_FORMATS, "jsonl", "csv")
@@ -24,6 +23,7 @@ FORMATS = (*HUMAN_FORMATS, "jsonl", "csv")
     epilog="""\b
 Examples:
   mqttscope inspect site.pcapng --filter 'type == publish and topic matches "plant/#" and qos > 0'
+  mqttscope inspect site.pcapng --filter 'client_identifier == "pump-1"' --write pump-1.pcapng
   tcpdump -i eth0 -U -w - port 1883 | mqttscope inspect - --format ladder
 """
 )
@@ -32,7 +32,9 @@ Examples:
 @dissection
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many packets.")
 @viewing
-@click.option("--output", "-o", metavar="FILE", help="Write the frames of the packets shown to a pcapng file.")
+@click.option("--output", "-o", metavar="FILE", help="File for the report. [default: standard output]")
+@click.option("--write", "-w", metavar="FILE", help="File for the frames of what is shown, as pcapng.")
+@click.option("--spreadsheet", is_flag=True, help="With csv: put ' before text that would be a formula.")
 @colour_option
 def command(
     captures: tuple[str, ...],
@@ -49,6 +51,8 @@ def command(
     time_format: str,
     show_secrets: bool,
     output: str | None,
+    write: str | None,
+    spreadsheet: bool,
     colour: bool | None,
 ) -> int:
     """Show the MQTT packets of captures: files, globs, directories, or - for standard input.
@@ -56,12 +60,24 @@ def command(
     pcap and pcapng, also compressed with gzip, zstd or lz4; MQTT over TCP and WebSocket on any port.
     """
     from mqttscope.cli import advice
-    from mqttscope.cli.output import Output, Watch, awaited, make_view, warn
+    from mqttscope.cli.output import Output, Watch, awaited, is_terminal, make_view, warn
     from mqttscope.cli.reading import Reading
+    from mqttscope.cli.targets import REPORT, FileSink, refuse_inputs, refuse_name, same_file
     from mqttscope.dissect import Dissector, dissect_segments
 
     wanted = compile_filter(expression)
-    sink = Output(immediate=awaited(captures))
+    if spreadsheet and format_ != "csv":
+        raise click.UsageError("--spreadsheet goes with --format csv")
+    export = file = None
+    if output is not None:
+        refuse_inputs(output, captures)
+        refuse_name(output, "--output", REPORT)
+        if write is not None and same_file(output, write):
+            raise click.UsageError("--output and --write name the same file")
+    if write is not None:
+        from mqttscope.cli.export import Export
+
+        export = Export(captures, write)
     view = make_view(
         colour=colour,
         time_format=time_format,
@@ -69,14 +85,15 @@ def command(
         payload_limit=payload_limit,
         show_secrets=show_secrets,
     )
-    reporter = make_reporter(format_, sink, view)
-    watch = Watch(progress=True, shown=format_ in HUMAN_FORMATS)
-    export = None
+    view.spreadsheet = spreadsheet
     if output is not None:
-        from mqttscope.cli.export import Export
-
-        export = Export(captures, output)
-    reading = Reading(captures, keylog, None if export is None else export.stdin, via)
+        file = FileSink(output, captures)
+        view.width, view.colour, view.unicode = 0, bool(colour), True
+    sink = Output(immediate=awaited(captures)) if file is None else file
+    reporter = make_reporter(format_, sink, view)
+    watch = Watch(progress=not (file is None and is_terminal()), shown=file is None and format_ in HUMAN_FORMATS)
+    stdin, fragments = (None, None) if export is None else (export.stdin, export.fragments)
+    reading = Reading(captures, keylog, stdin, via, fragments)
     dissector = Dissector(make_options(ports, mqtt_version, decrypting=reading.decrypting))
     source = reading.segments(watch.skipped)
     if export is None:
@@ -98,10 +115,15 @@ def command(
         sink.flush()
         raise
     finally:
+        if file is not None:
+            file.close()
         if export is not None:
             export.write()
     told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=via))
+    if export is not None:
+        told.append(export.advice())
+    told.append(advice.discarded(dissector))
     if dissector.connections:
         if format_ in HUMAN_FORMATS:
             told.append(
@@ -135,8 +157,12 @@ def compile_filter(expression: str | None, option: str = "--filter") -> object |
 def select(
     events: Iterable[Event], wanted: object | None, connections: tuple[int, ...], limit: int | None
 ) -> Iterator[Event]:
-    """Events that the user asked for; capture errors always, and no more packets than the limit."""
-    from mqttscope.events import MalformedEvent, PacketEvent
+    """Events that the user asked for; capture errors always, and no more packets than the limit.
+
+    What identifies a connection is known when its CONNECT has come: a line "opened" that the filter does not let
+    through waits for that, and is asked for again.
+    """
+    from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent, PacketEvent
     from mqttscope.net.frame import CaptureError
 
     if wanted is None and not connections and limit is None:
@@ -144,14 +170,25 @@ def select(
         return
     matches = getattr(wanted, "matches", None)
     left = limit
+    waiting: dict[int, ConnectionOpened] = {}
     for event in events:
         if not isinstance(event, CaptureError):
-            if connections:
-                owner = getattr(event, "connection", None)
-                if owner is None or owner.number not in connections:
-                    continue
-            if matches is not None and not matches(event):
+            owner = getattr(event, "connection", None)
+            if connections and (owner is None or owner.number not in connections):
                 continue
+            if matches is not None:
+                opened = None if owner is None or not waiting else waiting.get(owner.number)
+                if owner is not None and opened is not None:
+                    if owner.client_identifier is not None and matches(opened):
+                        del waiting[owner.number]
+                        yield opened
+                    elif owner.connack_packet is not None or isinstance(event, ConnectionClosed):
+                        # Nothing that comes later says more of who it is.
+                        del waiting[owner.number]
+                if not matches(event):
+                    if isinstance(event, ConnectionOpened):
+                        waiting[event.connection.number] = event
+                    continue
         yield event
         if left is not None and isinstance(event, PacketEvent | MalformedEvent):
             left -= 1
@@ -159,7 +196,7 @@ def select(
                 return
 
 
-def make_reporter(name: str, sink: Output, view: View) -> Reporter:
+def make_reporter(name: str, sink: Sink, view: View) -> Reporter:
     """The reporter of a format."""
     if name == "jsonl":
         from mqttscope.report.jsonl import JsonLines

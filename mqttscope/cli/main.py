@@ -65,6 +65,19 @@ class LazyGroup(click.Group):
         found.context_settings = {**self.context_settings, **found.context_settings}
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but a name that is not known brings those to mind that are like it."""
+        if args and args[0] not in self.table and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            name = args[0] if args[0].isprintable() else repr(args[0])[1:-1]
+            close = get_close_matches(args[0].lower(), self.table, 3, 0.6)
+            hint = f" Did you mean {' or '.join(close)}?" if close else f" There are {', '.join(self.table)}."
+            ctx.fail(f"No such command '{name[:100]}'.{hint}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):

@@ -144,10 +144,10 @@ def viewing(command: F) -> F:
             click.option(
                 "--time",
                 "time_format",
-                type=click.Choice(("iso", "relative", "delta")),
+                type=click.Choice(("iso", "local", "epoch", "relative", "delta")),
                 default="iso",
                 show_default=True,
-                help="UTC, seconds since the first event, or since the one before.",
+                help="UTC, local time, seconds since 1970, since the first event, or since the one before.",
             ),
             click.option("--show-secrets", is_flag=True, help="Show passwords and tokens."),
         )

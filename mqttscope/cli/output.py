@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import click
 
@@ -30,6 +30,43 @@ PROGRESS_AFTER_S = 1.0
 PROGRESS_EVERY_S = 0.2
 PROGRESS_EVENTS = 2_000
 """The clock is looked at once in so many events."""
+
+
+class Progress:
+    """One line on standard error that says how far some work is: on a terminal alone, and after a second.
+
+    What else is written to the terminal takes its place: `Output` and `warn` clear it first.
+    """
+
+    _line: ClassVar[bool] = False
+    """Whether such a line stands on the terminal."""
+
+    def __init__(self) -> None:
+        self.enabled = _is_terminal(sys.stderr)
+        self._started = self._shown = time.monotonic() if self.enabled else 0.0
+
+    def due(self, count: int) -> bool:
+        """Whether it is time to show a line; the clock is looked at once in `PROGRESS_EVENTS` calls."""
+        if not self.enabled or count % PROGRESS_EVENTS:
+            return False
+        now = time.monotonic()
+        return now - self._started > PROGRESS_AFTER_S and now - self._shown > PROGRESS_EVERY_S
+
+    def show(self, text: str) -> None:
+        """Put a line in the place of the one before."""
+        self._shown = time.monotonic()
+        width = shutil.get_terminal_size().columns
+        sys.stderr.write(f"\r{printable(text)[: max(1, width - 1)]}\x1b[K")
+        sys.stderr.flush()
+        Progress._line = True
+
+    @staticmethod
+    def clear() -> None:
+        """Take the line away, if there is one."""
+        if Progress._line:
+            Progress._line = False
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 class CannotWrite(click.ClickException):
@@ -75,6 +112,7 @@ class Output:
         """Write what was gathered."""
         if not self._parts:
             return
+        Progress.clear()
         self._writing = True
         try:
             left = memoryview(b"".join(self._parts))
@@ -157,6 +195,7 @@ def make_view(*, colour: bool | None, time_format: str, payload: str, payload_li
 
 def warn(message: str) -> None:
     """One line on standard error."""
+    Progress.clear()
     click.echo(f"mqttscope: {printable(message)}", err=True)
 
 
@@ -169,15 +208,18 @@ class Watch:
     """Passes events on, notes what went wrong with the captures, and shows progress."""
 
     def __init__(self, *, progress: bool, shown: bool = False) -> None:
+        """``progress``: show how far the work is.
+
+        ``shown``: the report writes events to standard output as they come, and what went wrong with captures as well.
+        """
         self._told = shown and _is_terminal(sys.stdout)
-        """The report says what went wrong as well, and on the same terminal."""
         self.errors = 0
         self.dropped = 0
         self.skipped: Counter[str] = Counter()
-        self._progress = progress and _is_terminal(sys.stderr) and not _is_terminal(sys.stdout)
+        self._progress = progress and not self._told and _is_terminal(sys.stderr)
 
     def events(self, source: Iterable[Event]) -> Iterator[Event]:
-        """Go through events; capture errors and drops are told on standard error as well."""
+        """Go through events; capture errors and drops are reported on standard error as well."""
         for event in self._shown(source) if self._progress else source:
             if type(event) is not PacketEvent:
                 self._note(event)
@@ -196,20 +238,15 @@ class Watch:
 
     def _shown(self, source: Iterable[Event]) -> Iterator[Event]:
         """Go through events and show how far that is, once it takes longer than a second."""
-        started = shown = time.monotonic()
+        progress = Progress()
         try:
             for count, event in enumerate(source, 1):
-                if count % PROGRESS_EVENTS == 0:
-                    now = time.monotonic()
-                    if now - started > PROGRESS_AFTER_S and now - shown > PROGRESS_EVERY_S:
-                        shown = now
-                        sys.stderr.write(f"\r{count:,} events, frame {getattr(event, 'frame', 0):,}\x1b[K")
-                        sys.stderr.flush()
+                if progress.due(count):
+                    capture, frame = getattr(event, "capture", ""), getattr(event, "frame", 0)
+                    progress.show(f"{count:,} events, frame {frame:,} of {utf8(os.path.basename(capture))}")
                 yield event
         finally:
-            if shown != started:
-                sys.stderr.write("\r\x1b[K")
-                sys.stderr.flush()
+            progress.clear()
 
 
 def describe(error: CaptureError) -> str:

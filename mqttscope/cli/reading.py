@@ -18,6 +18,7 @@ from mqttscope.capture.files import STDIN
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.output import warn
 from mqttscope.dissect import segments
+from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame
 from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import Segment
@@ -47,10 +48,15 @@ class Reading:
         keylog: str | None,
         stdin: BinaryIO | None = None,
         via: tuple[str, ...] | None = None,
+        fragments: FragmentTable | None = None,
     ) -> None:
-        """``via``: preferences of tshark, where that is to dissect the frames."""
+        """``via``: preferences of tshark, where that is to dissect the frames.
+
+        ``fragments``: the table that IP fragments are put together in, where somebody wants to see them.
+        """
         self.captures = captures
         self.via = via
+        self.fragments = fragments
         self.keys: bytes | None = None
         self.records = 0
         """Records of TLS that were decrypted."""
@@ -84,15 +90,18 @@ class Reading:
             except OSError as error:
                 raise CannotDecrypt(f"cannot decrypt: {error.strerror or error}") from None
         frames = self._open()
-        items = self._segments(frames if tap is None else tap(frames), skipped)
+        items = self._segments(frames if tap is None else tap(frames), skipped, self.fragments)
         yield from self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
 
     def _segments(
-        self, frames: Iterator[Frame | CaptureNotice], skipped: Counter[str] | None = None
+        self,
+        frames: Iterator[Frame | CaptureNotice],
+        skipped: Counter[str] | None = None,
+        fragments: FragmentTable | None = None,
     ) -> Iterator[Segment | CaptureNotice]:
         """The segments of frames, by the front end that was asked for."""
         if self.via is None:
-            return segments(frames, skipped)
+            return segments(frames, skipped, fragments)
         from mqttscope.capture.via_tshark import Dissection
 
         waiting = STDIN in self.captures and self._spool is None

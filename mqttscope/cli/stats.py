@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from mqttscope.mqtt.constants import ProtocolVersion
 
 TABLES = ("capture", "connection", "client", "topic")
-SORTS = ("packets", "bytes", "rate", "latency")
+SORTS = (
+    "packets", "bytes", "rate", "latency", "trouble", "reconnects", "refused", "disconnects", "silence", "name",
+)  # fmt: skip
 
 
 def read_tables(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -30,6 +32,7 @@ def read_tables(context: click.Context, parameter: click.Parameter, value: str) 
     epilog="""\b
 Examples:
   mqttscope stats site.pcapng --by client,topic --top 20
+  mqttscope stats site.pcapng --by client --sort disconnects
   mqttscope stats day/*.pcap.zst --filter 'topic matches "plant/#"' --sort latency
   mqttscope stats site.pcapng --format json | jq '.totals.latencies.publish_puback'
 """
@@ -47,7 +50,11 @@ Examples:
     help="Tables to show.",
 )
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Rows per table. [default: 10 in text, all in json]")
-@click.option("--sort", type=click.Choice(SORTS), default="packets", show_default=True, help="Highest first.")
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    help="Highest first; names upwards. [default: trouble for clients, packets for the rest]",
+)
 @colour_option
 def command(
     captures: tuple[str, ...],
@@ -60,7 +67,7 @@ def command(
     via: tuple[str, ...] | None,
     tables: tuple[str, ...],
     top: int | None,
-    sort: str,
+    sort: str | None,
     colour: bool | None,
 ) -> int:
     """Count and measure the traffic of captures: packets, bytes, rates, QoS, latencies, aliases, losses.
@@ -123,6 +130,7 @@ def command(
         raise KeyboardInterrupt
     told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=via))
+    told.append(advice.discarded(dissector))
     if dissector.connections:
         if format_ == "text":
             filtered, found = wanted is not None, matched[0]

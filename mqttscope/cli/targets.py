@@ -14,6 +14,35 @@ from mqttscope.capture.files import is_source
 from mqttscope.cli.output import CannotWrite
 
 STDIN = "-"
+CAPTURE = "capture"
+REPORT = "report"
+CAPTURE_NAMES = (".pcap", ".pcapng", ".cap", ".dmp")
+"""How files that hold a capture are called."""
+REPORT_NAMES = (
+    ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".log", ".md", ".html", ".htm", ".xml", ".sarif", ".yaml",
+    ".yml",
+)  # fmt: skip
+"""How files that hold a report are called."""
+COMPRESSED_NAMES = (".gz", ".zst", ".lz4", ".xz", ".bz2")
+
+
+def refuse_name(target: str, option: str, what: str) -> None:
+    """A usage error where a file is named like the other thing: a `CAPTURE` as a `REPORT`, or the other way round."""
+    stem, suffix = os.path.splitext(target.lower())
+    if what == CAPTURE:
+        if suffix in REPORT_NAMES:
+            raise click.UsageError(
+                f"{option} writes a capture, and {target} is named like a report; call it .pcapng, or use --output for"
+                " the report"
+            )
+        if suffix in COMPRESSED_NAMES:
+            raise click.UsageError(f"{option}: {target} would not be compressed; call it .pcapng")
+        return
+    packed = os.path.splitext(stem)[1] if suffix in COMPRESSED_NAMES else suffix
+    if packed in CAPTURE_NAMES:
+        raise click.UsageError(
+            f"{option} writes the report, and {target} is named like a capture; use --write for the frames"
+        )
 
 
 def refuse_inputs(

@@ -172,12 +172,14 @@ class Dialogue:
         if not self.closed_how:
             waits = self.flow.responder if by_client is self.client_is_initiator else self.flow.initiator
             before = waits.fin_place
-            if waits.fin_offset >= 0 and not waits.ended and (before[1], before[0]) < (place[1], place[0]):
+            # It may have ended by now, with this very segment, and is yet to be reported.
+            if waits.fin_offset >= 0 and (before[1], before[0]) < (place[1], place[0]):
                 self.closed_by, self.closed_how, self.closed_place = "server" if by_client else "client", "fin", before
                 self.also_closed = OtherEnd(how, *place)
             else:
                 self.closed_by, self.closed_how, self.closed_place = who, how, place
-        elif self.closed_by != who and self.also_closed is None:
+        elif self.closed_by != who and self.also_closed is None and place != self.closed_place:
+            # A reset ends both directions at once: that is no other end.
             self.also_closed = OtherEnd(how, *place)
 
     def remember(self) -> Over | None:

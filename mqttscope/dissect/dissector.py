@@ -201,6 +201,8 @@ class Dissector(Transports):
         """Report the first FIN or RST once, as soon as there is a connection."""
         if dialogue.connection is not None and dialogue.closed_place[0] and not dialogue.ending_reported:
             dialogue.ending_reported = True
+            if dialogue.tls is not None:
+                self._tls_details(dialogue)
             yield ConnectionEnding(dialogue.connection, *dialogue.closed_place)
 
     def _last_items(self, dialogue: Dialogue, from_client: bool, at: StreamClosed | FlowClosed) -> Iterator[Event]:

@@ -8,7 +8,9 @@ from typing import Any
 
 from mqttscope.events import (
     ConnectionClosed,
+    ConnectionEnding,
     ConnectionOpened,
+    DiscardedEvent,
     GapEvent,
     MalformedEvent,
     PacketEvent,
@@ -25,7 +27,9 @@ EVENTS: dict[type, str] = {
     GapEvent: "gap",
     UnparsedEvent: "unparsed",
     ConnectionOpened: "connection_opened",
+    ConnectionEnding: "connection_ending",
     ConnectionClosed: "connection_closed",
+    DiscardedEvent: "discarded",
     CaptureError: "capture_error",
     CaptureDrops: "capture_drops",
     CaptureSecrets: "capture_secrets",
@@ -40,8 +44,17 @@ DIRECTIONS = {
 SIDES = ("client", "server")
 TRANSPORTS = ("tcp", "websocket", "tls")
 GAP_REASONS = ("not_captured", "cut", "unproven")
+DISCARD_REASONS = ("after_fin", "after_close", "after_reset", "late_copy", "before_start", "out_of_window")
 CLOSINGS = ("fin", "reset", "port_reused", "idle", "evicted", "capture_end")
 UNPARSED_REASONS = ("resynchronised", "gap", "too_large", "not_mqtt", *CLOSINGS[1:])
+
+
+_BROKEN = (
+    ("malformed", MalformedEvent),
+    ("gap", GapEvent),
+    ("unparsed", UnparsedEvent),
+    ("discarded", DiscardedEvent),
+)
 
 
 def _words(values: tuple[str, ...]) -> dict[str, str]:
@@ -66,12 +79,12 @@ def of_connection(name: str) -> Get:
     return get
 
 
-def of_class(cls: type, path: str) -> Get:
-    """An attribute of events of one class."""
+def of_class(classes: type | tuple[type, ...], path: str) -> Get:
+    """An attribute of events of one class, or of several."""
     read: Callable[[Any], Any] = attrgetter(path)
 
     def get(event: Any, packet: Any) -> Any:
-        return read(event) if type(event) is cls else None
+        return read(event) if isinstance(event, classes) else None
 
     return get
 
@@ -102,7 +115,7 @@ def _length(event: Any, packet: Any) -> int | None:
         return len(packet.raw) + int(packet.missing)
     if kind is MalformedEvent:
         return len(event.malformed.raw) + int(event.malformed.missing)
-    if kind is GapEvent:
+    if kind is GapEvent or kind is DiscardedEvent:
         return int(event.length)
     return int(event.unparsed.length) if kind is UnparsedEvent else None
 
@@ -188,16 +201,20 @@ def _connection_fields() -> Iterator[Field]:
         yield Field(side, Kind.ENDPOINT, of_connection(side))
         yield Field(f"{side}.address", Kind.ADDRESS, _address(side))
         yield Field(f"{side}.port", Kind.NUMBER, _port(side))
-    # What only the line of a closed connection has; before that the values are not final.
-    yield Field("how", Kind.WORD, of_class(ConnectionClosed, "connection.closed_how"), words=_words(CLOSINGS))
+    # What only the lines of a connection that ends or is closed have; before that the values are not final.
+    ends = ConnectionEnding, ConnectionClosed
+    yield Field("how", Kind.WORD, of_class(ends, "connection.closed_how"), words=_words(CLOSINGS))
     for name, path in (("by", "closed_by"), ("disconnect_by", "disconnect_by")):
-        yield Field(name, Kind.WORD, of_class(ConnectionClosed, f"connection.{path}"), words=_words(SIDES))
-    for name in ("disconnect_reason", "gaps", "gap_bytes"):
+        yield Field(name, Kind.WORD, of_class(ends, f"connection.{path}"), words=_words(SIDES))
+    yield Field("disconnect_reason", Kind.NUMBER, of_class(ends, "connection.disconnect_reason"))
+    get = of_class(ConnectionClosed, "connection.one_sided")
+    yield Field("one_sided", Kind.WORD, get, words={str(one): str(one) for one in Direction})
+    for name in ("gaps", "gap_bytes", "discarded_segments", "discarded_bytes", "copied_segments"):
         yield Field(name, Kind.NUMBER, of_class(ConnectionClosed, f"connection.{name}"), unit=unit_of(name))
 
 
 def _broken_fields() -> Iterator[Field]:
-    for name, cls in (("malformed", MalformedEvent), ("gap", GapEvent), ("unparsed", UnparsedEvent)):
+    for name, cls in _BROKEN:
         yield Field(name, Kind.PRESENCE, _is_event(cls))
     reasons = _words(tuple(str(one) for one in MalformedReason))
     yield Field("malformed.reason", Kind.WORD, of_class(MalformedEvent, "malformed.reason"), words=reasons)
@@ -210,6 +227,9 @@ def _broken_fields() -> Iterator[Field]:
         yield Field(f"malformed.{name}", Kind.NUMBER, get, unit=unit_of(name))
     yield Field("gap.length", Kind.NUMBER, of_class(GapEvent, "length"), unit="bytes")
     yield Field("gap.reason", Kind.WORD, of_class(GapEvent, "reason"), words=_words(GAP_REASONS), open=True)
+    yield Field("discarded.length", Kind.NUMBER, of_class(DiscardedEvent, "length"), unit="bytes")
+    get = of_class(DiscardedEvent, "reason")
+    yield Field("discarded.reason", Kind.WORD, get, words=_words(DISCARD_REASONS), open=True)
     for name in ("length", "missing"):
         yield Field(f"unparsed.{name}", Kind.NUMBER, of_class(UnparsedEvent, f"unparsed.{name}"), unit="bytes")
     get = of_class(UnparsedEvent, "unparsed.reason")

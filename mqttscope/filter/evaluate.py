@@ -11,6 +11,7 @@ from mqttscope.filter import literals, operators
 from mqttscope.filter.catalogue import keyed, lookup, names
 from mqttscope.filter.errors import FilterError
 from mqttscope.filter.fields import Field, Get, Kind
+from mqttscope.filter.foreign import instead_of
 from mqttscope.filter.lexer import Token
 from mqttscope.filter.operators import Hit, Test
 from mqttscope.filter.parser import All, Bare, Comparison, Exists, FieldName, Item, Node, Not, Some, parse, shown
@@ -77,6 +78,11 @@ class _Compiler:
     def field(self, written: FieldName) -> Field:
         found = lookup(written.name)
         if found is None:
+            # Names of packet types are words, in which capital letters mean nothing.
+            found = lookup(written.name.lower())
+            if found is not None and found.kind is not Kind.PRESENCE:
+                found = None
+        if found is None:
             hint = self.suggest(written.name)
             length = len(written.name)
             raise self.fail(f"unknown field '{written.name}'", written.position, length, hint)
@@ -89,6 +95,9 @@ class _Compiler:
 
     def suggest(self, name: str) -> str:
         known = names()
+        other = instead_of(name)
+        if other:
+            return f"did you mean {' or '.join(repr(one) for one in other)}?"
         bare = name.lower().removeprefix("mqtt.")
         if bare in known:
             return f"did you mean '{bare}'?"

@@ -64,6 +64,6 @@ def unit_of(name: str) -> str:
     last = name.rpartition(".")[2]
     if last.endswith(("_interval", "keep_alive")):
         return "seconds"
-    if last in ("length", "remaining_length", "maximum_packet_size", "missing", "gap_bytes"):
+    if last in ("length", "remaining_length", "maximum_packet_size", "missing", "gap_bytes", "discarded_bytes"):
         return "bytes"
     return ""

@@ -57,8 +57,19 @@ def tokenize(expression: str) -> list[Token]:
     return tokens
 
 
+_RUN = re.compile(r"[^\s()\[\]{},\"'<>=!&|]+")
+MAX_QUOTED = 60
+"""Characters of text that a hint repeats in quotes."""
 _CURLY_QUOTES = "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 _HINTS = {"=": "equality is ==", "&": "write 'and' or &&", "|": "write 'or' or ||", "`": "quote text with ' or \""}
+
+
+def _around(expression: str, position: int) -> str:
+    """The text without blanks and punctuation of expressions that a character stands in."""
+    before = _RUN.search(expression[max(0, position - MAX_QUOTED) : position][::-1])
+    after = _RUN.match(expression, position, position + MAX_QUOTED)
+    head = before[0][::-1] if before is not None and before.start() == 0 else ""
+    return head + (after[0] if after is not None else "")
 
 
 def _strange(expression: str, position: int) -> FilterError:
@@ -67,6 +78,10 @@ def _strange(expression: str, position: int) -> FilterError:
         message = f"the text that begins here has no closing {character}"
         return FilterError(message, position, 1, expression=expression)
     hint = _HINTS.get(character, "text needs quotes around it")
+    if character not in _HINTS:
+        run = _around(expression, position)
+        if 1 < len(run) <= MAX_QUOTED and run.isprintable():
+            hint = f'text needs quotes: "{run}"'
     if character in _CURLY_QUOTES:
         hint = "write straight quotes: ' or \""
     return FilterError(f"unexpected character {character!r}", position, 1, expression=expression, hint=hint)

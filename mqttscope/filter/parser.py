@@ -139,6 +139,9 @@ class _Parser:
         if token.keyword == ")":
             return self.error("this ) closes nothing", token)
         before = self.tokens[self.at - 1]
+        unquoted = self.unquoted()
+        if unquoted is not None:
+            return unquoted
         if token.kind == "word" and before.kind == "word" and before.keyword not in RESERVED:
             close = get_close_matches(token.keyword, WORD_OPERATORS, 1)
             hint = f"did you mean '{close[0]}'?" if close else ""
@@ -147,6 +150,28 @@ class _Parser:
             hint = "one field is compared with one value; join comparisons with 'and'"
             return self.error(f"'{token.text}' has no field on its left", token, hint)
         return self.error(f"expected 'and' or 'or' here, not {shown(token)}", token)
+
+    def unquoted(self) -> FilterError | None:
+        """Complain about text without quotes, such as ``pump-0042``, that is several tokens."""
+        first = last = self.at - 1
+        while first > 0 and self.joined(first - 1):
+            first -= 1
+        while self.joined(last):
+            last += 1
+        if last == self.at - 1 or self.tokens[first].kind not in ("word", "atom"):
+            return None
+        if first == 0 or self.tokens[first - 1].keyword not in (*SYMBOLS, *WORD_OPERATORS):
+            return None
+        start, end = self.tokens[first].position, self.tokens[last].position + len(self.tokens[last].text)
+        text = self.expression[start:end]
+        message = f"{text!r} is neither a word nor a number"
+        return FilterError(message, start, end - start, expression=self.expression, hint=f'text needs quotes: "{text}"')
+
+    def joined(self, at: int) -> bool:
+        """Whether a token and the one after it are written without a blank between, and neither is punctuation."""
+        one, other = self.tokens[at], self.tokens[at + 1]
+        both = one.kind in ("word", "atom") and other.kind in ("word", "atom")
+        return both and one.position + len(one.text) == other.position
 
     def either(self) -> Node:
         parts = [self.both()]

@@ -36,14 +36,17 @@ class View:
     """Columns of the terminal; 0 for no limit (output that is not a terminal)."""
     colour: bool = False
     time: str = "iso"
-    """``iso`` (UTC, nanoseconds as captured), ``relative`` (seconds since the first event), ``delta`` (since the event
-    before), or ``none`` for bytes that no capture tells anything of: neither time, frame nor connection number."""
+    """``iso`` (UTC, nanoseconds as captured), ``local`` (the same in the zone of this machine), ``epoch`` (seconds
+    since 1970), ``relative`` (seconds since the first event), ``delta`` (since the event before), or ``none`` for bytes
+    that no capture tells anything of: neither time, frame nor connection number."""
     payload: str = "auto"
     """Payload view: ``auto``, ``text``, ``hex``, ``json``, ``cbor``, ``msgpack`` or ``none``."""
     payload_limit: int = PAYLOAD_LIMIT
     show_secrets: bool = False
     secret_length: int = 40
     """Characters from which on random text in a finding counts as a secret."""
+    spreadsheet: bool = False
+    """CSV: put an apostrophe before text that a spreadsheet would take as a formula."""
     unicode: bool = True
     """Whether the output can show arrows and box characters."""
 

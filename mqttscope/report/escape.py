@@ -7,6 +7,8 @@ changes colours or reorders the line may reach the terminal, so it is shown as a
 
 from __future__ import annotations
 
+import re
+
 from rich.cells import cell_len, get_character_cell_size
 
 MAX_MARKS = 3
@@ -22,8 +24,11 @@ def escape(text: str, *, ascii_only: bool = False) -> str:
     Control, format and unassigned characters, line and paragraph separators, every space but the usual one, variation
     selectors and lone surrogates become escapes; with ``ascii_only`` everything outside ASCII does.
     """
-    if text.isascii():
-        return text if text.isprintable() else "".join(map(_escaped_ascii, text))
+    if text.isprintable():
+        if text.isascii() or (not ascii_only and _ORDINARY.fullmatch(text)):
+            return text
+    elif text.isascii():
+        return _CONTROL.sub(_escaped_control, text)
     out: list[str] = []
     marks = 0
     for char in text:
@@ -40,9 +45,21 @@ def escape(text: str, *, ascii_only: bool = False) -> str:
     return "".join(out)
 
 
+_ORDINARY = re.compile(
+    "[ -~\xa1-\u02ff\u0370-\u0482\u048a-\u0590\u2010-\u2027\u2030-\u205e\u2070-\u20cf\u2100-\u2bff\u3001-\u3029"
+    "\u3030-\u3098\u30a0-\u312f\u3190-\ua66e\uac00-\ud7a3\uff01-\uff9d]*"
+)
+"""Text without combining marks and variation selectors; whether each character can be shown is another question."""
+_CONTROL = re.compile("[\0-\x1f\x7f]")
+
+
 def escape_bytes(raw: bytes, *, ascii_only: bool = False) -> str:
     r"""Bytes as safe text: UTF-8 where they are, ``\x80`` where they are not."""
     return escape(raw.decode("utf-8", "surrogateescape"), ascii_only=ascii_only)
+
+
+def _escaped_control(found: re.Match[str]) -> str:
+    return _escaped_ascii(found[0])
 
 
 def _escaped_ascii(char: str) -> str:

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 
 from mqttscope.events import (
     ConnectionClosed,
+    ConnectionEnding,
     ConnectionOpened,
+    DiscardedEvent,
     Event,
     GapEvent,
     MalformedEvent,
@@ -23,9 +25,10 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
+from mqttscope.report.endings import Endings
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary
-from mqttscope.report.text import Heads, Preambles
+from mqttscope.report.text import Heads, Preambles, end_of
 from mqttscope.report.when import NARROW
 from mqttscope.session.connection import Connection
 
@@ -121,6 +124,7 @@ class Ladder:
         self.heads = Heads(view, self.painter)
         self.heads.names_broker = False
         self.preambles = Preambles(self.painter, self.heads.time)
+        self.endings = Endings(self.painter)
         self.summary = Summary(view, self.painter)
         self.tags = Tags()
         self.width = max(MIN_CELLS, view.width) if view.width > 0 else UNLIMITED_CELLS
@@ -147,25 +151,23 @@ class Ladder:
         painter = self.painter
         if isinstance(event, PacketEvent):
             yield self._packet(event)
-        elif isinstance(event, MalformedEvent | GapEvent | UnparsedEvent):
+        elif isinstance(event, MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent):
             yield from self._broken_lines(event)
-        elif isinstance(event, ConnectionOpened | ConnectionClosed):
-            line = painter.line()
-            line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
-            text = Wrapped(line)
-            if isinstance(event, ConnectionOpened):
-                notices.opened(text, event, painter, show_secrets=self.view.show_secrets)
-            else:
-                notices.closed(text, event, painter, self._unanswered(event.connection))
-                self.heads.forget(event.connection)
-                self.tags.forget(event.connection.number)
+        elif isinstance(event, ConnectionOpened):
+            text = self.heads.rule(event.timestamp_ns)
+            notices.opened(text, event, painter, show_secrets=self.view.show_secrets)
+            self.heads.introduce(event.connection)
             yield from text.texts()
+        elif isinstance(event, ConnectionEnding | ConnectionClosed):
+            yield from end_of(event, self.heads, self.endings, self._unanswered(event.connection))
+            if isinstance(event, ConnectionClosed):
+                self.tags.forget(event.connection.number)
         elif isinstance(event, CaptureError | CaptureDrops):
             text = Wrapped(painter.line())
             notices.capture_error(text, event, painter)
             yield from text.texts()
 
-    def _begin(self, event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent) -> Line:
+    def _begin(self, event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent) -> Line:
         """Time, connection and client: what stands left of the ladder."""
         line = self.painter.line(self.width)
         line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
@@ -249,7 +251,7 @@ class Ladder:
             self.tags.end(connection.number, running.packet)
         return self.tags.begin(connection.number, event.number)
 
-    def _broken_lines(self, event: MalformedEvent | GapEvent | UnparsedEvent) -> Iterator[str]:
+    def _broken_lines(self, event: MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent) -> Iterator[str]:
         """Damage is a break in the bars."""
         line = self._begin(event)
         arrow = self.painter.to_server if event.direction is C2S else self.painter.to_client
@@ -261,6 +263,10 @@ class Ladder:
         elif isinstance(event, GapEvent):
             text.add(f" {arrow} GAP ", "error")
             notices.gap(text, event)
+        elif isinstance(event, DiscardedEvent):
+            text.add(f" {arrow} DISCARDED ", "error")
+            notices.discarded(text, event)
+            self.heads.forget(event.connection)
         else:
             text.add(f" {arrow} UNPARSED ", "error")
             notices.unparsed(text, event, self.painter, show_secrets=self.view.show_secrets)

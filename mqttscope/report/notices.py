@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, MalformedEvent, UnparsedEvent
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionEnding,
+    ConnectionOpened,
+    DiscardedEvent,
+    GapEvent,
+    MalformedEvent,
+    UnparsedEvent,
+)
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
@@ -18,6 +26,14 @@ _GAPS = {
     "not_captured": "acknowledged but not captured",
     "cut": "cut off by the snap length",
     "unproven": "missing, without proof that the capture lost them",
+}
+_DISCARDED = {
+    "after_close": "after the connection was closed",
+    "after_reset": "after the connection was reset",
+    "after_fin": "after the FIN of this side",
+    "out_of_window": "with numbers that belong to no connection",
+    "before_start": "before the first byte that was read",
+    "late_copy": "that came again after the end",
 }
 _UNPARSED = {
     "resynchronised": "skipped to find the next packet",
@@ -101,8 +117,8 @@ def version_assumed(line: Wrapped, connection: Connection, painter: Painter, *, 
     line.add(f"MQTT {connection.version.text}? (assumed, {because}; --mqtt-version sets it)", "note")
 
 
-def closed(line: Wrapped, event: ConnectionClosed, painter: Painter, unanswered: str = "") -> None:
-    """How a connection ended, by whom, and what it carried."""
+def closed(line: Wrapped, event: ConnectionEnding | ConnectionClosed, painter: Painter, unanswered: str = "") -> None:
+    """How a connection ended, by whom, and what it carried up to then."""
     connection = event.connection
     line.add(f"{painter.rule} #{connection.number} ", "rule")
     name = connection.client_identifier
@@ -140,6 +156,19 @@ def closed(line: Wrapped, event: ConnectionClosed, painter: Painter, unanswered:
         )
     if unanswered:
         line.add(f"{dot}{unanswered}", "note")
+
+
+def later(line: Wrapped, connection: Connection, painter: Painter) -> None:
+    """The beginning of a line about what came after the end of a connection."""
+    line.add(f"{painter.rule} #{connection.number} ", "rule")
+    name = connection.client_identifier
+    line.add(painter.name(name, 32) if name else painter.safe(connection.client), "client")
+
+
+def discarded(line: Wrapped, event: DiscardedEvent) -> None:
+    """Bytes of a segment that no connection takes."""
+    style = "note" if event.reason == "late_copy" else "error"
+    line.add(f"{counted(event.length, 'byte')} {_DISCARDED.get(event.reason, event.reason)}", style)
 
 
 def _closed_tls(line: Wrapped, connection: Connection, painter: Painter) -> None:

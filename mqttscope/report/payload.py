@@ -258,6 +258,14 @@ def _squeeze(text: str, payload: bytes) -> str:
 
 
 def _compacted(text: str) -> str:
+    if "\\" not in text and "\0" not in text:
+        # Without escapes every second piece between quotes is outside of strings.
+        pieces = text.split('"')
+        outside = "\0".join(pieces[::2])
+        for blank in " \n\t\r":
+            outside = outside.replace(blank, "")
+        pieces[::2] = outside.split("\0")
+        return '"'.join(pieces)
     return _BLANK.sub(lambda found: found[1] or "", text)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
+    DiscardedEvent,
     Event,
     GapEvent,
     MalformedEvent,
@@ -39,6 +40,8 @@ MAX_TOPIC_CLIENT_PAIRS = 1_000_000
 """Clients told apart for all topics together."""
 MAX_RELEASES = 1_000_000
 """PUBREL packets of all connections together whose PUBCOMP is waited for."""
+TAKEN_OVER = 0x8E
+"""Reason code of a DISCONNECT: another connection uses the Client Identifier."""
 NAMED_TOPICS = 10
 """Topics that are named for one client and direction."""
 
@@ -146,6 +149,10 @@ class Statistics:
             self._bad(event, at.MALFORMED, at.MALFORMED_BYTES, found_bytes)
         elif isinstance(event, UnparsedEvent):
             self._bad(event, at.UNPARSED, at.UNPARSED_BYTES, event.unparsed.length)
+        elif isinstance(event, DiscardedEvent):
+            found = self._capture_row(event.capture)
+            found.discarded_segments += 1
+            found.discarded_bytes += event.length
         elif isinstance(event, GapEvent):
             self._bad(event, at.GAPS, at.GAP_BYTES, event.length)
 
@@ -172,7 +179,9 @@ class Statistics:
             place = at.PACKETS + kind
             before = connection.client_side.last_timestamp_ns
             if before is not None and now - before > row.longest_silence_ns and kind != 1:
-                row.longest_silence_ns = now - before
+                # After the first FIN nobody waits for the client any more.
+                until = connection.closed_ns or now
+                row.longest_silence_ns = max(row.longest_silence_ns, min(now, until) - before)
         else:
             from_server = 1
             place = at.PACKETS + 16 + kind
@@ -357,6 +366,14 @@ class Statistics:
         client.connections += 1
         client.accepted += row.outcome == "accepted"
         client.refused += row.outcome == "refused"
+        client.unanswered += row.outcome == "unanswered"
+        client.disconnected += row.ending == "disconnected"
+        client.broken += row.ending == "broken"
+        client.taken_over += row.disconnect_by == "server" and row.disconnect_reason == TAKEN_OVER
+        client.longest_silence_ns = max(client.longest_silence_ns, row.longest_silence_ns)
+        share = row.keep_alive_share
+        if share is not None:
+            client.keep_alive_share = max(client.keep_alive_share or 0.0, share)
         client.first_ns = row.opened_ns if client.first_ns is None else min(client.first_ns, row.opened_ns)
         client.last_ns = row.ended_ns if client.last_ns is None else max(client.last_ns, row.ended_ns)
         if len(self.connections) < self.limits["connections"]:

@@ -24,9 +24,14 @@ def summarise(row: ConnectionRow, connection: Connection, now: int) -> Outcomes:
     row.version_known = connection.version_known
     row.keep_alive = connection.keep_alive
     row.closed_how, row.closed_by = connection.closed_how, connection.closed_by
+    if connection.also_closed is not None:
+        row.also_closed, row.also_closed_ns = connection.also_closed.how, connection.also_closed.timestamp_ns
+    row.one_sided = connection.one_sided
+    row.discarded_segments, row.discarded_bytes = connection.discarded_segments, connection.discarded_bytes
     row.disconnect_by = connection.disconnect_by
     if connection.version >= ProtocolVersion.V5:
         row.disconnect_reason = connection.disconnect_reason
+    row.ending = _ending(row, connection)
     _silence(row, connection)
     client, server = connection.client_side, connection.server_side
     row.in_flight_peak = client.in_flight_peak, server.in_flight_peak
@@ -43,6 +48,17 @@ def _outcome(row: ConnectionRow, connection: Connection) -> str:
     if connection.connack_packet is None:
         return "unanswered"
     return "refused" if row.connack_reason_code or connection.phase == "refused" else "accepted"
+
+
+def _ending(row: ConnectionRow, connection: Connection) -> str:
+    if row.outcome == "refused":
+        return "refused"
+    if connection.disconnect_by is not None:
+        return "broken" if (connection.disconnect_reason or 0) >= 0x80 else "disconnected"
+    if connection.closed_how not in ("fin", "reset"):
+        return "open"
+    # Of what was lost or not read nobody can say that it was no DISCONNECT.
+    return "unknown" if connection.gaps or row.outcome == "unread" else "broken"
 
 
 def _receive_maximum(connection: Connection, side: Side) -> int | None:
@@ -96,7 +112,7 @@ def _tcp(row: ConnectionRow, connection: Connection) -> None:
     counts = row.traffic.counts
     for from_server, direction in enumerate(("client_to_server", "server_to_client")):
         for number, name in enumerate(at.TCP_COUNTERS):
-            counts[at.TCP + from_server * len(at.TCP_COUNTERS) + number] = said[direction][name]
+            counts[at.TCP + from_server * len(at.TCP_COUNTERS) + number] = said[direction].get(name, 0)
 
 
 def _outcomes(row: ConnectionRow, connection: Connection) -> Outcomes:
@@ -107,8 +123,11 @@ def _outcomes(row: ConnectionRow, connection: Connection) -> Outcomes:
     if row.outcome == "refused" and row.connack_reason_code is not None:
         found.refusals[int(connection.version), row.connack_reason_code] = 1
     found.closed[row.closed_how or "unknown", row.closed_by or "unknown"] = 1
+    found.endings[row.ending] = 1
     if row.disconnect_by is not None:
         found.disconnects[row.disconnect_by, row.disconnect_reason] = 1
+    else:
+        found.silent[row.ending, row.closed_how or "unknown", row.closed_by or "unknown"] = 1
     return found
 
 
@@ -124,6 +143,8 @@ def add_up(statistics: Statistics, window: Window) -> None:
         totals.frame_bytes += row.frame_bytes
         totals.captured_bytes += row.captured_bytes
         totals.dropped += row.dropped
+        totals.discarded_segments += row.discarded_segments
+        totals.discarded_bytes += row.discarded_bytes
         totals.error_count += row.error_count
         totals.duration_ns += row.duration_ns
         if row.first_ns is not None and row.last_ns is not None:

@@ -23,7 +23,12 @@ from mqttscope.report.statistics_rows import (
 
 SCHEMA = 1
 TABLES = ("capture", "connection", "client", "topic")
-SORTS = ("packets", "bytes", "rate", "latency")
+SORTS = (
+    "packets", "bytes", "rate", "latency", "trouble", "reconnects", "refused", "disconnects", "silence", "name",
+)  # fmt: skip
+"""What tables are sorted by."""
+DEFAULT_SORTS = {"client": "trouble"}
+"""What a table is sorted by unless it is said; the others by packets."""
 
 Shown = dict[str, Any]
 R = TypeVar("R", ConnectionRow, ClientRow, TopicRow)
@@ -31,17 +36,15 @@ _clock = Clock()
 
 
 def order(rows: Iterable[R], sort: str, top: int | None) -> list[R]:
-    """The first ``top`` rows by a measure, highest first; equal ones in order of appearance.
+    """The first ``top`` rows by a measure, highest first, then by packets; equal ones in order of appearance.
 
-    Topics have no latency: they are sorted by packets instead.
+    Names are sorted upwards.  What rows do not have leaves them sorted by packets: topics have no latency and no ends,
+    connections no reconnects.
     """
-    measures: dict[str, Callable[[Any], float]] = {
-        "packets": _packets,
-        "bytes": _bytes,
-        "rate": lambda row: _rate_of(row) or 0.0,
-        "latency": lambda row: _packets(row) if isinstance(row, TopicRow) else row.traffic.slowest,
-    }
-    return sorted(rows, key=measures[sort], reverse=True)[:top]
+    if sort == "name":
+        return sorted(rows, key=_name)[:top]
+    measure = _MEASURES[sort]
+    return sorted(rows, key=lambda row: (measure(row), _packets(row)), reverse=True)[:top]
 
 
 def rate(count: int, duration_ns: int) -> float | None:
@@ -69,11 +72,41 @@ def _rate_of(row: Any) -> float | None:
     return rate(row.traffic.packets, duration)
 
 
+_MEASURES: dict[str, Callable[[Any], Any]] = {
+    "packets": _packets,
+    "bytes": _bytes,
+    "rate": lambda row: _rate_of(row) or 0.0,
+    "latency": lambda row: 0 if isinstance(row, TopicRow) else row.traffic.slowest,
+    "trouble": lambda row: () if isinstance(row, TopicRow) else row.trouble,
+    "reconnects": lambda row: row.reconnects if isinstance(row, ClientRow) else 0,
+    "refused": lambda row: _ended(row, "refused"),
+    "disconnects": lambda row: _ended(row, "broken"),
+    "silence": lambda row: -1.0 if isinstance(row, TopicRow) else _share(row),
+}
+
+
+def _name(row: Any) -> str:
+    if isinstance(row, TopicRow):
+        return row.topic or ""
+    return row.client_identifier or (next(iter(row.addresses), "") if isinstance(row, ClientRow) else row.client)
+
+
+def _ended(row: Any, how: str) -> int:
+    if isinstance(row, ClientRow):
+        return row.refused if how == "refused" else row.broken
+    return int(isinstance(row, ConnectionRow) and row.ending == how)
+
+
+def _share(row: Any) -> float:
+    share: float | None = row.keep_alive_share
+    return -1.0 if share is None else share
+
+
 def document(
     statistics: Statistics,
     *,
     tables: Iterable[str] = TABLES,
-    sort: str = "packets",
+    sort: str | None = None,
     top: int | None = None,
     other_flows: int = 0,
     skipped: Mapping[str, int] | None = None,
@@ -85,15 +118,19 @@ def document(
     """
     shown: Shown = {"schema": SCHEMA}
     asked = set(tables)
+
+    def first(table: str, rows: Iterable[Any]) -> list[Any]:
+        return order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top)
+
     if "capture" in asked:
         shown["captures"] = [{"capture": text(row.capture), **capture(row)} for row in statistics.captures.values()]
     if "connection" in asked:
-        shown["connections"] = [connection(row) for row in order(statistics.connections, sort, top)]
+        shown["connections"] = [connection(row) for row in first("connection", statistics.connections)]
     if "client" in asked:
-        shown["clients"] = [client(row) for row in order(statistics.clients.values(), sort, top)]
+        shown["clients"] = [client(row) for row in first("client", statistics.clients.values())]
     if "topic" in asked:
         duration = statistics.totals.duration_ns
-        shown["topics"] = [topic(row, duration) for row in order(statistics.topics.values(), sort, top)]
+        shown["topics"] = [topic(row, duration) for row in first("topic", statistics.topics.values())]
     shown["totals"] = {
         **capture(statistics.totals),
         "captures": len(statistics.captures),
@@ -230,6 +267,7 @@ def _outcomes(outcomes: Outcomes) -> Shown:
         "versions": dict(sorted(outcomes.versions.items())),
         "transports": dict(sorted(outcomes.transports.items())),
         "refusals": [{**reason(*key), "count": count} for key, count in sorted(outcomes.refusals.items())],
+        "endings": {name: outcomes.endings[name] for name in ("disconnected", "broken", "refused", "open", "unknown")},
         "closed": [{"how": how, "by": by, "count": count} for (how, by), count in sorted(outcomes.closed.items())],
         "disconnects": [
             {"by": by, "reason_code": code, "reason": disconnect_reason(code), "count": count}
@@ -251,6 +289,7 @@ def capture(row: CaptureRow) -> Shown:
         "frame_bytes": row.frame_bytes,
         "captured_bytes": row.captured_bytes,
         "frames_dropped": row.dropped,
+        "discarded": {"segments": row.discarded_segments, "bytes": row.discarded_bytes},
         **times,
         "duration_ns": row.duration_ns,
         "errors": [{"message": message, "offset": offset, "frames": frames} for message, offset, frames in row.errors],
@@ -262,9 +301,7 @@ def capture(row: CaptureRow) -> Shown:
 
 def connection(row: ConnectionRow) -> Shown:
     """Object of one connection."""
-    silence = None
-    if row.keep_alive:
-        silence = round(row.longest_silence_ns / (row.keep_alive * 1e9), 4)
+    share = row.keep_alive_share
     return {
         "connection": row.number,
         "capture": text(row.capture),
@@ -278,14 +315,24 @@ def connection(row: ConnectionRow) -> Shown:
         "outcome": row.outcome,
         "connack_reason_code": row.connack_reason_code,
         **_times(row.opened_ns, row.ended_ns, ("opened", "ended")),
+        "ending": row.ending,
         "closed_how": row.closed_how,
         "closed_by": row.closed_by,
+        "also_closed": None
+        if row.also_closed_ns is None
+        else {
+            "how": row.also_closed,
+            "timestamp": _clock.iso(row.also_closed_ns),
+            "timestamp_ns": row.also_closed_ns,
+        },
+        "one_sided": row.one_sided,
+        "discarded": {"segments": row.discarded_segments, "bytes": row.discarded_bytes},
         "disconnect_by": row.disconnect_by,
         "disconnect_reason_code": row.disconnect_reason,
         "disconnect_reason": disconnect_reason(row.disconnect_reason),
         "keep_alive": row.keep_alive,
         "longest_silence_ns": row.longest_silence_ns,
-        "keep_alive_share": silence,
+        "keep_alive_share": None if share is None else round(share, 4),
         "in_flight": both(
             [
                 {"peak": peak, "receive_maximum": allowed}
@@ -309,7 +356,13 @@ def client(row: ClientRow) -> Shown:
         "connections": row.connections,
         "accepted": row.accepted,
         "refused": row.refused,
+        "unanswered": row.unanswered,
+        "disconnected": row.disconnected,
+        "broken": row.broken,
+        "taken_over": row.taken_over,
         "reconnects": row.reconnects,
+        "longest_silence_ns": row.longest_silence_ns,
+        "keep_alive_share": None if row.keep_alive_share is None else round(row.keep_alive_share, 4),
         **_times(row.first_ns, row.last_ns, ("first", "last")),
         "topics_published": names(row.named[0], row.topics_published),
         "topics_received": names(row.named[1], row.topics_received),

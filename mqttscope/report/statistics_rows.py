@@ -153,6 +153,10 @@ class Outcomes:
     """By how the transport ended, and by whom (``client``, ``server``, ``unknown``)."""
     disconnects: Counter[tuple[str, int | None]] = field(default_factory=Counter)
     """By sender of the DISCONNECT and its reason code, ``None`` before 5.0."""
+    endings: Counter[str] = field(default_factory=Counter)
+    """See ``ConnectionRow.ending``."""
+    silent: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Connections without a DISCONNECT: ending, how the transport ended, and by whom."""
 
     def merge(self, other: Outcomes) -> None:
         """Add the outcomes of other connections."""
@@ -163,6 +167,8 @@ class Outcomes:
         self.refusals.update(other.refusals)
         self.closed.update(other.closed)
         self.disconnects.update(other.disconnects)
+        self.endings.update(other.endings)
+        self.silent.update(other.silent)
 
 
 @dataclass(slots=True)
@@ -181,6 +187,9 @@ class CaptureRow:
     first_ns: int | None = None
     """Lowest timestamp of its frames."""
     last_ns: int | None = None
+    discarded_segments: int = 0
+    """Segments with data that no connection took."""
+    discarded_bytes: int = 0
     dropped: int = 0
     """Frames that the capturing program said it lost."""
     errors: list[tuple[str, int | None, int]] = field(default_factory=list)
@@ -203,6 +212,17 @@ class ClientRow:
     connections: int = 0
     accepted: int = 0
     refused: int = 0
+    unanswered: int = 0
+    """Connections whose CONNECT had no CONNACK."""
+    disconnected: int = 0
+    """Connections that ended with a DISCONNECT; see ``ConnectionRow.ending``."""
+    broken: int = 0
+    """Connections that ended otherwise."""
+    taken_over: int = 0
+    """Connections that the server ended with DISCONNECT 0x8E, Session taken over."""
+    longest_silence_ns: int = 0
+    keep_alive_share: float | None = None
+    """The longest silence of its connections as a part of their Keep Alive; ``None`` where none has one."""
     first_ns: int | None = None
     last_ns: int | None = None
     topics_published: int = 0
@@ -217,6 +237,19 @@ class ClientRow:
     def reconnects(self) -> int:
         """Connections after the first."""
         return max(0, self.connections - 1)
+
+    @property
+    def trouble(self) -> tuple[float, ...]:
+        """How much went wrong, the worst first.
+
+        Ends without DISCONNECT, refusals and CONNECTs without an answer; malformed packets; silence beyond Keep Alive.
+        """
+        share = self.keep_alive_share or 0.0
+        return (
+            self.broken + self.refused + self.unanswered,
+            sum(self.traffic.counts[MALFORMED:MALFORMED_BYTES]),
+            share if share > 1.0 else 0.0,
+        )
 
 
 @dataclass(slots=True)
@@ -271,6 +304,10 @@ class ConnectionRow:
     version: str = ""
     version_known: bool = False
     client_identifier: str | None = None
+    ending: str = ""
+    """``disconnected``: a DISCONNECT ended it, none with an error; ``broken``: the transport ended without DISCONNECT,
+    or after one with a reason code of 0x80 and above; ``refused``: by CONNACK; ``open``: the capture has no end;
+    ``unknown``: it ended, and the capture lacks bytes or they could not be read."""
     outcome: str = ""
     """``accepted``; ``refused``; ``unanswered``: CONNECT without CONNACK; ``joined``: packets, but the capture has no
     CONNECT; ``unread``: no packet could be read, as inside TLS."""
@@ -280,7 +317,27 @@ class ConnectionRow:
     disconnect_by: str | None = None
     disconnect_reason: int | None = None
     """``None`` before 5.0, where DISCONNECT has no reason."""
+    also_closed: str | None = None
+    """How the other side ended after that."""
+    also_closed_ns: int | None = None
+    one_sided: str | None = None
+    """The direction of all its segments, where the capture has only one."""
+    discarded_segments: int = 0
+    """Segments with data that the connection did not take, up to its end."""
+    discarded_bytes: int = 0
     in_flight_peak: tuple[int, int] = (0, 0)
     """Most QoS 1 and 2 messages that were unfinished at a time, sent by client and server."""
     receive_maximum: tuple[int | None, int | None] = (None, None)
     """What the other side allowed the client and the server to send; ``None`` where it is not known."""
+
+    @property
+    def keep_alive_share(self) -> float | None:
+        """The longest silence as a part of Keep Alive; ``None`` where there is none."""
+        return self.longest_silence_ns / (self.keep_alive * 1e9) if self.keep_alive else None
+
+    @property
+    def trouble(self) -> tuple[float, ...]:
+        """How much went wrong, as `ClientRow.trouble`."""
+        share = self.keep_alive_share or 0.0
+        bad = self.ending == "broken" or self.outcome in ("refused", "unanswered")
+        return int(bad), sum(self.traffic.counts[MALFORMED:MALFORMED_BYTES]), share if share > 1.0 else 0.0

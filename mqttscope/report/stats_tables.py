@@ -26,9 +26,22 @@ def tcp_of(traffic: Traffic) -> dict[str, int]:
     return {name: first[index] + traffic.counts[at.TCP + width + index] for index, name in enumerate(at.TCP_COUNTERS)}
 
 
+_HOW = {
+    "fin": "FIN",
+    "capture_end": "still open at the end of the capture",
+    "port_reused": "replaced by a new connection on the same ports",
+    "idle": "given up after silence",
+    "evicted": "given up to save memory",
+}
+
+
+_OPEN = {"capture_end": "open", "port_reused": "replaced", "idle": "silent", "evicted": "given up"}
+"""How connections ended of which the capture has no end, where there is little room."""
+
+
 def ending_of(how: str | None, by: str | None) -> str:
     """How a transport ended and who ended it, in words."""
-    how = {"capture_end": "still open"}.get(how or "", how or "").replace("_", " ")
+    how = _HOW.get(how or "", how or "")
     return f"{how} by {by}" if by in ("client", "server") else how
 
 
@@ -93,7 +106,12 @@ def connections_table(page: Page, rows: list[ConnectionRow], total: int, totals:
         if row.outcome in ("refused", "unanswered"):
             code = row.connack_reason_code
             return row.outcome if code is None else f"refused 0x{code:02x}"
-        return ending_of(row.closed_how, row.closed_by)
+        if row.disconnect_by is not None:
+            reason = f" 0x{row.disconnect_reason:02x}" if row.disconnect_reason else ""
+            return f"DISCONNECT{' by server' if row.disconnect_by == 'server' else ''}{reason}"
+        if row.closed_how not in ("fin", "reset"):
+            return _OPEN.get(row.closed_how or "", row.closed_how or "")
+        return f"{'no DISCONNECT, ' if row.ending == 'broken' else ''}{ending_of(row.closed_how, row.closed_by)}"
 
     def in_flight(row: ConnectionRow) -> str:
         shown = []
@@ -102,9 +120,8 @@ def connections_table(page: Page, rows: list[ConnectionRow], total: int, totals:
         return ", ".join(shown) if any(row.in_flight_peak) else ""
 
     def silence(row: ConnectionRow) -> str:
-        if not row.keep_alive or not row.longest_silence_ns:
-            return ""
-        return f"{row.longest_silence_ns / (row.keep_alive * 1e7):.0f} % of {row.keep_alive} s"
+        share = row.keep_alive_share
+        return f"{share * 100:.0f} % of {row.keep_alive} s" if share else ""
 
     page.title("Connections")
     page.table(
@@ -131,6 +148,17 @@ def connections_table(page: Page, rows: list[ConnectionRow], total: int, totals:
 
 def clients_table(page: Page, rows: list[ClientRow], total: int, totals: CaptureRow) -> None:
     """One row per client; bars are shares of all packets."""
+
+    def silence(row: ClientRow) -> str:
+        return f"{row.keep_alive_share * 100:.0f} %" if row.keep_alive_share else ""
+
+    def addresses(row: ClientRow) -> str:
+        first = next(iter(row.addresses), "")
+        more = len(row.addresses) - 1
+        if more > 0:
+            first += f" +{more}{' or more' if row.more_addresses else ''}"
+        return first if row.client_identifier or more > 0 else ""
+
     page.title("Clients")
     page.table(
         Column(
@@ -140,22 +168,18 @@ def clients_table(page: Page, rows: list[ClientRow], total: int, totals: Capture
         ),
         [
             _column("conn.", rows, lambda row: number(row.connections)),
-            _column("refused", rows, lambda row: number(row.refused), 4),
+            _column("broken", rows, lambda row: number(row.broken), 1),
+            _column("refused", rows, lambda row: number(row.refused), 1),
             _column("sent", rows, lambda row: number(sum(row.traffic.counts[at.PACKETS : 16]))),
             _column("received", rows, lambda row: number(sum(row.traffic.counts[16 : at.BYTES]))),
-            _shares((row.traffic.packets for row in rows), totals.traffic.packets, 1),
+            _shares((row.traffic.packets for row in rows), totals.traffic.packets, 4),
             _column("bytes", rows, lambda row: size(row.traffic.bytes)),
-            _column("per s", rows, lambda row: per_second(rate(row.traffic.packets, span(row))), 4),
-            _column("p90", rows, lambda row: _slowest(page, row), 2),
-            _column("topics", rows, lambda row: f"{row.topics_published:,}/{row.topics_received:,}", 3),
-            _column("trouble", rows, lambda row: _trouble(row.traffic), 5, right=False),
-            _column(
-                "address",
-                rows,
-                lambda row: next(iter(row.addresses), "") if row.client_identifier else "",
-                6,
-                right=False,
-            ),
+            _column("per s", rows, lambda row: per_second(rate(row.traffic.packets, span(row))), 6),
+            _column("p90", rows, lambda row: _slowest(page, row), 3),
+            _column("topics", rows, lambda row: f"{row.topics_published:,}/{row.topics_received:,}", 5),
+            _column("silence", rows, silence, 2),
+            _column("trouble", rows, lambda row: _trouble(row.traffic), 4, right=False),
+            _column("address", rows, addresses, 1, right=False),
         ],
     )
     _more(page, len(rows), total, "client")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.net.unread import grouped
@@ -10,7 +11,7 @@ from mqttscope.report import statistics_rows as at
 from mqttscope.report.base import View
 from mqttscope.report.page import Column, Page, number, per_second, percent, plural, size
 from mqttscope.report.statistics import Statistics
-from mqttscope.report.statistics_json import TABLES, disconnect_reason, order, rate
+from mqttscope.report.statistics_json import DEFAULT_SORTS, TABLES, disconnect_reason, order, rate
 from mqttscope.report.statistics_rows import CaptureRow, Traffic
 from mqttscope.report.stats_tables import (
     captures_table,
@@ -30,7 +31,7 @@ def render(
     view: View,
     *,
     tables: Iterable[str] = TABLES,
-    sort: str = "packets",
+    sort: str | None = None,
     top: int = TOP,
     other_flows: int = 0,
     skipped: Mapping[str, int] | None = None,
@@ -38,6 +39,10 @@ def render(
     """Finished statistics as text, at most as wide as the view (80 columns where it has no limit)."""
     page = Page(view)
     asked = set(tables)
+
+    def first(table: str, rows: Iterable[Any]) -> list[Any]:
+        return order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top)
+
     _overview(page, statistics, other_flows, skipped or {})
     totals = statistics.totals
     if "capture" in asked:
@@ -48,11 +53,11 @@ def render(
         if len(statistics.captures) > 1:
             captures_table(page, list(statistics.captures.values())[:top], len(statistics.captures))
     if "connection" in asked and statistics.connections:
-        connections_table(page, order(statistics.connections, sort, top), len(statistics.connections), totals)
+        connections_table(page, first("connection", statistics.connections), len(statistics.connections), totals)
     if "client" in asked and statistics.clients:
-        clients_table(page, order(statistics.clients.values(), sort, top), len(statistics.clients), totals)
+        clients_table(page, first("client", statistics.clients.values()), len(statistics.clients), totals)
     if "topic" in asked and statistics.topics:
-        topics_table(page, order(statistics.topics.values(), sort, top), len(statistics.topics), totals)
+        topics_table(page, first("topic", statistics.topics.values()), len(statistics.topics), totals)
     return page.encoded()
 
 
@@ -94,6 +99,8 @@ def _trouble_in_words(row: CaptureRow) -> list[str]:
         (sum(counts[at.MALFORMED : at.MALFORMED + 2]), "malformed packet", ""),
         (sum(counts[at.UNPARSED_BYTES : at.UNPARSED_BYTES + 2]), "byte", " not parsed"),
         (sum(counts[at.GAPS : at.GAPS + 2]), "gap", f" ({size(sum(counts[at.GAP_BYTES : at.GAP_BYTES + 2]))} lost)"),
+        (row.discarded_segments, "segment", f" discarded ({size(row.discarded_bytes)})"),
+        (tcp["copied_segments"], "segment", " captured twice"),
         (row.dropped, "frame", " dropped while capturing"),
         (tcp["retransmitted_segments"], "TCP retransmission", ""),
         (tcp["out_of_order_segments"], "segment", " out of order"),
@@ -206,9 +213,13 @@ def _handshakes(page: Page, traffic: Traffic) -> None:
             column("p99", 99, 2),
             column("max", 100),
             Column("mean", [time_of(page, round(one.total / one.count)) if one else "" for one in found], 5),
-            Column("open", [number(traffic.unanswered.get(key, 0)) for key in keys], 1),
+            Column("unanswered", [number(traffic.unanswered.get(key, 0)) for key in keys], 1),
         ],
     )
+
+
+ENDINGS = {"broken": "no DISCONNECT, ", "refused": "refused, ", "unknown": "(not all of it is known) "}
+"""What is said before how the transport of a connection ended that sent no DISCONNECT."""
 
 
 def _ends(page: Page, row: CaptureRow) -> None:
@@ -223,11 +234,11 @@ def _ends(page: Page, row: CaptureRow) -> None:
     for (version, code), count in sorted(outcomes.refusals.items()):
         name = reason_name(PacketType.CONNACK, code, ProtocolVersion(version))
         rows.append((f"refused, {ProtocolVersion(version).text}: 0x{code:02x} {name}", count))
-    for (how, by), count in sorted(outcomes.closed.items()):
-        rows.append((f"closed: {ending_of(how, by)}", count))
     for (by, given), count in sorted(outcomes.disconnects.items(), key=lambda one: (one[0][0], one[0][1] or 0)):
         name = "" if given is None else f" 0x{given:02x} {disconnect_reason(given)}"
-        rows.append((f"DISCONNECT by {by}{name}", count))
+        rows.append((f"closed: DISCONNECT by {by}{name}", count))
+    for (ending, how, by), count in sorted(outcomes.silent.items()):
+        rows.append((f"closed: {ENDINGS.get(ending, '')}{ending_of(how, by)}", count))
     total = outcomes.connections
     page.table(
         Column("", [name for name, _ in rows]),

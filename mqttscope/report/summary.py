@@ -15,6 +15,7 @@ from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.payload import PayloadView
 from mqttscope.report.style import Line, Painter
+from mqttscope.report.topics import TopicNames
 from mqttscope.report.when import duration, seconds
 
 MAX_TOPICS = 10_000
@@ -24,7 +25,10 @@ MAX_KEPT_TOPIC = 256
 MAX_LISTED = 20
 """Topic filters and reason codes that a line lists; further ones are counted."""
 MIN_PAYLOAD = 16
-"""Columns that a topic leaves to the payload behind it."""
+"""Columns that a topic leaves to the payload after it."""
+NARROW_PAYLOAD = 7
+"""The same in lines below `NARROW_LINE` columns: the payload is cut before the topic."""
+NARROW_LINE = 100
 _AFTER_CELLS = 12
 """Columns that a topic leaves to the time behind it."""
 NAME_CELLS = 60
@@ -46,6 +50,8 @@ class Summary:
         self.alone = alone
         self.payload = PayloadView(view.payload, limit=view.payload_limit, unicode=view.unicode)
         self.show_secrets = view.show_secrets
+        self.names = TopicNames(painter)
+        self._keep = NARROW_PAYLOAD if 0 < view.width < NARROW_LINE else MIN_PAYLOAD
         self._topics: dict[str, tuple[str, int]] = {}
         self._by_type: dict[int, Callable[[Line, PacketEvent, Any], None]] = {
             PacketType.CONNECT: self._connect,
@@ -76,7 +82,7 @@ class Summary:
         head = _FLAGS[packet.raw[0] & 15] if packet.raw else f"q{packet.qos}"
         identifier = packet.packet_identifier
         line.add(f"{head} " if identifier is None else f"{head} id={identifier} ")
-        keep = min(MIN_PAYLOAD, len(packet.payload) + 4) if packet.payload else len("  (empty)")
+        keep = min(self._keep, len(packet.payload) + 4) if packet.payload else len("  (empty)")
         block = packet.properties
         has_properties = block is not None and block.items
         alias = block.first(0x23) if has_properties else None  # type: ignore[union-attr]
@@ -105,12 +111,13 @@ class Summary:
             shown, width = known
             room = max(8, line.left - keep - (0 if alias is None else 10))
             if width > room:
-                shown = self.painter.name(topic, room)
+                shown = self.names.short(topic, room)
             line.add(shown, "topic")
         if alias is not None:
             line.add(f" (alias {alias})", "dim" if topic is not None else "error")
 
     def _escaped(self, topic: str) -> tuple[str, int]:
+        self.names.learn(topic)
         if len(topic) > MAX_KEPT_TOPIC:
             shown = self.painter.safe(topic)
             return shown, cells(shown)
@@ -166,11 +173,11 @@ class Summary:
             if topic is not None and room >= 8:
                 shown, width = self._topics.get(topic) or self._escaped(topic)
                 line.add("  ")
-                line.add(shown if width <= room else self.painter.name(topic, room), "dim")
+                line.add(shown if width <= room else self.names.short(topic, room), "dim")
             if packet.packet_type != PacketType.PUBREL:
                 self._after(line, event, exchange.timestamp_ns)
         elif packet.packet_type != PacketType.PUBREL and not self.alone:
-            line.add("  (answers nothing seen)", "note")
+            line.add("  (no request captured)", "note")
         if packet.properties is not None:
             self._properties(line, packet.properties)
 
@@ -213,7 +220,7 @@ class Summary:
         if exchange is not None:
             self._after(line, event, exchange.timestamp_ns)
         elif not self.alone:
-            line.add("  (answers nothing seen)", "note")
+            line.add("  (no request captured)", "note")
         self._properties(line, packet.properties)
 
     def _ping(self, line: Line, event: PacketEvent, packet: ControlPacket) -> None:

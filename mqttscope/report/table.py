@@ -1,9 +1,11 @@
 r"""CSV: one row per packet, always the same columns, for spreadsheets and scripts.
 
-Fields are quoted as RFC 4180 says and hold what was captured: a topic that begins with ``=`` is not defused, so open
-such files as text, not by double click.  Control and format characters (C0 other than tab and line ends, C1, line and
-paragraph separators, what turns the direction of text) are written as escapes (``\x1b``, ``\u202e``), since the output
-may end up on a terminal; so are bytes that are not UTF-8 (``\xff``).  JSON Lines are the lossless format.
+Fields are quoted as RFC 4180 says and hold what was captured: a topic that begins with ``=`` is a formula to a
+spreadsheet, which may fetch addresses or start programs.  ``View.spreadsheet`` puts an apostrophe before text from the
+wire that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return and is no number.  Control and format
+characters (C0 other than tab and line ends, C1, line and paragraph separators, what turns the direction of text) are
+written as escapes (``\x1b``, ``\u202e``), since the output may end up on a terminal; so are bytes that are not UTF-8
+(``\xff``).  JSON Lines are the lossless format.
 
 =====================  ===============================================================================
 capture, frame         name of the capture, number of the frame that completed the packet
@@ -87,6 +89,10 @@ _UNSAFE = re.compile(
 """What JSON Lines escape as well, control characters and lone surrogates."""
 
 
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+
 class Table:
     """Writes packets as CSV rows; events that are no packets have none."""
 
@@ -94,6 +100,7 @@ class Table:
         self.sink = sink
         self.limit = view.payload_limit
         self.show_secrets = view.show_secrets
+        self.spreadsheet = view.spreadsheet
         self._clock = Clock()
         self._buffer = io.StringIO(newline="")
         self._writer = csv.writer(self._buffer)
@@ -103,7 +110,11 @@ class Table:
         """Write one event."""
         self._start()
         if isinstance(event, PacketEvent | MalformedEvent):
-            self._write(self.row(event))
+            row = self.row(event)
+            if self.spreadsheet:
+                for at in _FROM_THE_WIRE:
+                    row[at] = _as_text(row[at])
+            self._write(row)
 
     def close(self) -> None:
         """Write the header if nothing else was written."""
@@ -210,6 +221,22 @@ _IMPLIED = {
 """A reason code that these leave out means 0."""
 
 _FROM_TOPIC_NAME = COLUMNS[COLUMNS.index("topic_name") : COLUMNS.index("malformed_reason")]
+
+
+_FROM_THE_WIRE = tuple(
+    COLUMNS.index(name)
+    for name in (
+        "capture", "client_identifier", "topic", "topic_name", "payload", "topic_filters", "user_name", "properties",
+    )
+)  # fmt: skip
+"""Columns whose text others chose."""
+
+
+def _as_text(value: Any) -> Any:
+    """Text that no spreadsheet takes as a formula; numbers stay numbers."""
+    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
 
 
 def _harmless_json(value: Any) -> str:

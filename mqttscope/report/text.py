@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from mqttscope.events import (
     ConnectionClosed,
+    ConnectionEnding,
     ConnectionOpened,
+    DiscardedEvent,
     Event,
     GapEvent,
     MalformedEvent,
@@ -15,6 +17,7 @@ from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
+from mqttscope.report.endings import Endings
 from mqttscope.report.escape import cells
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary
@@ -59,12 +62,20 @@ class Heads:
         self.names_broker = not 0 < view.width < BROKER_FROM
         self.names_number = not 0 < view.width < NARROW and view.time != "none"
         self.whole_names = view.width <= 0
+        self.narrow = self.names_number and 0 < view.width < BROKER_FROM
         self._name_width = MIN_NAME
         self._number_width = 1
         self._kept: dict[int, tuple[int, int, str, int]] = {}
+        self.introduced: set[int] = set()
+        """Connections whose endpoints a line has said, at most `MAX_CONNECTIONS`."""
 
     def name(self, connection: Connection) -> str:
-        """What a client is called: its Client Identifier, or its endpoint where none is known."""
+        """What a client is called: its Client Identifier, or its endpoint where none is known.
+
+        Narrow lines have no room to repeat endpoints that the line of the opened connection has; its number says it.
+        """
+        if connection.client_identifier is None and self.narrow and connection.number in self.introduced:
+            return ""
         shown = connection.client_identifier or connection.client
         if self.whole_names:
             return self.painter.safe(shown)
@@ -99,7 +110,7 @@ class Heads:
         painted = f"{plain}{self.painter.paint(name, 'client')}{pad}"
         return painted, len(plain) + width + len(pad)
 
-    def begin(self, event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent) -> Line:
+    def begin(self, event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent) -> Line:
         """A line with time and names."""
         line = self.painter.line()
         if self.time.mode != "none":
@@ -107,8 +118,23 @@ class Heads:
         line.put(*self.who(event.connection, event.direction))
         return line
 
+    def rule(self, timestamp_ns: int | None) -> Wrapped:
+        """A line about a connection as a whole, with its time; ``None`` where it has none of its own."""
+        line = self.painter.line()
+        if timestamp_ns is not None:
+            line.add(f"{self.time.text(timestamp_ns)} ", "time")
+        elif self.time.width:
+            line.add(" " * (self.time.width + 1))
+        return Wrapped(line)
+
+    def introduce(self, connection: Connection) -> None:
+        """A line has said the endpoints of a connection."""
+        if len(self.introduced) < MAX_CONNECTIONS:
+            self.introduced.add(connection.number)
+
     def forget(self, connection: Connection) -> None:
         """A connection ended."""
+        self.introduced.discard(connection.number)
         self._kept.pop(connection.number * 2, None)
         self._kept.pop(connection.number * 2 + 1, None)
 
@@ -128,7 +154,7 @@ class Preambles:
         day = None if timestamp_ns is None else self.time.new_day(timestamp_ns)
         if day is not None:
             line = self.painter.line()
-            line.add(f"{self.painter.rule} {day} UTC", "rule")
+            line.add(f"{self.painter.rule} {day}", "rule")
             lines.append(str(line))
         if isinstance(event, PacketEvent | MalformedEvent):
             connection = event.connection
@@ -153,6 +179,7 @@ class TextLines:
         self.painter = Painter(view)
         self.heads = Heads(view, self.painter)
         self.preambles = Preambles(self.painter, self.heads.time)
+        self.endings = Endings(self.painter)
         self.summary = Summary(view, self.painter)
 
     def feed(self, event: Event) -> None:
@@ -183,7 +210,7 @@ class TextLines:
         if isinstance(event, CaptureError | CaptureDrops):
             text = Wrapped(painter.line())
             notices.capture_error(text, event, painter)
-        elif isinstance(event, GapEvent | UnparsedEvent | MalformedEvent):
+        elif isinstance(event, GapEvent | UnparsedEvent | MalformedEvent | DiscardedEvent):
             line = self.heads.begin(event)
             if isinstance(event, MalformedEvent):
                 line.add(f"{notices.malformed_type(event):<{TYPE_CELLS}} MALFORMED ", "malformed")
@@ -193,19 +220,48 @@ class TextLines:
                 line.add(f"{'GAP':<{TYPE_CELLS}} ", "error")
                 text = Wrapped(line)
                 notices.gap(text, event)
+            elif isinstance(event, DiscardedEvent):
+                line.add(f"{'DISCARDED':<{TYPE_CELLS}} ", "error")
+                text = Wrapped(line)
+                notices.discarded(text, event)
+                # The connection may be over, so that nothing else would make this forgotten.
+                self.heads.forget(event.connection)
             else:
                 line.add(f"{'UNPARSED':<{TYPE_CELLS}} ", "error")
                 text = Wrapped(line)
                 notices.unparsed(text, event, painter, show_secrets=self.view.show_secrets)
-        elif isinstance(event, ConnectionOpened | ConnectionClosed):
-            line = painter.line()
-            line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
-            text = Wrapped(line)
-            if isinstance(event, ConnectionOpened):
-                notices.opened(text, event, painter, show_secrets=self.view.show_secrets)
-            else:
-                notices.closed(text, event, painter)
-                self.heads.forget(event.connection)
+        elif isinstance(event, ConnectionOpened):
+            text = self.heads.rule(event.timestamp_ns)
+            notices.opened(text, event, painter, show_secrets=self.view.show_secrets)
+            self.heads.introduce(event.connection)
+        elif isinstance(event, ConnectionEnding | ConnectionClosed):
+            return end_of(event, self.heads, self.endings)
         else:
             return []
         return text.texts()
+
+
+def end_of(
+    event: ConnectionEnding | ConnectionClosed, heads: Heads, endings: Endings, unanswered: str = ""
+) -> list[str]:
+    """The lines about the end of a connection: where it ends, and where nothing more comes if there is more to say."""
+    painter, connection = heads.painter, event.connection
+    if isinstance(event, ConnectionEnding):
+        text = heads.rule(event.timestamp_ns)
+        notices.closed(text, event, painter, unanswered)
+        endings.said(connection)
+        return text.texts()
+    told = endings.is_said(connection)
+    found = endings.later(event)
+    heads.forget(connection)
+    if not told:
+        text = heads.rule(event.timestamp_ns)
+        notices.closed(text, event, painter, unanswered)
+    elif found:
+        other = connection.also_closed
+        text = heads.rule(None if other is None else other.timestamp_ns)
+        notices.later(text, connection, painter)
+    else:
+        return []
+    endings.add(text, found, first=told)
+    return text.texts()

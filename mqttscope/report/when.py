@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from mqttscope.report.base import Clock, View
 
 WIDE = 140
@@ -16,24 +18,31 @@ _DAY = 86_400
 class TimeColumn:
     """Formats the time of each event in a column of one width.
 
-    ISO times are whole where the terminal is wide or without limit; in narrow ones the column holds the time of day,
-    and `new_day` gives the date whenever it changes.
+    ISO times, UTC or local, are whole where the terminal is wide or without limit; in narrow ones the column holds the
+    time of day, and `new_day` gives the date and the zone whenever they change.
     """
 
     def __init__(self, view: View) -> None:
         self._clock = Clock()
         self._first: int | None = None
         self._before: int | None = None
-        self._day: int | None = None
+        self._day: tuple[int, str] | None = None
         self._second: int | None = None
         self._text = ""
+        self._zone = "Z"
         digits = 3 if 0 < view.width < NARROW else 6
         self._digits = digits
         self._unit = 10 ** (9 - digits)
         self.mode = view.time
-        if self.mode == "iso" and 0 < view.width < WIDE:
+        self._local = self.mode == "local"
+        if self.mode in ("iso", "local") and 0 < view.width < WIDE:
             self.mode = "clock"
-        self.width = {"iso": 30, "clock": 9 + digits, "relative": 6 + digits, "delta": 7 + digits, "none": 0}[self.mode]
+        self.width = {
+            "iso": 30, "local": 35, "epoch": 11 + digits if view.width > 0 else 20, "clock": 9 + digits,
+            "relative": 6 + digits, "delta": 7 + digits, "none": 0,
+        }[self.mode]  # fmt: skip
+        if self.mode == "epoch" and view.width <= 0:
+            self._digits, self._unit = 9, 1
 
     def text(self, timestamp_ns: int) -> str:
         """The time of an event."""
@@ -41,12 +50,18 @@ class TimeColumn:
             second, rest = divmod(timestamp_ns, _SECOND)
             if second != self._second:
                 self._second = second
+                if self._local:
+                    second += _offset(second)
                 minutes, seconds = divmod(second % _DAY, 60)
                 hours, minutes = divmod(minutes, 60)
                 self._text = f"{hours:02d}:{minutes:02d}:{seconds:02d}."
             return f"{self._text}{rest // self._unit:0{self._digits}d}"
         if self.mode == "iso":
             return self._clock.iso(timestamp_ns)
+        if self.mode == "local":
+            return self._local_time(timestamp_ns)
+        if self.mode == "epoch":
+            return self._seconds(timestamp_ns, "")
         if self.mode == "delta":
             before, self._before = self._before, timestamp_ns
             return self._seconds(0 if before is None else timestamp_ns - before, "+")
@@ -55,14 +70,27 @@ class TimeColumn:
         return self._seconds(timestamp_ns - self._first, "")
 
     def new_day(self, timestamp_ns: int) -> str | None:
-        """The date, when the column does not show it and it is another than that of the event before."""
+        """Date and zone, when the column does not show them and they are others than those of the event before."""
         if self.mode != "clock":
             return None
-        day = timestamp_ns // (_DAY * _SECOND)
-        if day == self._day:
+        second, zone = timestamp_ns // _SECOND, "UTC"
+        if self._local:
+            offset = _offset(second)
+            second, zone = second + offset, f"local time, {_zone(offset)}"
+        day = second // _DAY
+        if (day, zone) == self._day:
             return None
-        self._day = day
-        return self._clock.iso(timestamp_ns).partition("T")[0]
+        self._day = day, zone
+        return f"{self._clock.iso(second * _SECOND).partition('T')[0]} {zone}"
+
+    def _local_time(self, timestamp_ns: int) -> str:
+        """``2026-01-02T04:04:05.123456789+01:00``."""
+        second, nanosecond = divmod(timestamp_ns, _SECOND)
+        if second != self._second:
+            self._second = second
+            offset = _offset(second)
+            self._text, self._zone = self._clock.iso((second + offset) * _SECOND).partition(".")[0], _zone(offset)
+        return f"{self._text}.{nanosecond:09d}{self._zone}"
 
     def _seconds(self, nanoseconds: int, plus: str) -> str:
         sign = plus
@@ -70,6 +98,20 @@ class TimeColumn:
             sign, nanoseconds = "-", -nanoseconds
         seconds, rest = divmod(nanoseconds // self._unit, 10**self._digits)
         return f"{sign}{seconds}.{rest:0{self._digits}d}".rjust(self.width)
+
+
+def _offset(second: int) -> int:
+    """Seconds that local time is ahead of UTC at a time; 0 where the system does not know."""
+    try:
+        found = datetime.fromtimestamp(second, UTC).astimezone().utcoffset()
+    except (OverflowError, ValueError, OSError):
+        return 0
+    return 0 if found is None else int(found.total_seconds())
+
+
+def _zone(offset: int) -> str:
+    hours, minutes = divmod(abs(offset) // 60, 60)
+    return f"{'-' if offset < 0 else '+'}{hours:02d}:{minutes:02d}"
 
 
 def duration(nanoseconds: int, *, unicode: bool = True) -> str:

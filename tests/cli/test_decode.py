@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.cli import decode
-from mqttscope.cli.decode import to_bytes
+from mqttscope.cli import pasted
+from mqttscope.cli.pasted import to_bytes
 from tests.cli.running import command, decoded, environment, invoke, run
 from tests.mqtt.case import Case
 from tests.mqtt.cases import CASES
@@ -226,7 +226,7 @@ class TestLines:
         assert [line["line"] for line in done.lines] == [1, 2]
 
     def test_a_line_that_is_too_long_is_told_and_passed_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(decode, "MAX_LINE_BYTES", 10)
+        monkeypatch.setattr(pasted, "MAX_LINE_BYTES", 10)
         given = b"c000\n" + b"00" * 40 + b"\nd000\n" + b"00" * 40
         done = invoke("decode", "-", "--format", "jsonl", given=given)
 

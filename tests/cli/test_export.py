@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli import export
+from mqttscope.dissect import Dissector, dissect
 from mqttscope.net.frame import Frame
+from mqttscope.replay.script import read_scripts
 from tests.cli.running import CAPTURES, capture, inspected, invoke, run, without
+from tests.conftest import ROOT
 
 QOS = capture("v5-qos")
 
@@ -34,7 +41,7 @@ def told(path: Path, *arguments: str) -> list[dict[str, Any]]:
 
 def exported(tmp_path: Path, *arguments: str | Path, given: bytes = b"") -> Path:
     target = tmp_path / "out.pcapng"
-    done = invoke("inspect", "--format", "jsonl", *arguments, "--output", target, given=given)
+    done = invoke("inspect", "--format", "jsonl", *arguments, "--write", target, given=given)
     assert (done.code, done.err) == (0, "")
     return target
 
@@ -137,7 +144,7 @@ def test_standard_input(name: str, tmp_path: Path) -> None:
 
 def test_standard_input_keeps_its_name_in_the_output(tmp_path: Path) -> None:
     done = invoke(
-        "inspect", "-", "--format", "jsonl", "-o", tmp_path / "o.pcapng", given=QOS.read_bytes()
+        "inspect", "-", "--format", "jsonl", "-w", tmp_path / "o.pcapng", given=QOS.read_bytes()
     )  # fmt: skip
 
     assert {line["capture"] for line in done.lines} == {"-"}
@@ -150,7 +157,7 @@ def test_several_captures_become_one(tmp_path: Path) -> None:
 
 
 def test_no_temporary_file_is_left(tmp_path: Path) -> None:
-    done = run("inspect", "-", "-o", tmp_path / "o.pcapng", given=QOS.read_bytes(), env={"TMPDIR": str(tmp_path)})
+    done = run("inspect", "-", "-w", tmp_path / "o.pcapng", given=QOS.read_bytes(), env={"TMPDIR": str(tmp_path)})
 
     assert done.code == 0
     assert [path.name for path in tmp_path.iterdir()] == ["o.pcapng"]
@@ -163,12 +170,12 @@ class TestRefused:
         return done.err.splitlines()[-1]
 
     def test_a_directory(self, tmp_path: Path) -> None:
-        assert self.refused(QOS, "-o", tmp_path) == f"Error: --output: {tmp_path} is a directory"
+        assert self.refused(QOS, "-w", tmp_path) == f"Error: --write: {tmp_path} is a directory"
 
     def test_a_directory_that_does_not_exist(self, tmp_path: Path) -> None:
         target = tmp_path / "nowhere" / "o.pcapng"
 
-        assert self.refused(QOS, "-o", target) == f"Error: --output: {target.parent} is no directory"
+        assert self.refused(QOS, "-w", target) == f"Error: --write: {target.parent} is no directory"
 
     def test_a_directory_without_permission(self, tmp_path: Path) -> None:
         closed = tmp_path / "closed"
@@ -176,19 +183,240 @@ class TestRefused:
         if os.access(closed, os.W_OK):
             pytest.skip("this user may write everywhere")
 
-        assert self.refused(QOS, "-o", closed / "o.pcapng").endswith("o.pcapng cannot be written")
+        assert self.refused(QOS, "-w", closed / "o.pcapng").endswith("o.pcapng cannot be written")
 
     def test_a_full_device_is_told(self) -> None:
-        done = invoke("inspect", QOS, "-o", "/dev/full")
+        done = invoke("inspect", QOS, "-w", "/dev/full")
 
         assert done.code == 2
-        assert done.err == "Error: --output: /dev/full: No space left on device\n"
+        assert done.err == "Error: --write: /dev/full: No space left on device\n"
         assert "PUBLISH" in done.text
 
 
-def test_tables_of_what_is_remembered_have_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(export, "MAX_HANDSHAKES", 1)
-    monkeypatch.setattr(export, "MAX_FRAMES_OF_A_PACKET", 1)
-    target = exported(tmp_path, capture("byte-by-byte"))
+TRIALS = sorted((ROOT.parent / "shared" / "captures" / "trials").glob("*.pcap*"))
+NO_END_SEEN = ("idle", "port_reused", "evicted")
+"""Ends that only what came later on other connections shows."""
+RESUMES = "tcp_rst_ignored_conn_goes_on.pcap"
+MOST_CONNECTIONS = 4
 
-    assert 0 < len(frames(target)) < len(frames(capture("byte-by-byte")))
+
+def findings(path: Path) -> list[dict[str, Any]]:
+    done = invoke("lint", path, "--select", "ALL", "--format", "jsonl", "--exit-zero")
+    return [line for line in done.lines if "rule" in line]
+
+
+def mapped(original: list[Frame], kept: list[Frame]) -> dict[int, int]:
+    """Numbers of the frames of an export in the capture that they come from."""
+    found, rest = {}, iter(original)
+    for frame in kept:
+        found[frame.number] = next(
+            one.number for one in rest if (one.timestamp_ns, one.data) == (frame.timestamp_ns, frame.data)
+        )
+    return found
+
+
+def of_connection(found: list[dict[str, Any]], number: int, numbers: dict[int, int] | None) -> Counter[str]:
+    """Findings of one connection, by all that does not count from the beginning of a capture."""
+    told_apart: Counter[str] = Counter()
+    for one in found:
+        if one["connection"] == number:
+            frame = one["frame"] if numbers is None else numbers.get(one["frame"])
+            kept = without(one, "capture", "connection", "packet", "fingerprint", "frame", "related")
+            told_apart[json.dumps({**kept, "frame": frame}, sort_keys=True)] += 1
+    return told_apart
+
+
+def closing(line: dict[str, Any], numbers: dict[int, int] | None) -> dict[str, Any]:
+    kept = without(line, "capture", "connection")
+    if numbers is not None:
+        kept["frame"] = numbers.get(kept["frame"])
+        if kept["also_closed"]:
+            kept["also_closed"] = {**kept["also_closed"], "frame": numbers.get(kept["also_closed"]["frame"])}
+    return kept
+
+
+def script_of(path: Path, number: int) -> tuple[list[bytes], str, str | None] | None:
+    """What is replayed of a connection; ``None`` where it cannot be read, as inside TLS."""
+    for found in read_scripts(dissect(open_capture([path]))):
+        if found.connection.number == number:
+            return [entry.raw for entry in found.entries], found.ending.how, found.ending.by
+    return None
+
+
+@pytest.mark.parametrize("path", [*CAPTURES, *TRIALS], ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_export_of_a_connection_says_of_it_what_the_capture_says(path: Path, tmp_path: Path) -> None:
+    whole = [frame for frame in open_capture([path]) if isinstance(frame, Frame)]
+    events = invoke("inspect", "--format", "jsonl", path)
+    judged = findings(path)
+
+    for closed in events.of("connection_closed")[:MOST_CONNECTIONS]:
+        target = tmp_path / f"{closed['connection']}.pcapng"
+        invoke("inspect", path, "--connection", str(closed["connection"]), "--write", target, "--format", "csv")
+        numbers = mapped(whole, frames(target))
+        again = invoke("inspect", "--format", "jsonl", target).of("connection_closed")
+        # With a connection that a reset did not end comes the one that it resumes.
+        place = 1 if path.name == RESUMES and closed["connection"] == 1 else 0
+        assert len(again) == place + 1
+        before, after = closing(closed, None), closing(again[place], numbers)
+        if closed["how"] in NO_END_SEEN:
+            before, after = (
+                {**one, **dict.fromkeys(("how", "frame", "timestamp", "timestamp_ns"))} for one in (before, after)
+            )
+        assert after == before
+        number = again[place]["connection"]
+        assert of_connection(findings(target), number, numbers) == of_connection(judged, closed["connection"], None)
+        assert script_of(target, number) == script_of(path, closed["connection"])
+
+
+@pytest.mark.parametrize("identifier", ["asleep", "awake"])
+def test_the_export_of_a_client_has_its_ends(identifier: str, tmp_path: Path) -> None:
+    path, expression = capture("keep-alive"), f'client_identifier == "{identifier}"'
+    target = exported(tmp_path, path, "--filter", expression)
+    (before,) = [one for one in inspected(path).of("connection_closed") if one["client_identifier"] == identifier]
+    (after,) = inspected(target).of("connection_closed")
+
+    assert (after["how"], after["by"], after["timestamp_ns"]) == (before["how"], before["by"], before["timestamp_ns"])
+    assert [one["rule"] for one in findings(target)] == [
+        one["rule"] for one in findings(path) if one["client_identifier"] == identifier
+    ]
+
+
+def test_what_a_filter_chose_comes_with_the_end_of_its_connection(tmp_path: Path) -> None:
+    path = capture("v5-qos")
+    target = exported(tmp_path, path, "--filter", "subscribe")
+    ends = {
+        line["client"]: (line["how"], line["by"], line["timestamp_ns"])
+        for line in inspected(path).of("connection_closed")
+    }
+    (closed,) = inspected(target).of("connection_closed")
+
+    assert (closed["how"], closed["by"], closed["timestamp_ns"]) == ends[closed["client"]]
+    assert len(frames(target)) < len(frames(path)) // 2
+
+
+def test_the_end_alone(tmp_path: Path) -> None:
+    target = exported(
+        tmp_path, capture("keep-alive"), "--filter", 'event == connection_closed and client_identifier == "asleep"'
+    )
+    lines = inspected(target)
+
+    assert [line["type"] for line in lines.packets] == ["connect"]
+    assert [(line["how"], line["by"]) for line in lines.of("connection_closed")] == [("fin", "server")]
+
+
+def fragmented(path: Path, target: Path, size: int = 24) -> None:
+    """A capture with every IPv4 packet of more than ``size`` bytes cut into fragments."""
+    with PcapngWriter(target) as writer:
+        for frame in open_capture([path]):
+            if not isinstance(frame, Frame):
+                continue
+            start = frame.data.index(b"\x45\x00")
+            head, body = frame.data[start : start + 20], frame.data[start + 20 :]
+            length = int.from_bytes(head[2:4], "big") - 20
+            body = body[:length]
+            for at in range(0, length, size):
+                piece = body[at : at + size]
+                more = 0x2000 if at + size < length else 0
+                header = head[:2] + (20 + len(piece)).to_bytes(2, "big") + frame.number.to_bytes(2, "big")
+                header += (more | at // 8).to_bytes(2, "big") + head[8:10] + b"\0\0" + head[12:]
+                data = frame.data[:start] + header + piece
+                writer.write(replace(frame, data=data, original_length=len(data)))
+
+
+def test_packets_in_ip_fragments_come_with_all_of_them(tmp_path: Path) -> None:
+    whole = tmp_path / "fragments.pcapng"
+    fragmented(QOS, whole)
+    target = exported(tmp_path, whole, "--filter", 'client_identifier == "sensor-1"')
+
+    expected = [line for line in told(QOS) if line["client_identifier"] == "sensor-1"]
+    assert len(frames(whole)) > 2 * len(frames(QOS))
+    assert list(map(of_packet, told(target))) == list(map(of_packet, expected))
+
+
+def test_lines_opened_and_closed_are_those_of_the_client(tmp_path: Path) -> None:
+    lines = inspected(QOS, "--filter", 'client_identifier == "sensor-1"')
+
+    assert [line["event"] for line in lines.lines[:2]] == ["connection_opened", "packet"]
+    assert {line["connection"] for line in lines.lines} == {1}
+    assert len(lines.of("connection_opened")) == len(lines.of("connection_closed")) == 1
+
+
+def test_what_is_remembered_has_limits_and_missing_frames_are_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(export, "MAX_FRAMES_AROUND", 1)
+    monkeypatch.setattr(export, "MAX_FRAMES_OF_A_CONNECT", 1)
+    monkeypatch.setattr(export, "MAX_FRAMES_OF_A_PACKET", 1)
+    target = tmp_path / "out.pcapng"
+    path = capture("byte-by-byte")
+    done = invoke("inspect", path, "--filter", "publish", "--write", target)
+
+    assert 0 < len(frames(target)) < len(frames(path))
+    assert re.search(r"out.pcapng lacks \d+ frames of what is shown", done.err)
+
+
+def test_flows_that_are_over_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(export, "RECORDS_CHECKED", 2)
+    held: list[int] = []
+    forget = export.Export._forget
+
+    def seen(self: export.Export, dissector: Dissector) -> None:
+        forget(self, dissector)
+        held.append(len(self._records))
+
+    monkeypatch.setattr(export.Export, "_forget", seen)
+    target = exported(tmp_path, *CAPTURES[:12])
+
+    assert held
+    assert told(target)
+
+
+class TestNames:
+    @pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "OUT.TXT", "out.json", "out.html"])
+    def test_a_capture_named_like_a_report_is_refused(self, name: str, tmp_path: Path) -> None:
+        done = invoke("inspect", QOS, "--write", tmp_path / name)
+
+        assert (done.code, done.out) == (2, b"")
+        assert "writes a capture" in done.err
+        assert "--output" in done.err
+        assert not (tmp_path / name).exists()
+
+    @pytest.mark.parametrize("name", ["out.pcapng", "out.pcap", "out.cap", "out.pcapng.gz"])
+    def test_a_report_named_like_a_capture_is_refused(self, name: str, tmp_path: Path) -> None:
+        done = invoke("inspect", QOS, "--output", tmp_path / name)
+
+        assert (done.code, done.out) == (2, b"")
+        assert "writes the report" in done.err
+        assert "--write" in done.err
+        assert not (tmp_path / name).exists()
+
+    def test_compression_is_not_pretended(self, tmp_path: Path) -> None:
+        assert "would not be compressed" in invoke("inspect", QOS, "--write", tmp_path / "out.pcapng.gz").err
+
+    def test_one_file_cannot_be_both(self, tmp_path: Path) -> None:
+        done = invoke("inspect", QOS, "-o", tmp_path / "out", "-w", tmp_path / "out")
+
+        assert (done.code, done.err.splitlines()[-1]) == (2, "Error: --output and --write name the same file")
+
+
+@pytest.mark.parametrize("format_", ["text", "tree", "ladder", "jsonl", "csv"])
+def test_the_report_goes_to_a_file(format_: str, tmp_path: Path) -> None:
+    target = tmp_path / "report"
+    done = invoke("inspect", QOS, "--format", format_, "-o", target)
+
+    assert (done.code, done.out, done.err) == (0, b"", "")
+    assert target.read_bytes() == invoke("inspect", QOS, "--format", format_).out
+
+
+def test_report_and_frames_in_one_run(tmp_path: Path) -> None:
+    done = invoke(
+        "inspect", QOS, "--format", "jsonl", "-o", tmp_path / "r.jsonl", "-w", tmp_path / "c.pcapng", "-f", "publish"
+    )
+
+    assert (done.code, done.out) == (0, b"")
+    assert len((tmp_path / "r.jsonl").read_bytes().splitlines()) == len(inspected(QOS, "-f", "publish").lines)
+    assert [line["type"] for line in inspected(tmp_path / "c.pcapng", "-f", "publish").packets] == ["publish"] * 6
+
+
+def test_the_export_is_for_its_owner_alone(tmp_path: Path) -> None:
+    assert exported(tmp_path, QOS).stat().st_mode & 0o077 == 0

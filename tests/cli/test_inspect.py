@@ -128,7 +128,7 @@ def test_limit_counts_what_the_filter_lets_through() -> None:
         ("--connection", "-1"),
         ("--payload-limit", "-1"),
         ("--payload", "xml"),
-        ("--time", "local"),
+        ("--time", "mars"),
         ("--format", "html"),
         ("--mqtt-version", "4"),
     ],

@@ -21,7 +21,8 @@ CONNECTION = [
     "handshake_seen", "roles_known", "roles_evidence",
 ]  # fmt: skip
 EVENTS = {
-    "packet", "malformed", "gap", "unparsed", "connection_opened", "connection_closed", "capture_error",
+    "packet", "malformed", "gap", "unparsed", "connection_opened", "connection_ending", "connection_closed",
+    "discarded", "capture_error",
 }  # fmt: skip
 
 

@@ -313,3 +313,23 @@ def test_ctrl_c_while_a_class_is_made_is_no_error(monkeypatch: pytest.MonkeyPatc
 
     done = invoke("decode", "c000", env={"MQTTSCOPE_TRACEBACK": None})
     assert (done.code, done.err) == (130, "")
+
+
+class TestUnknownCommands:
+    @pytest.mark.parametrize(
+        ("words", "hint"),
+        [
+            (("insepct",), "Did you mean inspect?"),
+            (("STATS",), "Did you mean stats?"),
+            (("pipeline", "ingst"), "Did you mean ingest?"),
+            (("xyz",), "There are inspect, sniff, decode,"),
+        ],
+    )
+    def test_names_that_are_like_it_are_said(self, words: tuple[str, ...], hint: str) -> None:
+        done = invoke(*words)
+
+        assert (done.code, done.out) == (2, b"")
+        assert done.err.splitlines()[-1].startswith(f"Error: No such command '{words[-1]}'. {hint}")
+
+    def test_control_characters_do_not_reach_the_terminal(self) -> None:
+        assert r"No such command 'a\x1b[31m'" in invoke("a\x1b[31m").err

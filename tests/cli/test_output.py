@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -22,8 +23,11 @@ import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter
+from mqttscope.cli import output as outputs
+from mqttscope.cli.export import Export
 from mqttscope.cli.lint import FORMATS as LINT_FORMATS
 from mqttscope.cli.output import Output, awaited, describe, wants_colour, warn
+from mqttscope.dissect import dissect
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.report.escape import cells
 from tests.cli.running import FORMATS, capture, command, environment, inspected
@@ -229,7 +233,7 @@ def test_ctrl_c_ends_quietly_with_whole_lines(form: str) -> None:
 def test_ctrl_c_keeps_what_was_found_for_the_export(tmp_path: Path) -> None:
     target = tmp_path / "out.pcapng"
     data = QOS.read_bytes()
-    with reading("inspect", "-", "--format", "jsonl", "-o", target, data=data[: len(data) * 2 // 3]) as process:
+    with reading("inspect", "-", "--format", "jsonl", "-w", target, data=data[: len(data) * 2 // 3]) as process:
         assert process.stdout is not None
         shown = [process.stdout.readline() for _ in range(4)]
         process.send_signal(signal.SIGINT)
@@ -402,3 +406,67 @@ def test_warnings_never_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -
     warn("a\x1b[31m\nb\udcff é")
 
     assert capsys.readouterr().err == "mqttscope: a\\x1b[31m\\nb\\udcff é\n"
+
+
+class Terminal(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class TestProgress:
+    def terminal(self, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+        """Standard error as a terminal; not a fixture, since pytest puts its own in place before each test."""
+        found = Terminal()
+        monkeypatch.setattr(sys, "stderr", found)
+        monkeypatch.setattr(outputs, "PROGRESS_AFTER_S", 0)
+        monkeypatch.setattr(outputs, "PROGRESS_EVERY_S", 0)
+        monkeypatch.setattr(outputs, "PROGRESS_EVENTS", 1)
+        return found
+
+    def test_a_line_is_shown_and_taken_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminal = self.terminal(monkeypatch)
+        events = list(outputs.Watch(progress=True).events(dissect(open_capture([capture("v5-qos")]))))
+
+        assert f"\r{len(events):,} events, frame " in terminal.getvalue()
+        assert "capture.pcapng\x1b[K" in terminal.getvalue()
+        assert terminal.getvalue().endswith("\r\x1b[K")
+
+    def test_nothing_in_the_first_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminal = self.terminal(monkeypatch)
+        monkeypatch.setattr(outputs, "PROGRESS_AFTER_S", 3600)
+        list(outputs.Watch(progress=True).events(dissect(open_capture([capture("v5-qos")]))))
+
+        assert terminal.getvalue() == ""
+
+    def test_nothing_where_it_is_no_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminal = self.terminal(monkeypatch)
+        monkeypatch.setattr(terminal, "isatty", lambda: False)
+        list(outputs.Watch(progress=True).events(dissect(open_capture([capture("v5-qos")]))))
+
+        assert terminal.getvalue() == ""
+
+    def test_warnings_do_not_stand_behind_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminal = self.terminal(monkeypatch)
+        progress = outputs.Progress()
+        progress.show("half of it")
+        outputs.warn("something else")
+
+        assert terminal.getvalue() == "\rhalf of it\x1b[K\r\x1b[Kmqttscope: something else\n"
+
+    def test_it_is_no_wider_than_the_terminal_and_harmless(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminal = self.terminal(monkeypatch)
+        monkeypatch.setenv("COLUMNS", "20")
+        outputs.Progress().show("\x1b[31m" + "x" * 100)
+
+        assert terminal.getvalue() == "\r\\x1b[31m" + "x" * 11 + "\x1b[K"
+        outputs.Progress.clear()
+
+    def test_the_export_shows_its_second_reading(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        terminal = self.terminal(monkeypatch)
+        export = Export([str(capture("v5-qos"))], str(tmp_path / "out.pcapng"))
+        export.write()
+
+        assert "52 frames read again, 0 written to out.pcapng" in terminal.getvalue()
+        assert terminal.getvalue().endswith("\r\x1b[K")

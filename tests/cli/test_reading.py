@@ -161,7 +161,7 @@ def test_frames_of_packets_inside_are_written_with_all_that_opens_them(
 ) -> None:
     capture, keys = recorded
     target = tmp_path / "some.pcapng"
-    done = inspect(capture, "--keylog", keys, "--filter", "suback", "--output", target)
+    done = inspect(capture, "--keylog", keys, "--filter", "suback", "--write", target)
     assert packets(done) == ["suback"]
 
     again = inspect(target, "--keylog", keys)

@@ -67,7 +67,7 @@ def test_tables_rows_and_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--by", "topics"), ("--by", ""), ("--sort", "name"), ("--top", "0"), ("--filter", "qos >")]
+    "arguments", [("--by", "topics"), ("--by", ""), ("--sort", "beauty"), ("--top", "0"), ("--filter", "qos >")]
 )
 def test_wrong_options_are_usage_errors(arguments: tuple[str, str]) -> None:
     done = program(path("v5-qos"), *arguments)

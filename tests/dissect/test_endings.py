@@ -197,3 +197,25 @@ def test_each_connection_opens_and_closes_once_around_its_events() -> None:
 
     assert set(state.values()) == {"closed"}
     assert len(state) == 4
+
+
+def test_a_reset_ends_both_sides_at_once() -> None:
+    talk = opened()
+    talk.reset("server")
+
+    (closed,) = only(talk.events(), ConnectionClosed)
+
+    assert closed.connection.closed_by == "server"
+    assert closed.connection.also_closed is None
+
+
+def test_the_other_end_is_the_other_side_s() -> None:
+    talk = opened()
+    talk.fin("client")
+    talk.fin("server")
+
+    (closed,) = only(talk.events(), ConnectionClosed)
+
+    other = closed.connection.also_closed
+    assert other is not None
+    assert (other.how, other.frame > closed.connection.closed_frame) == ("fin", True)

@@ -155,6 +155,7 @@ def test_an_alias_set_before_the_capture_has_a_row_of_its_own_and_saves_what_nob
     ("name", "counter", "by_connection"),
     [
         ("duplicated", "copied_segments", [(9, 9), (7, 6)]),
+        ("duplicated", "duplicate_segments", [(0, 0), (0, 0)]),
         ("retransmission-with-new-data", "retransmitted_bytes", [(10, 0)]),
         ("retransmission-with-new-data", "duplicate_segments", [(0, 0)]),
         ("out-of-order", "out_of_order_segments", [(1, 0)]),
@@ -460,7 +461,7 @@ def test_without_frames_a_capture_lasts_as_long_as_its_connections() -> None:
         statistics.feed(event)
     statistics.finish()
 
-    # The last frame is the acknowledgement of the last FIN and comes after the first FIN, the end of the connection.
+    # The last frames are the other side's FIN and its acknowledgment and come after the end of the connection.
     assert 0 < statistics_of("v311-qos").totals.duration_ns - statistics.totals.duration_ns < 1_000_000
 
 

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from mqttscope.mqtt import Properties, Puback
+from mqttscope.mqtt import Properties, Puback, Publish
 from mqttscope.report import table
+from mqttscope.report.base import View
 from mqttscope.report.table import COLUMNS, Table
 from tests.report.make import V3_1_1, Lines, Talk, publish, shown
 from tests.report.samples import SECRET, conversation, hostile
@@ -152,3 +153,29 @@ def test_a_byte_that_is_not_utf_8_is_told_from_a_control_character() -> None:
     assert table._safe("\udc85") == "\\x85"
     assert table._safe("\x85") == "\\u0085"
     assert table._safe("\x1b") == "\\x1b"
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
+        ("+1+cmd|' /C calc'!A0", "'+1+cmd|' /C calc'!A0"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("-2+3", "'-2+3"),
+        ("\t=1", "'\t=1"),
+        ("-21.5", "-21.5"),
+        ("+4e-3", "+4e-3"),
+        ("21.5", "21.5"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_text_for_spreadsheets_is_no_formula(payload: str, expected: str) -> None:
+    talk = Talk()
+    event = talk.say(Publish(topic_name="=a", payload=payload.encode()))
+    for spreadsheet in (False, True):
+        sink = Lines()
+        Table(sink, View(spreadsheet=spreadsheet)).feed(event)
+        (row,) = csv.DictReader(io.StringIO(sink.data.decode(), newline=""))
+        assert row["payload"] == (expected if spreadsheet else payload)
+        assert row["topic"] == row["topic_name"] == ("'=a" if spreadsheet else "=a")
+        assert row["client_identifier"] == "dev1"

@@ -57,7 +57,7 @@ NARROW = """\
 03:04:05.126456 #0 dev1   ← CONNACK    Success, session present  1.0 ms
 03:04:05.127456 #0 dev1   → SUBSCRIBE  id=1 a/# (q1), $share/g/b (q2, no local,…
 03:04:05.128456 #0 dev1   ← SUBACK     id=1 Granted QoS 1, Not authorized  1.0 …
-03:04:05.129456 #0 dev1   → PUBLISH    q1 id=10 senso…mp (alias 1)  {"t":21.5}
+03:04:05.129456 #0 dev1   → PUBLISH    q1 id=10 sensors/temp (alias 1)  {"t":21…
 """
 
 
@@ -149,7 +149,7 @@ def test_bytes_of_a_connect_that_could_not_be_read_are_not_shown() -> None:
 
 def test_an_answer_to_nothing_is_marked() -> None:
     assert shown(TextLines, [Talk().answer(Puback(packet_identifier=9))], width=0)[0].endswith(
-        "id=9  (answers nothing seen)"
+        "id=9  (no request captured)"
     )
 
 

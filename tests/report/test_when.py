@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import pytest
 
 from mqttscope.report.base import View
@@ -18,6 +21,8 @@ SECOND = 1_000_000_000
         pytest.param("iso", 200, ["2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:06.623456789Z"], id="iso, wide"),
         pytest.param("iso", 80, ["03:04:05.123456", "03:04:06.623456"], id="iso in 80 columns is the time of day"),
         pytest.param("iso", 40, ["03:04:05.123", "03:04:06.623"], id="iso in 40 columns has milliseconds"),
+        pytest.param("epoch", 0, ["1767323045.123456789", "1767323046.623456789"], id="epoch, no limit"),
+        pytest.param("epoch", 80, ["1767323045.123456", "1767323046.623456"], id="epoch"),
         pytest.param("relative", 80, ["    0.000000", "    1.500000"], id="relative"),
         pytest.param("relative", 40, ["    0.000", "    1.500"], id="relative, narrow"),
         pytest.param("delta", 80, ["    +0.000000", "    +1.500000"], id="delta"),
@@ -42,8 +47,45 @@ def test_time_that_runs_backwards_is_negative() -> None:
 def test_a_new_day_is_told_once_where_the_column_has_no_date() -> None:
     column = TimeColumn(View(width=80))
     day = 86_400 * SECOND
-    assert [column.new_day(at) for at in (START_NS, START_NS + 1, START_NS + day)] == ["2026-01-02", None, "2026-01-03"]
+    assert [column.new_day(at) for at in (START_NS, START_NS + 1, START_NS + day)] == [
+        "2026-01-02 UTC", None, "2026-01-03 UTC",
+    ]  # fmt: skip
     assert TimeColumn(View(width=0)).new_day(START_NS) is None
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+def test_local_times_have_the_zone_of_their_day() -> None:
+    summer_ns = START_NS + 180 * 86_400 * SECOND
+    wide, narrow = TimeColumn(View(width=0, time="local")), TimeColumn(View(width=80, time="local"))
+
+    assert wide.text(START_NS) == "2026-01-02T04:04:05.123456789+01:00"
+    assert wide.text(summer_ns) == "2026-07-01T05:04:05.123456789+02:00"
+    assert wide.width == len(wide.text(START_NS))
+    assert narrow.new_day(START_NS) == "2026-01-02 local time, +01:00"
+    assert narrow.text(START_NS) == "04:04:05.123456"
+    assert narrow.new_day(START_NS + 19 * 3600 * SECOND) is None
+    assert narrow.new_day(START_NS + 20 * 3600 * SECOND) == "2026-01-03 local time, +01:00"
+    assert narrow.new_day(summer_ns) == "2026-07-01 local time, +02:00"
+    assert narrow.text(summer_ns) == "05:04:05.123456"
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize("mode", ["local", "epoch", "iso"])
+@pytest.mark.parametrize("at", [-1, -(1 << 62), (1 << 63) - 1, 1 << 90])
+def test_times_that_no_calendar_has(mode: str, at: int) -> None:
+    for width in (0, 80, 40):
+        column = TimeColumn(View(width=width, time=mode))
+        column.new_day(at)
+        assert column.text(at)
 
 
 @pytest.mark.parametrize(
