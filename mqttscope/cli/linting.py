@@ -62,6 +62,8 @@ class Run:
         self.files: list[FileSink] = []
         self.stdout: Output | None = None
         self.sink = sink
+        self.closed = False
+        """The reports are written: what a thread finds that could not be waited for comes too late."""
         self.reporters = self._reporters(statistics, colour)
 
     def execute(self) -> int:
@@ -103,6 +105,8 @@ class Run:
                     self.clients.add(client_key(None))
 
     def _take(self, finding: Finding) -> None:
+        if self.closed:
+            return
         settings = self.settings
         # Whatever else hides it, what came again was not fixed.
         known = self.baseline.knows(finding)
@@ -136,6 +140,7 @@ class Run:
 
     def close(self) -> None:
         """Write what the reports still have to say."""
+        self.closed = True
         try:
             self._close()
         finally:
