@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mqttscope.cli.lint import judging, judging_settings
-from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite, front_end
+from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite, front_end, max_packet_option
 from mqttscope.cli.replay import FORMATS, PaceType, limiting, selecting, take_over_lint
 
 MATCHES = ("auto", "client", "order")
@@ -20,8 +20,7 @@ Examples:
   mqttscope serve site.pcapng --listen 127.0.0.1:1884 --client 'sensor-*' --verify
   mqttscope serve site.pcapng --listen '*:1884' --pace causal --lint --duration 600
 
-Exit code 1 when --verify finds a difference or --lint a finding that counts, 3 when it could not listen or write, or
-a capture could not be read.
+Exit code 1 for a difference or a finding that counts, 3 when it cannot listen, read or write.
 """
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=CAPTURES)
@@ -30,7 +29,7 @@ a capture could not be read.
     metavar="HOST:PORT",
     default="127.0.0.1:1884",
     show_default=True,
-    help="Where devices connect; * is every address.",
+    help="For devices; * is any address.",
 )
 @click.option("--listen-cert", metavar="FILE", help="Speak TLS with devices, with this certificate (PEM).")
 @click.option("--listen-key", metavar="FILE", help="Its key, where it is in another file.")
@@ -57,17 +56,18 @@ a capture could not be read.
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How late a device may be until it gets deliveries.",
+    help="How late a device may be for deliveries.",
 )
 @click.option(
     "--unexpected",
     type=click.Choice(UNEXPECTED),
     default="answer",
     show_default=True,
-    help="What to do with what the recording does not have.",
+    help="What the recording does not have.",
 )
-@click.option("--repeat", is_flag=True, help="Begin again when all connections of a client have been played.")
-@click.option("--keep-running", is_flag=True, help="Go on when everything has been played.")
+@click.option("--repeat", is_flag=True, help="Start over when all connections of a client have been played.")
+@click.option("--keep-running", is_flag=True, help="Continue when everything has been played.")
+@max_packet_option("Larger packets end a connection.")
 @selecting
 @click.option("--verify", is_flag=True, help="Compare what the device does with the recording.")
 @click.option("--write", "-w", metavar="FILE", help="Record the run into a pcapng file.")
