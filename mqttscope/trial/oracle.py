@@ -26,6 +26,8 @@ from mqttscope.trial.verdict import NOT_OF_TABLE, OF_A_CLIENT, Ruling, Verdict, 
 C2S = Direction.CLIENT_TO_SERVER
 AT_ONCE = 500
 """Events that are judged before signals and timers get their turn."""
+MAX_FINDINGS = 1_000
+"""A broker of which more is found is not looked at any further."""
 T = TypeVar("T")
 BY_ITSELF = (OF_A_CLIENT, *NOT_OF_TABLE.values())
 """Statements that a reason code breaks whatever it is the reason for."""
@@ -64,6 +66,8 @@ def finding(conversation: Conversation) -> Generator[None, None, tuple[list[Find
                 server.append(found)
             elif position > first:
                 client.append(found)
+        if len(server) >= MAX_FINDINGS:
+            break
         if not number % AT_ONCE:
             yield
     return client, server
@@ -114,6 +118,8 @@ def confirming(ruling: Ruling, case: Case, conversation: Conversation) -> Genera
     """The same, in steps."""
     if ruling.verdict in (Verdict.TOLERATED, Verdict.NO_ANSWER, Verdict.REFUSED_LEGAL, Verdict.WRONG_REASON):
         client, server = yield from finding(conversation)
+        if len(server) >= MAX_FINDINGS:
+            return excused(ruling, "the broker breaks more rules than are looked at")
         broken = {text for one in client for text in one.statements}
         if case.statements:
             if broken.isdisjoint(case.statements):
