@@ -152,6 +152,8 @@ class Run:
         self.files: list[FileSink] = []
         self.stdout: Output | None = None
         self.sink = sink
+        self.closed = False
+        """The reports are written: what a thread finds that could not be waited for comes too late."""
         self.reporters = self._reporters(statistics, colour, verbose)
 
     @property
@@ -240,6 +242,8 @@ class Run:
         return malformed
 
     def _take(self, finding: Finding) -> None:
+        if self.closed:
+            return
         verdict = self.gate.judge(finding)
         if verdict.shown:
             self._show(finding, verdict)
@@ -257,6 +261,7 @@ class Run:
 
     def close(self) -> None:
         """Write what the reports still have to say."""
+        self.closed = True
         try:
             self._close()
         finally:

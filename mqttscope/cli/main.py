@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from mqttscope import __version__
+from mqttscope.cli.ending import Terminated
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("mqttscope.cli.inspect", "Show the MQTT packets of captures."),
@@ -90,7 +91,7 @@ def group() -> None:
 
 
 def main() -> None:
-    """Run the group; ends quietly on a broken pipe and on Ctrl-C."""
+    """Run the group; ends quietly on a broken pipe, on Ctrl-C and on SIGTERM."""
     # Millions of small objects die young and in order: collecting cycles often only costs time.
     gc.set_threshold(200_000, 20, 50)
     gc.freeze()
@@ -111,12 +112,12 @@ def main() -> None:
         if os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
         code = _failed(error)
-    except KeyboardInterrupt:
-        code = _interrupted()
+    except KeyboardInterrupt as interrupt:
+        code = _interrupted(interrupt)
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
             # Python packs it when it comes while a class is made (`__set_name__`), as it does during imports.
-            sys.exit(_interrupted())
+            sys.exit(_interrupted(error.__cause__))
         if os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
         click.echo(
@@ -161,7 +162,9 @@ def _was_echoed(error: OSError) -> bool:
     return place is not None and place.tb_frame.f_code is click.echo.__code__ and not place.tb_frame.f_locals["err"]
 
 
-def _interrupted() -> int:
+def _interrupted(interrupt: KeyboardInterrupt) -> int:
+    if isinstance(interrupt, Terminated):
+        return interrupt.exit_code
     if sys.stderr is not None and sys.stderr.isatty():
         # The terminal shows ^C, and the prompt is to come below it.
         sys.stderr.write("\n")

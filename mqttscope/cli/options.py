@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,11 @@ import click
 
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.stream import MAX_PACKET_BYTES
 
+LEAST_MAX_PACKET_BYTES = 1024
+"""Less makes no sense: a CONNECT has names, a will and a password."""
+DEFAULT_MAX_PACKET = "1M"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -55,6 +60,40 @@ class Version(_ParamType):
             return ProtocolVersion.from_text(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Size(_ParamType):
+    """A number of bytes: ``1048576``, ``1024K`` or ``1M``."""
+
+    name = "bytes"
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least = least
+        self.most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read a number and its unit."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([0-9]{1,12})([KM]?)(?:iB|B)?", str(value), re.IGNORECASE)
+        if found is None:
+            self.fail(f"{value!r} is no number of bytes, such as 65536, 64K or 1M", param, ctx)
+        size = int(found[1]) << {"": 0, "K": 10, "M": 20}[found[2].upper()]
+        if not self.least <= size <= self.most:
+            self.fail(f"{value} is not from {self.least:,} to {self.most:,} bytes", param, ctx)
+        return size
+
+
+def max_packet_option(text: str) -> Callable[[F], F]:
+    """``--max-packet``."""
+    return click.option(
+        "--max-packet",
+        type=Size(LEAST_MAX_PACKET_BYTES, MAX_PACKET_BYTES),
+        default=DEFAULT_MAX_PACKET,
+        show_default=True,
+        metavar="BYTES",
+        help=text,
+    )
 
 
 def selection(command: F) -> F:

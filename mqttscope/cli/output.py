@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 import click
 
+from mqttscope.cli.ending import installed, interruption, limit_ending
 from mqttscope.cli.main import EXIT_USAGE
 from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.view import utf8
@@ -58,9 +59,12 @@ class Output:
         self._parts: list[bytes] = []
         self._held = 0
         self._writing = False
-        self._interrupted = False
+        self._interrupted = 0
+        """The signal that asked for the end while something was being written."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._interrupt)
+            for number in ENDINGS:
+                if number == signal.SIGINT or installed(number):
+                    signal.signal(number, self._interrupt)
 
     def write(self, data: bytes) -> None:
         """Write bytes; BrokenPipeError when the reader has gone and the command does not go on."""
@@ -92,18 +96,19 @@ class Output:
         finally:
             self._writing = False
         if self._interrupted:
-            self._interrupted = False
-            raise KeyboardInterrupt
+            number, self._interrupted = self._interrupted, 0
+            raise interruption(number)
 
     def _wait(self) -> int:
         select.select([], [self.stream], [], 1)
         return 0
 
     def _interrupt(self, number: int, frame: object) -> None:
+        limit_ending(number)
         if self._writing and not self._interrupted:
-            self._interrupted = True
+            self._interrupted = number
         else:
-            raise KeyboardInterrupt
+            raise interruption(number)
 
 
 def awaited(captures: Sequence[str]) -> bool:

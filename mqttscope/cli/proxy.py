@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mqttscope.cli.lint import CONFIDENCES, FORMATS, SEVERITIES, codes_option, judging_settings, level_option
-from mqttscope.cli.options import colour_option, finite
+from mqttscope.cli.options import colour_option, finite, max_packet_option
 
 
 @click.command(
@@ -36,7 +36,7 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
 @click.option("--cert", metavar="FILE", help="Client certificate to show to the broker (PEM).")
 @click.option("--key", metavar="FILE", help="Its key, where it is in another file.")
 @click.option("--insecure", is_flag=True, help="Check neither the broker's certificate nor its host name.")
-@click.option("--lint/--no-lint", default=True, show_default=True, help="Lint what passes.")
+@click.option("--lint/--no-lint", default=True, show_default=True, help="Lint the traffic.")
 @click.option("--stop-on-finding", is_flag=True, help="End with the first finding that counts.")
 @codes_option("select", "Only these rules: PUB101, PUB, ALL.")
 @codes_option("extend-select", "These rules as well.")
@@ -70,16 +70,16 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
 )
 @click.option(
     "--connect-timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0),
     callback=finite,
-    default=10.0,
-    show_default=True,
     metavar="SECONDS",
-    help="Longest wait for the broker.",
+    help="Longest wait for the broker to accept, for a client's CONNECT and for its answer; 0: no limit."
+    " [default: 10 to accept, else 30]",
 )
+@max_packet_option("Larger packets are forwarded and recorded, but not judged.")
 @colour_option
 def command(**given: Any) -> int:
-    """Forward MQTT connections to a broker, record and lint what passes. Needs no rights to capture."""
+    """Forward MQTT connections to a broker, record and lint their traffic. Needs no capture privileges."""
     from mqttscope.cli.proxying import run
 
     return run(given)

@@ -6,13 +6,17 @@ import asyncio
 import errno
 import os
 import queue
+import sys
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
+from mqttscope.cli.ending import limit_ending
 from mqttscope.cli.linting import Run
 from mqttscope.cli.linting_settings import resolve
 from mqttscope.cli.live_record import at_endings
@@ -21,19 +25,25 @@ from mqttscope.cli.output import Output, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
-from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.wire import counted
+from mqttscope.net.frame import CaptureDrops
 from mqttscope.proxy.relay import Relay, Route
 from mqttscope.report.text import TextLines
 from mqttscope.transport.address import AddressError, Upstream, parse_listen, parse_upstream, shown
 from mqttscope.transport.errors import reason
+from mqttscope.transport.judging import SWITCH_S
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.tls import TlsError, listen_context, upstream_context
 
 MAX_UNWRITTEN_BYTES = 4 * 1024 * 1024
-"""Of output that nobody reads; lines of packets beyond are left out, and counted."""
+"""Of output that nobody reads; lines of packets beyond are left out, and counted; findings wait, and with them the
+judging."""
 FLUSH_S = 2.0
-"""How long the end waits for a reader."""
+"""How long the end waits for a reader,"""
+FLUSH_HURRY_S = 0.3
+"""and where a signal has ended the run."""
+_LOOK_S = 0.01
 HUMAN = ("full", "concise")
 
 
@@ -53,35 +63,60 @@ class Background:
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._given = self._done = 0
         self._gone = False
+        self._patience_s: float | None = None
+        """How long a reader that takes nothing is waited for; `None` while the run lasts."""
         self._thread = threading.Thread(target=self._run, name="standard output", daemon=True)
         self._thread.start()
 
+    @property
+    def _full(self) -> bool:
+        return self._given - self._done > MAX_UNWRITTEN_BYTES
+
     def write(self, data: bytes, /) -> None:
-        """Have it written."""
+        """Have it written; waits where too much waits already."""
+        self._wait(lambda: not self._full)
+        if self._full:
+            self.left_out += 1
+            return
         self._given += len(data)
         self._queue.put(data)
 
     def offer(self, data: bytes, /) -> None:
         """Have it written unless too much waits already."""
-        if self._given - self._done > MAX_UNWRITTEN_BYTES:
+        if self._full:
             self.left_out += 1
         else:
             self.write(data)
 
+    def end(self, patience_s: float = FLUSH_S) -> None:
+        """The run ends: a reader that takes nothing is not waited for any longer than this."""
+        self._patience_s = patience_s
+
     def close(self) -> None:
         """Wait for the reader, but not for ever."""
+        if self._patience_s is None:
+            self.end()
         self._queue.put(None)
-        self._thread.join(FLUSH_S)
+        self._wait(lambda: not self._thread.is_alive())
+
+    def _wait(self, over: Callable[[], bool]) -> None:
+        done, since = self._done, time.monotonic()
+        while not over():
+            time.sleep(_LOOK_S)
+            if self._done != done:
+                done, since = self._done, time.monotonic()
+            elif self._patience_s is not None and time.monotonic() - since > self._patience_s:
+                return
 
     def _run(self) -> None:
         while (data := self._queue.get()) is not None:
-            self._done += len(data)
             if not self._gone:
                 try:
                     self._output.write(data)
                 except (OSError, click.ClickException):
                     # Nobody reads: the clients need the proxy all the same.
                     self._gone = True
+            self._done += len(data)
 
 
 class Offered:
@@ -101,8 +136,10 @@ def run(given: dict[str, Any]) -> int:
     if given["write"] in ("", "-"):
         raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
     route = Route(host, port, upstream, max_connections=given["max_connections"])
-    route.connect_timeout_s = given["connect_timeout"]
+    if given["connect_timeout"] is not None:
+        route.connect_timeout_s = route.client_timeout_s = given["connect_timeout"]
     _secure(route, given)
+    sys.setswitchinterval(SWITCH_S)
     session = Session(given, upstream)
     return asyncio.run(session.execute(route))
 
@@ -133,9 +170,14 @@ class Session:
     def __init__(self, given: dict[str, Any], upstream: Upstream) -> None:
         self.given = given
         self.packets = 0
+        self.too_large = 0
+        """Packets above --max-packet."""
+        self.hurried = False
+        """A signal has ended the run."""
         self.sealed = 0
         """Connections that speak TLS with the broker."""
         self.relay: Relay | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.sink: Background | None = None
         self.run: Run | None = None
         self.lines: TextLines | None = None
@@ -170,6 +212,7 @@ class Session:
         self.dissector = Dissector(self.options) if self.run is None else self.run.dissector
         if self.run is not None:
             self.options = self.run.settings.options
+        self.options.max_packet_bytes = given["max_packet"]
         try:
             self.recording = Recording(
                 capture, path=given["write"], dissector=self.dissector, listener=self.hear, note=warn
@@ -178,7 +221,7 @@ class Session:
             raise CannotProxy(f"cannot write {given['write']}: {error.strerror or error}") from None
 
     def hear(self, event: Event) -> None:
-        """One event of the traffic."""
+        """One event of the traffic; in the thread that judges."""
         given = self.given
         is_packet = isinstance(event, PacketEvent | MalformedEvent)
         if is_packet:
@@ -187,20 +230,36 @@ class Session:
             self.packets += 1
         elif isinstance(event, ConnectionOpened):
             self.sealed += event.connection.transport == "tls"
-        if self.lines is not None:
+        elif isinstance(event, UnparsedEvent) and event.unparsed.reason == "too_large":
+            self._too_large(event)
+        if self.lines is not None and not isinstance(event, CaptureDrops):
             self.lines.feed(event)
         if self.run is not None:
             self.run.feed(event)
         enough = is_packet and self.packets == given["count"]
         found = given["stop_on_finding"] and self.run is not None and self.run.failing
-        if (enough or found) and self.relay is not None:
-            self.relay.stop()
+        if enough or found:
+            self._stop()
+
+    def _too_large(self, event: UnparsedEvent) -> None:
+        self.too_large += 1
+        if self.too_large == 1:
+            warn(
+                f"{event.connection.client}: a packet of {counted(event.unparsed.length, 'byte')} was forwarded but not"
+                f" judged: --max-packet is {self.options.max_packet_bytes:,}"
+            )
+
+    def _stop(self) -> None:
+        """End the run from any thread."""
+        if self.loop is not None and self.relay is not None:
+            with suppress(RuntimeError):  # it has just ended
+                self.loop.call_soon_threadsafe(self.relay.stop)
 
     async def execute(self, route: Route) -> int:
         """Listen, wait for the end, report."""
         relay = self.relay = Relay(route, self.recording, warn)
         listened = False
-        loop = asyncio.get_running_loop()
+        loop = self.loop = asyncio.get_running_loop()
         try:
             try:
                 await relay.start()
@@ -215,13 +274,19 @@ class Session:
                 loop.call_later(self.given["duration"], relay.stop)
             await relay.stopping.wait()
         finally:
+            if self.sink is not None:
+                self.sink.end(FLUSH_HURRY_S if self.hurried else FLUSH_S)
             await relay.close()
             self._close(reports=listened)
         return self._code(relay)
 
     def _interrupted(self, number: int) -> None:
         assert self.relay is not None
-        self.relay.stop()
+        self.hurried = True
+        if self.sink is not None:
+            self.sink.end(FLUSH_HURRY_S)
+        self.relay.stop(hurry=True)
+        limit_ending(number)
         # A second signal does not wait.
         asyncio.get_running_loop().remove_signal_handler(number)
 
@@ -263,6 +328,12 @@ class Session:
         warn(told)
         if self.sealed:
             warn(f"{counted(self.sealed, 'connection')} passed with TLS inside, unread; --listen-cert ends TLS here")
+        if self.too_large > 1:
+            warn(f"{counted(self.too_large, 'packet')} above --max-packet forwarded but not judged")
+        unjudged = recording.unjudged_bytes
+        for sentence in recording.told():
+            more = f"; mqttscope lint {recording.path} judges all" if unjudged and recording.path else ""
+            warn(sentence + more)
         if run is not None:
             run.tell_rules()
         if relay.unreached and not relay.reached:
@@ -275,6 +346,9 @@ class Session:
                 return EXIT_FAILED
             if run.failing and not run.settings.exit_zero:
                 return EXIT_FINDINGS
+            if unjudged:
+                # Clean is only what was looked at.
+                return EXIT_FAILED
         return EXIT_CLEAN
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, cast
@@ -137,9 +135,6 @@ class Reading:
     ) -> Iterator[Segment | CaptureNotice | Plaintext]:
         from mqttscope.capture.tls import Decryption, MissingToolError
 
-        if threading.current_thread() is threading.main_thread():
-            # Keys must not stay behind in a temporary file.
-            signal.signal(signal.SIGTERM, _leave)
         try:
             decryption = Decryption(self._open if self.via is None else self._again, keys)
         except MissingToolError as error:
@@ -149,10 +144,6 @@ class Reading:
         for item in decryption.join(items):
             self.records, self._failed = decryption.records, decryption.fault is not None
             yield item
-
-
-def _leave(number: int, _: object) -> None:
-    raise SystemExit(128 + number)
 
 
 def _need_tshark() -> None:

@@ -81,13 +81,14 @@ def command(
     reading = Reading(captures, keylog, via=via)
     dissector = Dissector(make_options(ports, mqtt_version, decrypting=reading.decrypting))
     events = dissect_segments(reading.segments(watch.skipped, statistics.frames), dissector=dissector)
-    interrupted, matched = False, [False]
+    interrupt: KeyboardInterrupt | None = None
+    matched = [False]
     try:
         for event in counted(watch.events(events), wanted, connection, matched):
             statistics.feed(event)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         # What was found so far is worth more than nothing: a second Ctrl-C ends it.
-        interrupted = True
+        interrupt = error
     statistics.finish()
     sink = Output()
     if format_ == "json":
@@ -119,8 +120,8 @@ def command(
             )
         )
     sink.flush()
-    if interrupted:
-        raise KeyboardInterrupt
+    if interrupt is not None:
+        raise interrupt
     told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=via))
     if dissector.connections:

@@ -6,13 +6,81 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
+from mqttscope.mqtt.codec import NEED_MORE, packet_end
+from mqttscope.net.proxy_protocol import header_length
 from mqttscope.transport import sockets
 from mqttscope.transport.delivery import Delivery
 from mqttscope.transport.recording import Recording
+from mqttscope.transport.websocket import Framing
 from mqttscope.transport.wire import Wire
 
 HIGH_WATER_BYTES = 256 * 1024
 """Bytes for a side that does not take them; beyond, its partner is not read from any more."""
+HALF_CLOSED_S = 60.0
+"""How long a connection may be silent that one side has closed and the other has not."""
+MAX_HEAD_BYTES = 65_536
+"""What a client may say before its first packet: a header of the PROXY protocol, an HTTP request."""
+_TLS_RECORD_HEADER = 5
+
+
+class FirstPacket:
+    """Whether a client has said its first packet, whatever carries that; only the beginning of it is kept.
+
+    TLS that passes through unread counts with its first record.
+    """
+
+    def __init__(self) -> None:
+        self.complete = False
+        self._head = bytearray()
+        self._left: int | None = None
+        """Bytes of the packet still to come, once its length is known."""
+        self._prefaced = False
+        """No header of the PROXY protocol is to come any more."""
+        self._web: Framing | None = None
+
+    def feed(self, data: bytes) -> bool:
+        """Take what the client says; returns whether its first packet is complete."""
+        if self._web is not None:
+            received = self._web.receive(data)
+            # What is no WebSocket is for the broker to refuse.
+            self.complete = bool(received.ended)
+            data = received.data
+        if self._left is not None:
+            self._left -= len(data)
+        elif data and not self.complete:
+            self._head += data[: MAX_HEAD_BYTES + 1 - len(self._head)]
+            self._look(len(data))
+        self.complete = self.complete or (self._left is not None and self._left <= 0)
+        return self.complete
+
+    def _look(self, length: int) -> None:
+        head = bytes(self._head)
+        if not self._prefaced and self._web is None:
+            preface = header_length(head)
+            if preface is None:
+                return
+            self._prefaced = True
+            del self._head[:preface]
+            head = head[preface:]
+        if not head:
+            return
+        if self._web is None and b"GET ".startswith(head[:4]):
+            end = head.find(b"\r\n\r\n")
+            if end >= 0:
+                self._web = Framing(False, bytes)
+                self._head.clear()
+                rest = head[end + 4 :]
+                if rest:
+                    self.feed(rest)
+            return
+        if self._web is None and head[:2] == b"\x16\x03":
+            if len(head) >= _TLS_RECORD_HEADER:
+                self._left = _TLS_RECORD_HEADER + int.from_bytes(head[3:5], "big") - len(head)
+            return
+        body, end = packet_end(head, 0, len(head))
+        if body != NEED_MORE:
+            # A fifth length byte is for the broker to refuse.
+            self._left = end - len(head) - max(0, length - len(head)) if body > 0 else 0
 
 
 class End(asyncio.Protocol):
@@ -50,6 +118,7 @@ class End(asyncio.Protocol):
         pair = self.pair
         recording = pair.recording
         assert self.delivery is not None
+        pair.heard(self.from_client, data)
         recording.take(pair.wire.data(self.from_client, data, recording.now(), self.delivery.read()))
         self.partner.forward(data)
 
@@ -85,6 +154,8 @@ class End(asyncio.Protocol):
         partner.heard_all()
         if partner.finished:
             self.close()
+        else:
+            pair.half_closed()
 
     def heard_all(self) -> None:
         """Its partner has nothing more to say; it may still speak, where the transport lets it."""
@@ -144,9 +215,31 @@ class End(asyncio.Protocol):
 class Pair:
     """A connection of a client and the one made for it to the broker, until both are gone."""
 
-    def __init__(self, wire: Wire, recording: Recording, on_dirty: Callable[[Pair], None]) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        recording: Recording,
+        on_dirty: Callable[[Pair], None],
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        patience_s: float = 0.0,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """``loop`` has the clock; without one nothing is limited in time.
+
+        ``patience_s``: how long client and broker may take for their first packets, 0 for ever.  ``note`` gets a
+        sentence when the connection is given up.
+        """
         self.wire = wire
         self.recording = recording
+        self.note = note
+        self._loop = loop
+        self._patience_s = patience_s
+        self._first: FirstPacket | None = FirstPacket()
+        self._answered = False
+        """The broker has said something."""
+        self._heard_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self.client = End(self, from_client=True)
         self.server = End(self, from_client=False)
         self.client.partner, self.server.partner = self.server, self.client
@@ -161,6 +254,61 @@ class Pair:
         """The client is connected, and through with TLS."""
         self.recording.take(self.wire.open(self.recording.now()))
 
+    def heard(self, from_client: bool, data: bytes) -> None:
+        """A side said something: the time to say it in is over."""
+        if self._timer is None:
+            return
+        if self.client.finished or self.server.finished:
+            if self._loop is not None:
+                self._heard_at = self._loop.time()
+        elif not from_client:
+            self._answered = True
+            if self._first is None:
+                self._relax()
+        elif self._first is not None and self._first.feed(data):
+            self._first = None
+            self._relax()
+            if not self._answered:
+                self._await("the broker did not answer the client's first packet")
+
+    def half_closed(self) -> None:
+        """One side has closed: the other may continue, but not be silent for ever."""
+        self._relax()
+        if self._loop is not None:
+            self._heard_at = self._loop.time()
+            self._timer = self._loop.call_later(HALF_CLOSED_S, self._look_half_closed, self._loop)
+
+    def _look_half_closed(self, loop: asyncio.AbstractEventLoop) -> None:
+        left = self._heard_at + HALF_CLOSED_S - loop.time()
+        if left > 0:
+            self._timer = loop.call_later(left, self._look_half_closed, loop)
+            return
+        open_side = "broker" if self.client.finished else "client"
+        self._give_up(f"the {open_side} was silent for {HALF_CLOSED_S:g} s after the other side had closed")
+
+    def _await(self, what: str) -> None:
+        if self._patience_s and self._loop is not None:
+            why = f"{what} within {self._patience_s:g} s"
+            self._timer = self._loop.call_later(self._patience_s, self._give_up, why)
+
+    def _relax(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self, why: str) -> None:
+        """End both connections: somebody else needs the place."""
+        self._timer = None
+        if self.gone.is_set():
+            return
+        self.note(f"{self.wire.client}: closed: {why}")
+        self.recording.take(self.wire.abort(False, self.recording.now()))
+        self.client.abort()
+        self.server.abort()
+        if self.server.transport is None:
+            self.server.lost = True
+            self.end_lost()
+
     def join(self) -> None:
         """The broker is connected too: go on."""
         if self.client.lost:
@@ -169,6 +317,7 @@ class Pair:
             # Not all event loops heed it when reading is paused as soon as a connection is made.
             self.server.heard_all()
         else:
+            self._await("no CONNECT came")
             self.client.read(True)
 
     def dirty(self) -> None:
@@ -203,6 +352,7 @@ class Pair:
     def end_lost(self) -> None:
         """Look whether both are gone."""
         if self.client.lost and self.server.lost and not self.gone.is_set():
+            self._relax()
             self.recording.take(self.wire.settle(self.recording.now()))
             self.gone.set()
 

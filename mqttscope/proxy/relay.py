@@ -13,6 +13,7 @@ from mqttscope.proxy.pair import Pair
 from mqttscope.transport.address import Upstream, shown
 from mqttscope.transport.delivery import Rounds
 from mqttscope.transport.errors import reason
+from mqttscope.transport.judging import HURRY_S, REST_S
 from mqttscope.transport.listening import accept, listen
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.wire import Endpoint
@@ -21,12 +22,16 @@ MAX_CONNECTIONS = 1_000
 """Clients at a time unless said otherwise; further ones are closed at once."""
 CONNECT_TIMEOUT_S = 10.0
 """How long the broker may take to accept a connection, TLS included."""
+CLIENT_TIMEOUT_S = 30.0
+"""How long a client may take for its CONNECT, and the broker for its answer."""
 HANDSHAKE_TIMEOUT_S = 10.0
 """How long a client may take for TLS."""
 MAX_SAID = 20
 """Troubles of connections that are told one by one; further ones are counted."""
-_DRAIN_S = 0.5
+_DRAIN_S = 0.4
 """How long connections have to take what is still for them when the proxy ends."""
+_LOOK_S = 0.02
+"""How often the end looks whether everything is judged."""
 
 
 @dataclass(slots=True)
@@ -41,6 +46,9 @@ class Route:
     upstream_tls: ssl.SSLContext | None = None
     max_connections: int = MAX_CONNECTIONS
     connect_timeout_s: float = CONNECT_TIMEOUT_S
+    """For the broker to accept a connection; 0 is no limit."""
+    client_timeout_s: float = CLIENT_TIMEOUT_S
+    """For the first packet of the client, and then for that of the broker; 0 is no limit."""
 
 
 class Relay:
@@ -68,6 +76,7 @@ class Relay:
         self.served = 0
         """Connections of clients ever."""
         self.stopping = asyncio.Event()
+        self._hurried = False
         self._said = 0
         self._pairs: set[Pair] = set()
         self._rounds = Rounds()
@@ -84,14 +93,15 @@ class Relay:
     async def start(self) -> None:
         """Listen; :class:`OSError` where that is not possible."""
         loop = asyncio.get_running_loop()
-        self.recording.later = loop.call_soon
+        self.recording.start()
         loop.set_exception_handler(self._trouble)
         self._sockets = await listen(self.route.host, self.route.port)
         self.addresses = [sock.getsockname()[:2] for sock in self._sockets]
         self._accepting = [self._spawn(accept(sock, self._take, self._say)) for sock in self._sockets]
 
-    def stop(self) -> None:
-        """Ask to end."""
+    def stop(self, *, hurry: bool = False) -> None:
+        """Ask to end; in a ``hurry`` judging that is behind is not waited for."""
+        self._hurried |= hurry
         self.stopping.set()
 
     async def close(self) -> None:
@@ -106,7 +116,11 @@ class Relay:
         self._stop_listening()
         # That connections end now is not their doing, so it is no part of the record.
         self._rounds.close()
-        self.recording.close()
+        self.recording.sealed = True
+        deadline = asyncio.get_running_loop().time() + REST_S
+        while self.recording.busy and not self._hurried and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_LOOK_S)
+        self.recording.close(HURRY_S)
         pairs = list(self._pairs)
         for pair in pairs:
             pair.drop()
@@ -120,7 +134,7 @@ class Relay:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.sleep(0)
         if self._said > MAX_SAID:
-            self.note(f"{self._said - MAX_SAID:,} more troubles of connections were not told")
+            self.note(f"{self._said - MAX_SAID:,} more troubles of connections were not reported")
 
     def _stop_listening(self) -> None:
         for sock in self._sockets:
@@ -147,7 +161,14 @@ class Relay:
             except OSError:
                 sock.close()
                 return
-            pair = Pair(recording.wire(*ends), recording, self._rounds.note)
+            pair = Pair(
+                recording.wire(*ends),
+                recording,
+                self._rounds.note,
+                loop=loop,
+                patience_s=route.client_timeout_s,
+                note=self._say,
+            )
             timeout = None if route.listen_tls is None else HANDSHAKE_TIMEOUT_S
             try:
                 await loop.connect_accepted_socket(
@@ -174,7 +195,7 @@ class Relay:
         upstream, context = self.route.upstream, self.route.upstream_tls
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self.route.connect_timeout_s):
+            async with asyncio.timeout(self.route.connect_timeout_s or None):
                 await loop.create_connection(
                     lambda: pair.server,
                     upstream.host,

@@ -32,7 +32,7 @@ from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.wire import counted
-from mqttscope.proxy.relay import CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
+from mqttscope.proxy.relay import CLIENT_TIMEOUT_S, CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.conceal import client_name
@@ -41,6 +41,8 @@ from mqttscope.transport.address import parse_listen, parse_upstream
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.tls import listen_context, upstream_context
 
+DEFAULT_MAX_PACKET_BYTES = 1 << 20
+"""Larger packets are forwarded and recorded, but not judged."""
 MAX_PACKETS = 100_000
 """Packets that are kept; the oldest go first, and are counted in `Proxy.forgotten`."""
 MAX_FINDINGS = 10_000
@@ -55,6 +57,8 @@ _CONNECTING_S = 1.0
 """and while connections are being made."""
 _LOOK_S = 0.005
 _ANSWER_S = 30.0
+_JUDGED_S = 25.0
+"""How long a question waits for judging that is behind; then :class:`TimeoutError`."""
 
 T = TypeVar("T")
 
@@ -114,9 +118,13 @@ class Proxy:
         baseline: Baseline | None = None,
         max_connections: int = MAX_CONNECTIONS,
         connect_timeout: float = CONNECT_TIMEOUT_S,
+        client_timeout: float = CLIENT_TIMEOUT_S,
+        max_packet: int = DEFAULT_MAX_PACKET_BYTES,
     ) -> None:
         route = Route(*parse_listen(listen), parse_upstream(upstream))
         route.max_connections, route.connect_timeout_s = max_connections, connect_timeout
+        route.client_timeout_s = client_timeout
+        self._max_packet = max_packet
         if listen_cert is not None:
             route.listen_tls = listen_context(listen_cert, listen_key)
         if route.upstream.tls:
@@ -168,7 +176,7 @@ class Proxy:
         os.close(descriptor)
         # As long as somebody may ask for what was seen.
         weakref.finalize(self, _remove, path)
-        options = Options()
+        options = Options(max_packet_bytes=self._max_packet)
         self._recording = Recording(
             "proxy",
             path=path,
@@ -264,6 +272,9 @@ class Proxy:
         if self.forgotten_findings:
             lost = counted(self.forgotten_findings, "finding")
             raise AssertionError(f"{lost} beyond the first {MAX_FINDINGS:,} were not kept, so that they may count")
+        unjudged = self._recording.unjudged_bytes if self._recording is not None else 0
+        if unjudged:
+            raise AssertionError(f"{unjudged:,} bytes were forwarded but not judged: judging was too far behind")
 
     def _nothing(self, required: int) -> str:
         """Why there is nothing to judge, or too little."""
@@ -389,8 +400,8 @@ class Proxy:
             await asyncio.sleep(_LOOK_S)
             if recording.frames != before:
                 before, quiet_since = recording.frames, clock()
-        recording.work()
-        return question()
+        # In the thread that judges: behind all that came before, and while nothing changes what is asked for.
+        return await asyncio.wait_for(asyncio.wrap_future(recording.ask(question)), _JUDGED_S)
 
 
 def _remove(path: str) -> None:

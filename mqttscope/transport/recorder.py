@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from mqttscope.transport.delivery import Delivery, Rounds
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.wire import Endpoint
 
 
 class Recorder:
-    """Records the links of one event loop; made inside of it.
+    """Records the links of one event loop.
 
     Frames hold the bytes as they are inside TLS: MQTT, or the handshake and the frames of a WebSocket.
     """
@@ -18,7 +16,7 @@ class Recorder:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.rounds = Rounds()
-        recording.later = asyncio.get_running_loop().call_soon
+        recording.start()
 
     def tap(self, local: Endpoint, remote: Endpoint, delivery: Delivery, *, is_client: bool) -> Tap:
         """A link that was just made; ``is_client``: by us."""

@@ -1,8 +1,7 @@
 """What is made of the bytes that pass: frames in a file at once, and events for a listener soon after.
 
 A frame is in the file (in the system's hands, so that the end of this process cannot take it back) before its bytes are
-forwarded.  Dissecting and judging waits until they are forwarded, in slices, so that it costs the traffic next to no
-time.
+forwarded.  Dissecting and judging happens in a thread of its own, for which forwarding never waits.
 """
 
 from __future__ import annotations
@@ -11,26 +10,19 @@ import io
 import itertools
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
+from typing import TypeVar
 
 from mqttscope.capture.own_file import open_alone
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.dissect import Dissector
-from mqttscope.events import Event
 from mqttscope.net.segment import Segment
+from mqttscope.transport.judging import REST_S, Judging, Listener
 from mqttscope.transport.wire import Endpoint, Made, Wire
 
-SLICE_NS = 1_000_000
-"""The longest that events are made in one go while bytes may wait."""
-MAX_QUEUED_BYTES = 4 * 1024 * 1024
-"""Of segments that wait to be dissected; beyond, forwarding waits for as much as it adds."""
-SEGMENT_COST = 500
-"""What each of them counts beside its bytes."""
-
-Listener = Callable[[Event], None]
-"""Gets each event while its connection is in the state before it, as `dissect` yields them."""
+T = TypeVar("T")
 
 
 class WholeBlocks(io.RawIOBase):
@@ -69,8 +61,9 @@ class Recording:
     """The record of one run.
 
     ``capture``: name of the capture in events.  ``path``: file for the frames, created at once, so that
-    :class:`OSError` tells that it cannot be written.  ``listener``: gets the events.  ``note``: gets sentences for
-    people.  ``activity``: what goes on without a record when it cannot be written, in these sentences.
+    :class:`OSError` says that it cannot be written.  ``listener``: gets the events, once `start` was called in a thread
+    of its own, before that at once.  ``note``: gets sentences for people.  ``activity``: what continues without a
+    record when it cannot be written, in these sentences.
     """
 
     def __init__(
@@ -90,10 +83,12 @@ class Recording:
         self.note = note
         self.activity = activity
         self.frames = 0
-        self.later: Callable[[Callable[[], None]], object] | None = None
-        """Arranges a call for when bytes have been forwarded; without, events are made at once."""
+        self.judging: Judging | None = None
+        """What makes events beside the traffic."""
         self.write_error: OSError | None = None
         self.judge_error: Exception | None = None
+        self.sealed = False
+        """What happens from now on is no part of the record."""
         self.closed = False
         self._file = None if path is None else WholeBlocks(path)
         try:
@@ -106,10 +101,35 @@ class Recording:
         self._sequences = random.Random(0).getrandbits
         # Steps of the wall clock would make frames go back in time.
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
-        self._queue: deque[Segment] = deque()
-        self._queued = 0
-        self._arranged = False
-        self._busy = False
+
+    def start(self) -> None:
+        """Make events in a thread of its own from now on: the caller has traffic that must not wait for them."""
+        if self.judging is None and self.listener is not None and not self.closed:
+            self.judging = Judging(
+                self.dissector, self.listener, self.note, self._cannot_judge, capture=self.capture, now=self.now
+            )
+
+    @property
+    def busy(self) -> bool:
+        """Whether something waits to be judged."""
+        return self.judging is not None and self.judging.busy
+
+    @property
+    def unjudged_bytes(self) -> int:
+        """Bytes that passed and were not judged."""
+        return 0 if self.judging is None or self.judge_error is not None else self.judging.unjudged_bytes
+
+    def ask(self, question: Callable[[], T]) -> Future[T]:
+        """Answer a question once all that has passed is judged."""
+        if self.judging is not None and not self.closed:
+            return self.judging.ask(question)
+        future: Future[T] = Future()
+        future.set_result(question())
+        return future
+
+    def told(self) -> list[str]:
+        """What is to be said of the judging at the end of the run."""
+        return [] if self.judging is None or self.judge_error is not None else self.judging.told()
 
     def now(self) -> int:
         """Nanoseconds since 1970, which never go back."""
@@ -120,8 +140,8 @@ class Recording:
         return Wire(client, server, self.capture, self._numbers, self._sequences(32), self._sequences(32))
 
     def take(self, made: Iterable[Made]) -> None:
-        """Write frames, and keep their segments for the dissector."""
-        if self.closed:
+        """Write frames, and have their segments judged."""
+        if self.sealed or self.closed:
             return
         for frame, segment in made:
             self.frames += 1
@@ -130,54 +150,29 @@ class Recording:
                     self._writer.write(frame)
                 except OSError as error:
                     self._cannot_write(error)
-            if self.listener is not None:
-                self._queue.append(segment)
-                self._queued += SEGMENT_COST + len(segment.payload)
-        if self._queue and not self._arranged:
-            self._arrange()
-        if self._queued > MAX_QUEUED_BYTES:
-            self.work(down_to=MAX_QUEUED_BYTES)
+            if self.judging is not None:
+                self.judging.put(segment)
+            elif self.listener is not None:
+                self._feed(segment, self.listener)
 
-    def _arrange(self) -> None:
-        if self.later is None:
-            self.work()
-        else:
-            self._arranged = True
-            self.later(self._slice)
-
-    def _slice(self) -> None:
-        self._arranged = False
-        self.work(SLICE_NS)
-        if self._queue and not self._arranged:
-            self._arrange()
-
-    def work(self, budget_ns: int | None = None, down_to: int = -1) -> None:
-        """Make events of what is queued: for so long, or until no more than so many bytes are left."""
-        if self._busy or self.listener is None:
-            return
-        self._busy = True
-        until = None if budget_ns is None else time.monotonic_ns() + budget_ns
-        queue, feed, listener = self._queue, self.dissector.feed, self.listener
+    def _feed(self, segment: Segment, listener: Listener) -> None:
         try:
-            while queue and self._queued > down_to:
-                segment = queue.popleft()
-                self._queued -= SEGMENT_COST + len(segment.payload)
-                for event in feed(segment):
-                    listener(event)
-                if until is not None and time.monotonic_ns() >= until:
-                    break
+            for event in self.dissector.feed(segment):
+                listener(event)
         except Exception as error:
             self._cannot_judge(error)
-        finally:
-            self._busy = False
 
-    def close(self) -> None:
-        """The end of the capture: events of what is still open, and the end of the file."""
+    def close(self, within_s: float = REST_S) -> None:
+        """The end of the capture: events of what is still open, and the end of the file.
+
+        Judging that is behind has so long to catch up; what it leaves is said by `told`.
+        """
         if self.closed:
             return
-        self.work()
         self.closed = True
-        if self.listener is not None:
+        if self.judging is not None:
+            self.judging.close(within_s)
+        elif self.listener is not None:
             try:
                 for event in self.dissector.close():
                     self.listener(event)
@@ -191,11 +186,9 @@ class Recording:
 
     def _cannot_write(self, error: OSError) -> None:
         self.write_error, self._writer = error, None
-        self.note(f"cannot write {self.path}: {error.strerror or error}; {self.activity} goes on without a record")
+        self.note(f"cannot write {self.path}: {error.strerror or error}; {self.activity} continues without a record")
 
     def _cannot_judge(self, error: Exception) -> None:
         self.judge_error, self.listener = error, None
-        self._queue.clear()
-        self._queued = 0
         what = f"internal error: {type(error).__name__}: {error}"
-        self.note(f"{what}; {self.activity} and recording go on without the linter")
+        self.note(f"{what}; {self.activity} and recording continue without the linter")

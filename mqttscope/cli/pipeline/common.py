@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mqttscope.cli.ending import interruption
 from mqttscope.cli.lint import codes_option
 from mqttscope.cli.main import EXIT_FAILED
 from mqttscope.cli.options import Port, Version
@@ -217,14 +218,15 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
     def interrupted(number: int, frame: object) -> None:
         nonlocal stopped
         stopped = True
-        raise KeyboardInterrupt
+        raise interruption(number)
 
     try:
         # Nothing is written there, but Spark makes the folder when a table is asked for that there is not.
         spark = spark_session(configuration=wanted, log=log, warehouse=warehouse)
         if threading.current_thread() is threading.main_thread():
             # Spark's own handler calls Java in the middle of another call; who is interrupted cancels the jobs.
-            signal.signal(signal.SIGINT, interrupted)
+            for one in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(one, interrupted)
         with cancelling(spark):
             yield spark
     except SparkUnavailable as error:

@@ -1,0 +1,70 @@
+"""How a command ends that a signal asks to: with what it has found so far, and in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import suppress
+from types import FrameType
+
+LIMIT_S = 1.8
+"""What a command has for its reports after a signal; then the process ends, whatever holds it up."""
+_ALSO = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_limits: list[threading.Timer] = []
+_whole_process = False
+"""The process is this program alone, and may be ended; a test that runs a command is not."""
+
+
+class Terminated(KeyboardInterrupt):
+    """A service manager or the end of the terminal asks the command to end: it does so as with Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
+
+
+def limit_ending(number: int) -> None:
+    """Have the process end in `LIMIT_S`: the reader of its output may not read, a packet may take a rule minutes."""
+    if _limits or not _whole_process:
+        return
+    timer = threading.Timer(LIMIT_S, _leave, (number,))
+    timer.daemon = True
+    _limits.append(timer)
+    timer.start()
+
+
+def interruption(number: int) -> KeyboardInterrupt:
+    """What a handler of a signal raises."""
+    return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
+
+
+def install() -> None:
+    """Let signals that end a program raise, and limit the time that is left; for the start of the process.
+
+    Commands may have handlers of their own, with `limit_ending` in them.
+    """
+    global _whole_process
+    _whole_process = True
+    for number in _ALSO:
+        # nohup has said that the end of the terminal is none of the program's business.
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _raise)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _raise)
+
+
+def installed(number: int) -> bool:
+    """Whether a signal raises because of `install`."""
+    return signal.getsignal(number) is _raise
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    limit_ending(number)
+    raise interruption(number)
+
+
+def _leave(number: int) -> None:
+    with suppress(OSError):
+        os.write(2, b"mqttscope: ended by the signal before everything was written\n")
+    os._exit(128 + number)
