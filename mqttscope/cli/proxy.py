@@ -73,10 +73,9 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
     type=click.FloatRange(0),
     callback=finite,
     metavar="SECONDS",
-    help="Longest wait for the broker to accept, for a client's CONNECT and for its answer; 0: no limit."
-    " [default: 10 to accept, else 30]",
+    help="Longest wait for the broker (10), for a CONNECT (30); 0: no limit.",
 )
-@max_packet_option("Larger packets are forwarded and recorded, but not judged.")
+@max_packet_option("Larger ones are forwarded unjudged.")
 @colour_option
 def command(**given: Any) -> int:
     """Forward MQTT connections to a broker, record and lint their traffic. Needs no capture privileges."""

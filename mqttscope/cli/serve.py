@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mqttscope.cli.lint import judging, judging_settings
-from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite, front_end
+from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite, front_end, max_packet_option
 from mqttscope.cli.replay import FORMATS, PaceType, limiting, selecting, take_over_lint
 
 MATCHES = ("auto", "client", "order")
@@ -66,8 +66,9 @@ a capture could not be read.
     show_default=True,
     help="What to do with what the recording does not have.",
 )
-@click.option("--repeat", is_flag=True, help="Begin again when all connections of a client have been played.")
-@click.option("--keep-running", is_flag=True, help="Go on when everything has been played.")
+@click.option("--repeat", is_flag=True, help="Start over when all connections of a client have been played.")
+@click.option("--keep-running", is_flag=True, help="Continue when everything has been played.")
+@max_packet_option("Longest packet of a device; larger ones end its connection.")
 @selecting
 @click.option("--verify", is_flag=True, help="Compare what the device does with the recording.")
 @click.option("--write", "-w", metavar="FILE", help="Record the run into a pcapng file.")

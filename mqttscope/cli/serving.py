@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import ssl
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import click
 import orjson
 
+from mqttscope.cli.ending import limit_ending
 from mqttscope.cli.linting import Run
 from mqttscope.cli.live_record import at_endings, prepare_record
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
@@ -31,6 +33,7 @@ from mqttscope.report.replay.served import ServedOutcome, served_document, write
 from mqttscope.report.replay.text import ReplayText
 from mqttscope.transport.address import AddressError, parse_listen, shown
 from mqttscope.transport.errors import reason
+from mqttscope.transport.judging import HURRY_S, REST_S, SWITCH_S
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.tls import TlsError, listen_context
 
@@ -95,9 +98,11 @@ class Session:
             keep_running=given["keep_running"] or given["repeat"],
             tls=self.tls,
             websocket=given["websocket"],
+            max_packet_bytes=given["max_packet"],
             recording=self.recording,
             note=warn,
         )
+        self.options.max_packet_bytes = self.serving.max_packet_bytes
 
     @property
     def pace_name(self) -> str:
@@ -107,11 +112,15 @@ class Session:
 
     def execute(self) -> int:
         """Serve, report; returns the exit code."""
+        sys.setswitchinterval(SWITCH_S)
         try:
             asyncio.run(self._serve())
         finally:
             if self.recording is not None:
-                self.recording.close()
+                self.recording.close(HURRY_S if self.interrupted else REST_S)
+                for sentence in self.recording.told():
+                    more = f"; mqttscope lint {self.recording.path} judges all" if self.recording.path else ""
+                    warn(sentence + more)
             if self.lint is not None:
                 self.lint.close()
         outcome = ServedOutcome.of(self.serving, self.pace_name, self.recorded.changes)
@@ -141,7 +150,8 @@ class Session:
 
     def _interrupted(self, number: int) -> None:
         self.interrupted = True
-        self.serving.stop()
+        self.serving.stop(hurry=True)
+        limit_ending(number)
         # A second signal does not wait.
         asyncio.get_running_loop().remove_signal_handler(number)
 
@@ -192,6 +202,10 @@ class Session:
         if self.lint is not None:
             self.lint.tell_rules()
             if self.lint.linter.internal_errors:
+                return EXIT_FAILED
+            unjudged = recording is not None and recording.unjudged_bytes > 0
+            if unjudged and not (self.lint.failing or self.given["exit_zero"]):
+                # Clean is only what was looked at.
                 return EXIT_FAILED
         if self.recorded.truncated:
             return EXIT_FAILED

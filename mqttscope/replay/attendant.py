@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,10 +22,19 @@ if TYPE_CHECKING:
 
 MAX_TURN = 200
 """Packets that one connection sends before others get their turn."""
+TURN_S = 0.002
+"""How long one connection is listened to before others get their turn."""
+PIECE_BYTES = 4096
+"""Bytes that are made into packets at a time."""
+MAX_OWED = 1_000
+"""Answers that wait to be sent to a device; while there are so many it is not listened to."""
+MAX_PACKET_BYTES = 1 << 20
+"""Longest packet of a device, unless said otherwise or the recording has longer ones."""
 FIRST_PACKET_S = 10.0
 """How long a device may take for its first packet (5.0 3.1.4)."""
 SERVER_UNAVAILABLE = {5: 0x88}
 """Connect Reason Code for who is not expected; before 5.0 it is 3."""
+PACKET_TOO_LARGE = 0x95
 _OTHERS = {
     b"\x16\x03": "it speaks TLS, which takes --listen-cert",
     b"GET ": "it speaks HTTP; where that is for a WebSocket, --websocket is needed",
@@ -38,8 +49,15 @@ class Host(Protocol):
     def unexpected(self) -> Unexpected:
         """What becomes of connections that the recording does not have."""
 
+    @property
+    def max_packet_bytes(self) -> int:
+        """Longest packet of a device."""
+
     def now_ns(self) -> int:
         """Nanoseconds since 1970, which never go back."""
+
+    def room(self, more: int) -> bool:
+        """Count bytes of packets that are not complete; returns whether there is room for them."""
 
     def cast(self, attendant: Attendant, first: ControlPacket | Malformed) -> StandIn | None:
         """Who answers a connection that begins with this packet; ``None`` where the recording has nobody."""
@@ -71,7 +89,17 @@ class Attendant:
     name: str = ""
     """For people."""
     _stream: PacketStream = field(default_factory=PacketStream)
+    _unread: deque[bytes] = field(default_factory=deque)
+    """What came and was not looked at yet."""
+    _items: deque[StreamItem] = field(default_factory=deque)
+    """Packets that were read and not taken yet."""
+    _held: int = 0
+    """Bytes of a packet that is not complete, as the host counts them."""
+    _ending: Ending | None = None
+    """How the device has ended the connection, while there is something of it to take."""
     _paused: bool = False
+    """The device does not take what is sent."""
+    _listening: bool = True
     _arranged: bool = False
     _ignoring: bool = False
     _begun: bool = False
@@ -80,6 +108,7 @@ class Attendant:
 
     def __post_init__(self) -> None:
         self.name = str(self.link.remote)
+        self._stream.max_packet_bytes = self.host.max_packet_bytes
         self._timer = asyncio.get_running_loop().call_later(FIRST_PACKET_S, self._silent)
 
     @property
@@ -88,21 +117,6 @@ class Attendant:
         return self.finished or self.recorded is None or (self.stand_in is not None and self.stand_in.exhausted)
 
     # Of the link
-
-    def _take(self, items: list[StreamItem]) -> None:
-        """Packets of the device."""
-        now = self.host.now_ns()
-        for item in items:
-            if self.finished or self._ignoring:
-                return
-            self.heard += 1
-            packet = item if isinstance(item, ControlPacket | Malformed) else self._unread(item.raw)
-            if packet is None:
-                continue
-            if self.stand_in is None:
-                self._begin(packet)
-            if self.stand_in is not None:
-                self.stand_in.receive(packet, now)
 
     def received(self, data: bytes) -> None:
         """Bytes of the device."""
@@ -113,23 +127,93 @@ class Attendant:
                 # 5.0 MQTT-3.1.0-1; a packet that is none may never be complete.
                 self._close(Close("fin", what or "it does not begin with a CONNECT"))
                 return
-        self._take(self._stream.feed(data))
+        if self.finished:
+            return
+        self._unread.extend(data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
         self.pump()
         self.host.stir(self)
 
     def ended(self, how: str, detail: str) -> None:
         """The device has ended the connection, or it broke."""
         if not self.finished:
-            self._over(Ending(how, "client", self.host.now_ns(), detail))
+            self._ending = self._ending or Ending(how, "client", self.host.now_ns(), detail)
+            self.pump()
 
     def writable(self, on: bool) -> None:
         """Whether the device takes what is sent; while it does not, nothing is read from it either."""
         self._paused = not on
-        self.link.read(on)
+        self._listen()
         if on:
             self.wake()
 
     # Its own
+
+    @property
+    def _owes(self) -> bool:
+        """Whether so many answers wait that the device has to."""
+        return self.stand_in is not None and len(self.stand_in.queue) >= MAX_OWED
+
+    def _listen(self) -> None:
+        """Read from the device unless there is more than enough of it."""
+        on = not (self._paused or self._unread or self._items or self._owes)
+        if on is not self._listening:
+            self._listening = on
+            self.link.read(on)
+
+    def _hear(self) -> None:
+        """Take what the device has said, for a turn."""
+        now = self.host.now_ns()
+        until = time.monotonic() + TURN_S
+        # Who has gone takes no answers any more.
+        while not self.finished and (self._ending is not None or not (self._owes or self._paused)):
+            if self._items:
+                self._take(self._items.popleft(), now)
+            elif self._unread:
+                self._items.extend(self._stream.feed(self._unread.popleft()))
+                self._limit()
+            else:
+                break
+            if time.monotonic() > until:
+                self.wake()
+                break
+        if self._ending is not None and not self.finished and not (self._unread or self._items):
+            self._over(self._ending)
+
+    def _take(self, item: StreamItem, now_ns: int) -> None:
+        """One packet of the device."""
+        if self._ignoring:
+            return
+        self.heard += 1
+        packet = item if isinstance(item, ControlPacket | Malformed) else self._as_malformed(item.raw)
+        if packet is None:
+            return
+        if self.stand_in is None:
+            self._begin(packet)
+        if self.stand_in is not None:
+            self.stand_in.receive(packet, now_ns)
+
+    def _limit(self) -> None:
+        """Refuse packets that are too long, and those for which there is no room beside others."""
+        stream = self._stream
+        skipped = stream.skipped
+        if skipped is None:
+            skipped = next((one for one in self._items if getattr(one, "reason", "") == "too_large"), None)  # type: ignore[assignment]
+        if skipped is not None:
+            self._refuse(f"a packet of {skipped.length:,} bytes: --max-packet is {stream.max_packet_bytes:,}")
+            return
+        held = stream.held
+        more, self._held = held - self._held, held
+        if not self.host.room(more) and more > 0:
+            self._refuse("too many bytes of packets that are not complete, of all devices together")
+
+    def _refuse(self, why: str) -> None:
+        """End the connection because of a packet that is too large (5.0 4.13)."""
+        connection = None if self.stand_in is None else self.stand_in.connection
+        self._unread.clear()
+        self._items.clear()
+        if connection is not None and connection.version >= 5 and self.stand_in is not None and self.stand_in.accepted:
+            self.link.write(encode(packets.Disconnect(PACKET_TOO_LARGE), connection.version))
+        self._close(Close("fin", why))
 
     def wake(self) -> None:
         """Look soon what can be done."""
@@ -140,6 +224,13 @@ class Attendant:
     def pump(self) -> None:
         """Say what is to be said now."""
         self._arranged = False
+        if not self.finished:
+            self._hear()
+            self._say()
+        if not self.finished:
+            self._listen()
+
+    def _say(self) -> None:
         stand_in = self.stand_in
         if self.finished or stand_in is None:
             return
@@ -201,7 +292,7 @@ class Attendant:
             self.link.write(encode(refusal, first.version))
         self._close(Close("fin"))
 
-    def _unread(self, raw: bytes) -> Malformed | None:
+    def _as_malformed(self, raw: bytes) -> Malformed | None:
         """Bytes that are no packet; those that the capture could not read either are passed over."""
         stand_in = self.stand_in
         if stand_in is not None and stand_in.script.lost_from_client:
@@ -224,6 +315,10 @@ class Attendant:
         if self._timer is not None:
             self._timer.cancel()
         self.finished = True
+        self._unread.clear()
+        self._items.clear()
+        self.host.room(-self._held)
+        self._held = 0
         if self.stand_in is not None:
             self.stand_in.ended(ending)
         self.link.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect
-from mqttscope.replay.attendant import Attendant
+from mqttscope.replay.attendant import MAX_PACKET_BYTES, Attendant
 from mqttscope.replay.player.actions import Note
 from mqttscope.replay.rewrite import RewriteError, convert
 from mqttscope.replay.run import MonotonicClock
@@ -20,6 +20,7 @@ from mqttscope.replay.script import Script
 from mqttscope.replay.stand_in import Casting, Manner, Sessions, StandIn, Unexpected
 from mqttscope.replay.stand_in.part import takers_over
 from mqttscope.session.connection import Connection
+from mqttscope.transport.link import CLOSE_TIMEOUT_S
 from mqttscope.transport.recorder import Recorder
 from mqttscope.transport.server import MAX_CONNECTIONS, Server, serve
 
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
     from mqttscope.transport.link import Link
     from mqttscope.transport.recording import Recording
 
+MAX_UNFINISHED_BYTES = 64 * 1024 * 1024
+"""Of packets of all devices that are not complete; a device that would add to more is closed."""
+HURRIED_CLOSE_S = 0.3
+"""How long devices have to take what is sent where a signal has ended the run."""
+MAX_SERVED = 10_000
+"""Connections without a recording that are kept for the report; further ones are counted."""
+MAX_SAID = 1_000
+"""Sentences about connections; further ones are counted."""
 _LATER = 1 << 62
 
 
@@ -55,6 +64,8 @@ class Serving:
     tls: ssl.SSLContext | None = None
     websocket: bool = False
     max_connections: int = MAX_CONNECTIONS
+    max_packet_bytes: int = MAX_PACKET_BYTES
+    """Longest packet of a device; at least as long as those that the recording has."""
     recording: Recording | None = None
     note: Callable[[str], None] = lambda _: None
     """Gets sentences for people."""
@@ -66,6 +77,8 @@ class Serving:
     sent: int = 0
     received: int = 0
     connections: int = 0
+    unlisted: int = 0
+    """Connections beyond `MAX_SERVED`."""
     complete: bool = False
     """Everything that was recorded has been played."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,6 +88,13 @@ class Serving:
     _places: Callable[[], int] = field(default_factory=lambda: count().__next__)
     _recorder: Recorder | None = None
     _looking: bool = False
+    _hurried: bool = False
+    _unfinished: int = 0
+    _said: int = 0
+
+    def __post_init__(self) -> None:
+        longest = (len(one.raw) for script in self.scripts for one in script.entries if one.from_client)
+        self.max_packet_bytes = max(self.max_packet_bytes, max(longest, default=0))
 
     @property
     def unexpected(self) -> Unexpected:
@@ -94,11 +114,12 @@ class Serving:
             websocket=self.websocket,
             recorder=self._recorder,
             max_connections=self.max_connections,
-            note=self.note,
+            note=self.tell,
         )
 
-    def stop(self) -> None:
-        """Have it end."""
+    def stop(self, *, hurry: bool = False) -> None:
+        """Have it end; in a ``hurry`` devices have less time to take what is sent."""
+        self._hurried |= hurry
         self.stopping.set()
 
     async def close(self) -> None:
@@ -107,9 +128,13 @@ class Serving:
             attendant.stop()
             self._forget(attendant)
         if self.server is not None:
-            await self.server.close()
+            await self.server.close(HURRIED_CLOSE_S if self._hurried else CLOSE_TIMEOUT_S)
         if self._recorder is not None:
             self._recorder.rounds.close()
+        if self._said > MAX_SAID:
+            self.note(f"{self._said - MAX_SAID:,} more sentences about connections were left out")
+        if self.unlisted:
+            self.note(f"{self.unlisted:,} more connections that the recording does not have are not in the report")
 
     def _arrived(self, link: Link) -> Attendant:
         """A device has connected."""
@@ -126,7 +151,14 @@ class Serving:
 
     def tell(self, sentence: str) -> None:
         """Say something to people."""
-        self.note(sentence)
+        self._said += 1
+        if self._said <= MAX_SAID:
+            self.note(sentence)
+
+    def room(self, more: int) -> bool:
+        """Count bytes of packets that are not complete; returns whether there is room for them."""
+        self._unfinished += more
+        return self._unfinished <= MAX_UNFINISHED_BYTES
 
     def cast(self, attendant: Attendant, first: ControlPacket | Malformed) -> StandIn | None:
         """Who answers a connection that begins with this packet."""
@@ -138,12 +170,12 @@ class Serving:
         live = Script(Connection(self.connections - 1, str(link.remote), str(link.local), "", 0, now), opened_ns=now)
         live.connection.handshake_seen = True
         if recorded is None and self.unexpected is not Unexpected.ANSWER:
-            self.served.append(Served(None, None, live))
+            self._list(Served(None, None, live))
             return None
         played = self._in_version(attendant, recorded, first)
         attendant.recorded = recorded
         if recorded is None:
-            self.note(f"{attendant.name}: the recording has no connection for this client (any more)")
+            self.tell(f"{attendant.name}: the recording has no connection for this client (any more)")
         else:
             # Where its CONNECT cannot be read nothing else says the version.
             live.connection.assume_version(recorded.version, "the recording")
@@ -158,8 +190,14 @@ class Serving:
             earlier=[] if recorded is None else self._earlier(recorded),
             taken_over=recorded is not None and bool(takers_over(recorded, self.scripts)),
         )
-        self.served.append(Served(recorded, played or recorded, live))
+        self._list(Served(recorded, played or recorded, live))
         return stand_in
+
+    def _list(self, served: Served) -> None:
+        if served.recorded is None and len(self.served) >= MAX_SERVED:
+            self.unlisted += 1
+        else:
+            self.served.append(served)
 
     def horizon(self, attendant: Attendant) -> int:
         """The place of the first recorded packet that a device still has to send, of all others that are connected."""
@@ -224,7 +262,7 @@ class Serving:
         try:
             converted, _ = convert([recorded], ProtocolVersion(first.version))
         except RewriteError as error:
-            self.note(f"{told}; it is answered without the recording: {error}")
+            self.tell(f"{told}; it is answered without the recording: {error}")
             return None
-        self.note(told)
+        self.tell(told)
         return converted[0]

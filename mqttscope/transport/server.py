@@ -57,7 +57,7 @@ class Server:
         """Where it listens, on all of its addresses."""
         return self.addresses[0][1]
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = CLOSE_TIMEOUT_S) -> None:
         """Stop listening and close the links in good order; those that do not close in time are reset."""
         for task in self._accepting:
             task.cancel()
@@ -68,7 +68,7 @@ class Server:
         for link in links:
             link.close()
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(link.closed.wait() for link in links)), CLOSE_TIMEOUT_S)
+            await asyncio.wait_for(asyncio.gather(*(link.closed.wait() for link in links)), within_s)
         for link in links:
             link.abort()
         for task in list(self._tasks):

@@ -21,6 +21,16 @@ from mqttscope.replay.stand_in.sessions import Session, Unfinished
 from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
+MAX_KEPT_BYTES = 64 * 1024 * 1024
+"""Packets of one connection that are kept to be compared; further ones are not."""
+MAX_SESSION_BYTES = 16 * 1024 * 1024
+"""Of messages of a device whose handshake is not complete."""
+MAX_WAITING_BYTES = 4 * 1024 * 1024
+"""Of requests that wait for an answer; the oldest are forgotten first."""
+ENTRY_COST = 600
+"""What each packet counts beside its bytes."""
+MAX_PINGS = 1_000
+"""PINGREQ that wait for an answer; the oldest are forgotten first."""
 MAX_NOTES = 1_000
 """Different notes that are kept of one connection."""
 
@@ -46,9 +56,12 @@ class Live:
     """Packets of both sides."""
     heard_ns: int = 0
     """When the device last said something."""
+    kept_bytes: int = 0
+    """Of the packets that are kept."""
     _waiting: dict[int, Entry] = field(default_factory=dict)
     """Live packets that wait for an answer, by their number."""
-    _pings: deque[Entry] = field(default_factory=deque)
+    _waiting_bytes: int = 0
+    _pings: deque[Entry] = field(default_factory=lambda: deque(maxlen=MAX_PINGS))
     _connect: Entry | None = None
 
     @property
@@ -100,7 +113,7 @@ class Live:
         if exchange is not None:
             entry.answers = self._waiting.get(exchange.packet)
             if reactions.ends(packet):
-                self._waiting.pop(exchange.packet, None)
+                self._answered(exchange.packet)
         if isinstance(packet, packets.Publish) and packet.qos and packet.packet_identifier is not None:
             self._arrived(entry, packet)
         self._record(entry)
@@ -109,7 +122,7 @@ class Live:
         else:
             connection.apply(packet, C2S, self.number - 1, 0, now_ns)
         if reactions.begins(packet):
-            self._waiting[self.number - 1] = entry
+            self._await(entry)
         elif isinstance(packet, packets.Pingreq):
             self._pings.append(entry)
         return entry
@@ -131,7 +144,7 @@ class Live:
             if exchange is not None:
                 entry.answers = self._waiting.get(exchange.packet)
                 if reactions.ends(packet):
-                    self._waiting.pop(exchange.packet, None)
+                    self._answered(exchange.packet)
             elif isinstance(packet, packets.Pingresp):
                 entry.answers = self._pings.popleft() if self._pings else None
             elif isinstance(packet, packets.Connack):
@@ -142,7 +155,7 @@ class Live:
             connection.identify(packet)
             connection.apply(packet, S2C, self.number - 1, 0, now_ns)
             if reactions.begins(packet):
-                self._waiting[self.number - 1] = entry
+                self._await(entry)
             self._keep_in_session(entry, packet)
         return Send(raw, entry)
 
@@ -165,7 +178,7 @@ class Live:
             entry.source = before.source
         elif not (again and packet.qos == 2):
             # QoS 2 without DUP before PUBREL is the same message all the same (5.0 MQTT-4.3.3-10).
-            self.session.arrived[packet.packet_identifier] = entry
+            self.session.arrive(packet.packet_identifier, entry)
         else:
             assert before is not None
             entry.source = before.source
@@ -179,10 +192,26 @@ class Live:
         elif isinstance(packet, packets.Puback | packets.Pubcomp) or (
             isinstance(packet, packets.Pubrec) and reactions.ends(packet)
         ):
-            session.arrived.pop(packet.packet_identifier, None)
+            session.complete(packet.packet_identifier)
+
+    def _await(self, entry: Entry) -> None:
+        self._waiting[self.number - 1] = entry
+        self._waiting_bytes += ENTRY_COST + len(entry.raw)
+        while self._waiting_bytes > MAX_WAITING_BYTES and len(self._waiting) > 1:
+            self._answered(next(iter(self._waiting)))
+
+    def _answered(self, number: int) -> None:
+        gone = self._waiting.pop(number, None)
+        if gone is not None:
+            self._waiting_bytes -= ENTRY_COST + len(gone.raw)
 
     def _record(self, entry: Entry) -> None:
         self.number += 1
         entry.place = self.next_place()
-        if self.keep:
-            self.live.entries.append(entry)
+        if not self.keep:
+            return
+        self.kept_bytes += ENTRY_COST + len(entry.raw)
+        if self.kept_bytes > MAX_KEPT_BYTES:
+            self.note(Kind.SKIPPED, f"packet that is not compared: more than {MAX_KEPT_BYTES:,} bytes were kept before")
+            return
+        self.live.entries.append(entry)

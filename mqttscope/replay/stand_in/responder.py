@@ -15,11 +15,12 @@ from mqttscope.replay.stand_in import answers, judge
 from mqttscope.replay.stand_in.actions import Close, Unexpected
 from mqttscope.replay.stand_in.counterparts import Counterparts
 from mqttscope.replay.stand_in.deliver import Substitutes
+from mqttscope.replay.stand_in.live import MAX_SESSION_BYTES
 from mqttscope.replay.stand_in.outgoing import Outgoing
 from mqttscope.replay.stand_in.part import ACKNOWLEDGEMENTS
-from mqttscope.replay.stand_in.sessions import Sessions, Unfinished
+from mqttscope.replay.stand_in.sessions import MAX_SUBSCRIPTIONS, Sessions, Unfinished
 
-IDENTIFIER_REJECTED, IMPLEMENTATION_ERROR = 0x02, 0x83
+IDENTIFIER_REJECTED, IMPLEMENTATION_ERROR, QUOTA_EXCEEDED = 0x02, 0x83, 0x97
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +62,19 @@ class Responder(Outgoing):
             self.end = Close("fin")
         else:
             self._asked(entry, packet, now_ns)
+            self._limit(now_ns)
+
+    def _limit(self, now_ns: int) -> None:
+        """End the connection of a device that wants more remembered than there is room for."""
+        session = self.session
+        if session.arrived_bytes > MAX_SESSION_BYTES:
+            why = f"more than {MAX_SESSION_BYTES:,} bytes of messages that are not complete"
+        elif len(session.subscriptions) > MAX_SUBSCRIPTIONS:
+            why = f"more than {MAX_SUBSCRIPTIONS:,} subscriptions"
+        else:
+            return
+        session.clear()
+        self.end_with(QUOTA_EXCEEDED, why, now_ns)
 
     def _counterpart(self, entry: Entry, now_ns: int) -> bool:
         """Find the recorded packet that a packet is; returns whether both say the same."""

@@ -10,6 +10,11 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.topics import matches
 from mqttscope.replay.script import Entry
 
+MAX_SESSIONS = 100_000
+"""Sessions that are remembered; of more, those without anything in them are forgotten first, then the oldest."""
+MAX_SUBSCRIPTIONS = 10_000
+"""Of one session; a device that asks for more is disconnected."""
+
 
 @dataclass(slots=True)
 class Subscribed:
@@ -43,12 +48,27 @@ class Session:
     """By packet identifier, in the order in which they were sent."""
     arrived: dict[int, Entry] = field(default_factory=dict)
     """Messages of the device whose handshake is not complete, by packet identifier."""
+    arrived_bytes: int = 0
+    """How many bytes these have."""
+
+    def arrive(self, identifier: int, entry: Entry) -> None:
+        """Remember a message of the device."""
+        self.complete(identifier)
+        self.arrived[identifier] = entry
+        self.arrived_bytes += len(entry.raw)
+
+    def complete(self, identifier: int | None) -> None:
+        """The handshake of a message is complete."""
+        gone = None if identifier is None else self.arrived.pop(identifier, None)
+        if gone is not None:
+            self.arrived_bytes -= len(gone.raw)
 
     def clear(self) -> None:
         """The session has ended."""
         self.subscriptions.clear()
         self.unfinished.clear()
         self.arrived.clear()
+        self.arrived_bytes = 0
 
     @property
     def empty(self) -> bool:
@@ -70,7 +90,17 @@ class Sessions:
 
     def of(self, client_identifier: str) -> Session:
         """The session of a client; a new one where there is none."""
-        return self.known.setdefault(client_identifier, Session())
+        found = self.known.get(client_identifier)
+        if found is None:
+            if len(self.known) >= MAX_SESSIONS:
+                self._make_room()
+            found = self.known[client_identifier] = Session()
+        return found
+
+    def _make_room(self) -> None:
+        self.known = {name: one for name, one in self.known.items() if not one.empty}
+        for name in list(self.known)[: len(self.known) - MAX_SESSIONS // 2]:
+            del self.known[name]
 
     def assign(self, wanted: str | None) -> str:
         """A Client Identifier that nobody has; the recorded one where that is free (5.0 3.1.3.1)."""
