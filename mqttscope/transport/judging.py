@@ -169,6 +169,7 @@ class Judging:
             self._thread.join(within_s)
         if self._thread.is_alive():
             self._hurried = True
+            self.most_behind_ns = max(self.most_behind_ns, self._now() - self._at_ns)
             self._thread.join(GRACE_S)
         self._abandoned = True
         return not self._thread.is_alive()

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import errno
 import io
+import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from mqttscope.dissect import Dissector, Options
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, PacketEvent
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
 from mqttscope.net.frame import Frame
-from mqttscope.transport import recording as module
 from mqttscope.transport.recording import Recording, WholeBlocks
 from mqttscope.transport.wire import Wire
 from tests.transport.wires import CLIENT, SERVER, V4
@@ -50,46 +49,46 @@ def test_frames_are_in_the_file_at_once_and_events_come(tmp_path: Path) -> None:
     recording.take([])
 
 
-def test_events_wait_until_bytes_are_forwarded() -> None:
-    heard: list[Event] = []
-    later: list[Callable[[], None]] = []
-    recording = Recording("it", listener=heard.append)
-    recording.later = later.append
+def test_events_are_made_in_a_thread_of_their_own_once_there_is_traffic() -> None:
+    heard: list[tuple[Event, str]] = []
+    recording = Recording("it", listener=lambda event: heard.append((event, threading.current_thread().name)))
+    recording.start()
+    recording.start()
     wire = conversation(recording)
-    assert (heard, len(later)) == ([], 1)
-    while later:
-        later.pop()()
-    assert len(heard) == 3
+    assert recording.ask(lambda: len(heard)).result(10) == 3
     recording.take(wire.data(CLIENT, encode(Publish(topic_name="a"), V311), recording.now()))
-    assert len(later) == 1
     recording.close()
-    assert [type(one) for one in heard[3:]] == [PacketEvent, ConnectionClosed]
+    assert [type(one) for one, _ in heard[3:]] == [PacketEvent, ConnectionClosed]
+    assert {name for _, name in heard} == {"judging"}
+    assert recording.told() == []
+    assert not recording.busy
 
 
-def test_what_takes_long_is_done_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLICE_NS", 0)
-    heard: list[Event] = []
-    later: list[Callable[[], None]] = []
-    recording = Recording("it", listener=heard.append)
-    recording.later = later.append
+def test_a_question_without_a_thread_is_answered_at_once() -> None:
+    recording = Recording("it", listener=lambda event: None)
+    assert recording.ask(lambda: 5).result(0) == 5
+    assert (recording.unjudged_bytes, recording.told()) == (0, [])
+
+
+def test_frames_are_in_the_file_while_judging_hangs(tmp_path: Path) -> None:
+    path, free = tmp_path / "it.pcapng", threading.Event()
+    recording = Recording("it", path=str(path), listener=lambda event: free.wait(10) and None)
+    recording.start()
     conversation(recording)
-    rounds = 0
-    while later:
-        later.pop()()
-        rounds += 1
-    assert rounds == 5
-    assert len(heard) == 3
+    assert len(list(open_capture([path]))) == 5
+    assert recording.busy
+    assert recording.unjudged_bytes == len(CONNECT) + len(CONNACK)
+    free.set()
+    recording.close()
+    assert recording.unjudged_bytes == 0
 
 
-def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_QUEUED_BYTES", 2 * module.SEGMENT_COST)
-    heard: list[Event] = []
-    recording = Recording("it", listener=heard.append)
-    recording.later = lambda _: None
-    conversation(recording)
-
-    assert len(recording._queue) <= 2
-    assert [type(one) for one in heard] == [ConnectionOpened, PacketEvent]
+def test_what_happens_after_the_seal_is_no_part_of_the_record(tmp_path: Path) -> None:
+    recording = Recording("it")
+    wire = conversation(recording)
+    recording.sealed = True
+    recording.take(wire.close(CLIENT, recording.now()))
+    assert recording.frames == 5
 
 
 def test_who_listens_and_fails_ends_only_the_listening(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_who_listens_and_fails_ends_only_the_listening(tmp_path: Path) -> None:
     recording.take(wire.close(CLIENT, recording.now()))
     recording.close()
 
-    assert notes == ["internal error: ZeroDivisionError: oh; forwarding and recording go on without the linter"]
+    assert notes == ["internal error: ZeroDivisionError: oh; forwarding and recording continue without the linter"]
     assert isinstance(recording.judge_error, ZeroDivisionError)
     assert len(list(open_capture([path]))) == 6
 
@@ -161,7 +160,7 @@ def test_a_full_disk_ends_the_record_with_a_whole_frame(tmp_path: Path, activity
     assert all(isinstance(one, Frame) for one in kept)
     assert recording.write_error is not None
     (note,) = notes
-    assert note.endswith(f"it.pcapng: No space left on device; {activity} goes on without a record")
+    assert note.endswith(f"it.pcapng: No space left on device; {activity} continues without a record")
 
 
 def test_what_cannot_be_written_is_told_at_once() -> None:
