@@ -245,7 +245,7 @@ class Session:
         self.too_large += 1
         if self.too_large == 1:
             warn(
-                f"{event.connection.client}: a packet of {counted(event.unparsed.length, 'byte')} was forwarded but not"
+                f"{event.connection.client}: a packet of {event.unparsed.length:,} bytes was forwarded but not"
                 f" judged: --max-packet is {self.options.max_packet_bytes:,}"
             )
 

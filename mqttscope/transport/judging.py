@@ -183,7 +183,7 @@ class Judging:
             times = ""
             if self.streams_left_out:
                 times = f"; {counted(self.streams_left_out, 'time')} a stream had more waiting than there is room for"
-            sentences.append(f"{counted(self.unjudged_bytes, 'byte')} forwarded but not judged{times}")
+            sentences.append(f"{self.unjudged_bytes:,} bytes forwarded but not judged{times}")
         return sentences
 
     def _stream(self, key: bytes) -> _Waiting:

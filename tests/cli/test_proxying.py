@@ -147,7 +147,7 @@ def test_a_huge_packet_is_forwarded_and_recorded_but_not_kept(tmp_path: Path) ->
         until(lambda: path.stat().st_size > size)
         assert memory_mib(proxy.process.pid) < 200
         assert proxy.finish() == 0, proxy.err
-    assert f"a packet of {size + 5} bytes was forwarded but not judged: --max-packet is 1,048,576" in proxy.err
+    assert f"a packet of {size + 5:,} bytes was forwarded but not judged: --max-packet is 1,048,576" in proxy.err
 
 
 def test_a_large_message_that_was_not_kept_accuses_nobody(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_large_message_that_was_not_kept_accuses_nobody(tmp_path: Path) -> Non
             client.close()
             assert server.recv(1) == b""
         assert proxy.finish() == 0, proxy.out
-    assert f"a packet of {len(message)} bytes was forwarded but not judged: --max-packet is 65,536" in proxy.err
+    assert f"a packet of {len(message):,} bytes was forwarded but not judged: --max-packet is 65,536" in proxy.err
 
 
 def test_who_never_reads_the_findings_holds_nobody_up(tmp_path: Path) -> None:

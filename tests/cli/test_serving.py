@@ -47,9 +47,7 @@ def serving(folder: Path, *options: str) -> Iterator[Serving]:
         "serve", capture("v311-qos"), "--listen", "127.0.0.1:0", "--ready-file", ready, "--keep-running",
         "--no-config", *options,
     )  # fmt: skip
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     try:
         until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
         assert process.poll() is None, process.communicate()

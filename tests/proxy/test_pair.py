@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from mqttscope.mqtt import Connect, ProtocolVersion, encode
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN
-from mqttscope.proxy.pair import HIGH_WATER_BYTES, Pair
+from mqttscope.proxy.pair import HALF_CLOSED_S, HIGH_WATER_BYTES, MAX_HEAD_BYTES, FirstPacket, Pair
 from mqttscope.transport import sockets
 from mqttscope.transport.recording import Recording
+from mqttscope.transport.websocket import frame
 from mqttscope.transport.wire import Made
 from tests.transport.wires import V4
 
@@ -228,3 +230,173 @@ def test_the_end_of_the_proxy_closes_both(scene: Scene) -> None:
     scene.pair.client.forward(b"late")
     scene.pair.server.pause_writing()
     assert (scene.client.written, scene.client.asked[3:]) == (b"", [])
+
+
+CONNECT = encode(Connect(client_identifier="dev1"), ProtocolVersion.V3_1_1)
+PROXY_V1 = b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n"
+PROXY_V2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12)
+REQUEST = b"GET /mqtt HTTP/1.1\r\nHost: a\r\n\r\n"
+HELLO = b"\x16\x03\x01\0\x05hello"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        CONNECT,
+        encode(Connect(client_identifier="x" * 300), ProtocolVersion.V3_1_1),
+        PROXY_V1 + CONNECT,
+        PROXY_V2 + CONNECT,
+        REQUEST + frame(CONNECT, 2, b"mask"),
+        REQUEST + frame(CONNECT[:3], 2, b"mask") + frame(CONNECT[3:], 2, b"mask"),
+        PROXY_V1 + REQUEST + frame(CONNECT, 2, b"mask"),
+        REQUEST + frame(b"", 8, b"mask"),
+        HELLO,
+        b"\x10\xff\xff\xff\xff",
+        b"\xc0\0",
+    ],
+    ids=range(11),
+)
+def test_the_first_packet_is_complete_with_its_last_byte(said: bytes) -> None:
+    for size in (1, 2, 7, len(said)):
+        first = FirstPacket()
+        parts = [said[at : at + size] for at in range(0, len(said), size)]
+        assert [first.feed(part) for part in parts] == [False] * (len(parts) - 1) + [True]
+
+
+def test_of_a_first_packet_only_the_beginning_is_kept() -> None:
+    first = FirstPacket()
+    assert not first.feed(b"\x10\xff\xff\xff\x7f")
+    for _ in range(100):
+        assert not first.feed(bytes(100_000))
+    assert len(first._head) < 100
+    endless = FirstPacket()
+    for _ in range(100):
+        assert not endless.feed(b"GET /" + b"x" * 10_000)
+    assert len(endless._head) <= MAX_HEAD_BYTES + 1
+
+
+class Clock:
+    """The part of an event loop that counts time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls: list[tuple[float, Handle]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Any, *arguments: Any) -> Handle:
+        handle = Handle(call, arguments)
+        self.calls.append((self.now + seconds, handle))
+        return handle
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        for due in [one for one in self.calls if one[0] <= self.now]:
+            self.calls.remove(due)
+            if not due[1].cancelled:
+                due[1].call(*due[1].arguments)
+
+
+class Handle:
+    """A call that may be cancelled."""
+
+    def __init__(self, call: Any, arguments: tuple[Any, ...]) -> None:
+        self.call, self.arguments, self.cancelled = call, arguments, False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Timed(Scene):
+    """A pair whose ends have five seconds."""
+
+    def __init__(self) -> None:
+        self.clock, self.notes = Clock(), list[str]()
+        self.recording = Kept("it")
+        self.dirty = []
+        self.pair = Pair(
+            self.recording.wire(*V4),
+            self.recording,
+            self.dirty.append,
+            loop=self.clock,  # type: ignore[arg-type]
+            patience_s=5,
+            note=self.notes.append,
+        )
+        self.client, self.server = Transport(), Transport()
+        self.pair.client.connection_made(self.client)
+        self.pair.server.connection_made(self.server)
+        self.pair.join()
+
+    @property
+    def given_up(self) -> bool:
+        return "abort" in self.client.asked and "abort" in self.server.asked
+
+
+def test_a_client_that_says_nothing_is_given_up() -> None:
+    scene = Timed()
+    scene.clock.advance(4.9)
+    assert not scene.given_up
+    scene.clock.advance(0.2)
+    assert scene.given_up
+    assert scene.notes == [f"{scene.pair.wire.client}: closed: no CONNECT came within 5 s"]
+    assert scene.recording.flags[-1] == RST | ACK
+
+
+def test_a_client_that_begins_has_no_more_time() -> None:
+    scene = Timed()
+    for byte in CONNECT[:-1]:
+        scene.clock.advance(0.1)
+        scene.pair.client.data_received(bytes([byte]))
+    scene.clock.advance(5 - 0.1 * (len(CONNECT) - 1) + 0.1)
+    assert scene.given_up
+
+
+def test_a_broker_that_does_not_answer_is_given_up() -> None:
+    scene = Timed()
+    scene.clock.advance(4)
+    scene.pair.client.data_received(CONNECT)
+    scene.clock.advance(4.9)
+    assert not scene.given_up
+    scene.clock.advance(0.2)
+    assert scene.given_up
+    assert "the broker did not answer the client's first packet within 5 s" in scene.notes[0]
+
+
+def test_who_has_answered_may_be_silent_for_ever() -> None:
+    scene = Timed()
+    scene.pair.client.data_received(CONNECT)
+    scene.pair.server.data_received(b"\x20\x02\0\0")
+    scene.clock.advance(1_000_000)
+    assert not scene.given_up
+    assert not [one for one in scene.clock.calls if not one[1].cancelled]
+
+
+def test_a_broker_that_speaks_first_is_no_answer_to_wait_for() -> None:
+    scene = Timed()
+    scene.pair.server.data_received(b"hello")
+    scene.clock.advance(4)
+    scene.pair.client.data_received(CONNECT)
+    scene.clock.advance(100)
+    assert not scene.given_up
+
+
+@pytest.mark.parametrize("client_first", [True, False])
+def test_a_half_closed_connection_may_speak_but_not_be_silent(client_first: bool) -> None:
+    scene = Timed()
+    scene.pair.client.data_received(CONNECT)
+    scene.pair.server.data_received(b"\x20\x02\0\0")
+    first, other = scene.pair.client, scene.pair.server
+    if not client_first:
+        first, other = other, first
+    assert first.eof_received()
+    for _ in range(5):
+        scene.clock.advance(HALF_CLOSED_S - 1)
+        other.data_received(b"\xd0\0")
+    assert not scene.given_up
+    scene.clock.advance(HALF_CLOSED_S - 1)
+    scene.clock.advance(1.5)
+    assert scene.given_up
+    open_side = "broker" if client_first else "client"
+    assert f"the {open_side} was silent for 60 s after the other side had closed" in scene.notes[0]

@@ -8,11 +8,13 @@ import socket
 import pytest
 
 from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, Subscribe, Subscription, encode
+from mqttscope.replay import serve as serve_module
 from mqttscope.replay.rewrite.links import copy_scripts
 from mqttscope.replay.run import Goal, Pace, Replay
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.serve import Serving
 from mqttscope.replay.stand_in import Casting, Manner, Unexpected
+from mqttscope.replay.stand_in.casting import Match
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import Difference
 from mqttscope.report.replay.served import ServedOutcome
@@ -197,3 +199,59 @@ def test_connections_that_are_open_at_the_end_are_no_trouble(monkeypatch: pytest
         one.close()
     assert differences
     assert not [one for one in talker.notes if "internal error" in one]
+
+
+def test_packets_that_are_not_complete_are_bounded_over_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve_module, "MAX_UNFINISHED_BYTES", 100_000)
+    scripts = captured("v311-qos")
+    told: list[str] = []
+
+    async def run() -> None:
+        serving = Serving(scripts, Casting(scripts), keep_running=True, note=told.append)
+        await serving.start("127.0.0.1", 0)
+        assert serving.server is not None
+        port = serving.server.port
+        clients = []
+        for number in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(encode(Connect(client_identifier=f"c{number}"), V3_1_1))
+            assert await reader.readexactly(4)
+            writer.write(b"\x30\xc0\x84\x3d\0\x01a" + bytes(45_000))
+            await writer.drain()
+            clients.append((reader, writer))
+            await asyncio.sleep(0.1)
+        assert await clients[2][0].read(1) == b""
+        assert 80_000 < serving._unfinished <= 100_000
+        for _, writer in clients:
+            writer.close()
+        while serving.attendants:
+            await asyncio.sleep(0.01)
+        assert serving._unfinished == 0
+        await serving.close()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert [one for one in told if "too many bytes of packets that are not complete" in one] == [told[-1]]
+
+
+def test_connections_and_sentences_without_end_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve_module, "MAX_SERVED", 2)
+    monkeypatch.setattr(serve_module, "MAX_SAID", 3)
+    scripts = captured("v311-qos")
+    told: list[str] = []
+
+    async def run() -> None:
+        serving = Serving(scripts, Casting(scripts, Match.CLIENT), keep_running=True, note=told.append)
+        await serving.start("127.0.0.1", 0)
+        assert serving.server is not None
+        for number in range(6):
+            reader, writer = await asyncio.open_connection("127.0.0.1", serving.server.port)
+            writer.write(encode(Connect(client_identifier=f"stranger-{number}"), V3_1_1))
+            assert await reader.readexactly(4)
+            writer.close()
+        await serving.close()
+        assert len(serving.served) == 2
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert len(told) == 5
+    assert told[3] == "3 more sentences about connections were left out"
+    assert told[4] == "4 more connections that the recording does not have are not in the report"

@@ -92,7 +92,7 @@ def test_what_waits_of_a_stream_is_bounded_and_the_rest_is_a_gap(gate: Gate, mon
     assert [one.dropped for one in gate.heard if isinstance(one, CaptureDrops)] == [1]
     assert isinstance(gate.heard[-1], ConnectionClosed)
     assert recording.unjudged_bytes == gap.length
-    assert recording.told()[-1].startswith(f"{gap.length} bytes forwarded but not judged; 1 time a stream had more")
+    assert recording.told()[-1].startswith(f"{gap.length:,} bytes forwarded but not judged; 1 time a stream had more")
 
 
 def test_who_fills_the_queue_leaves_room_for_others(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:

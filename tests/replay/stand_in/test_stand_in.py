@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from mqttscope.mqtt import Malformed, ProtocolVersion, decode
-from mqttscope.replay.stand_in import Unexpected
+import pytest
+
+from mqttscope.mqtt import Malformed, ProtocolVersion, Subscription, decode
+from mqttscope.replay.stand_in import Unexpected, live, responder
+from mqttscope.replay.stand_in import sessions as module
 from tests.replay.stand_in.desk import SECOND, Desk
 
 V3_1, V3_1_1, V5 = ProtocolVersion
@@ -341,3 +344,65 @@ def test_nothing_but_connect_begins_a_connection() -> None:
     assert stand_in.over is False
     other, _ = desk.connect("dev connect")
     assert other.say("connect") == ["disconnect 0x82"]
+
+
+def test_packets_beyond_what_is_kept_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MAX_KEPT_BYTES", 20 * live.ENTRY_COST)
+    device, _ = Desk(MESSAGES).connect()
+    device.say(*["pingreq"] * 50)
+
+    assert len(device.stand_in.live.entries) <= 20
+    (note,) = [one for one in device.stand_in.notes if "not compared" in one.text]
+    assert device.stand_in.notes[note] == 2 + 100 - len(device.stand_in.live.entries)
+
+
+def test_what_no_answer_is_recorded_of_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MAX_WAITING_BYTES", 10 * live.ENTRY_COST)
+    monkeypatch.setattr(live, "MAX_PINGS", 5)
+    silent = (
+        HELLO + "dev > subscribe 1 t/#:2\ndev > pingreq\ndev < publish t/a one qos=0\ndev > disconnect\ndev > fin\n"
+    )
+    device, _ = Desk(silent).connect()
+    for number in range(1, 100):
+        device.say(f"subscribe {number} t/#:2")
+    stand_in = device.stand_in
+    assert len(stand_in._waiting) <= 10
+    assert stand_in._waiting_bytes == sum(live.ENTRY_COST + len(one.raw) for one in stand_in._waiting.values())
+
+
+def test_a_device_that_completes_no_message_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responder, "MAX_SESSION_BYTES", 1_000)
+    device, _ = Desk(MESSAGES).connect()
+    heard: list[str] = []
+    for number in range(1, 200):
+        heard += device.say(f"publish x {'p' * 20} qos=2 id={number}")
+        if device.closed is not None:
+            break
+    assert heard[-1] == "disconnect 0x97"
+    assert heard[0].startswith("pubrec id=1")
+    assert device.stand_in.session.arrived == {}
+    assert device.stand_in.session.arrived_bytes == 0
+
+
+def test_messages_that_are_complete_use_no_room() -> None:
+    device, _ = Desk(MESSAGES).connect()
+    for number in range(1, 20):
+        device.say(f"publish x {'p' * 20} qos=2 id=5")
+        assert device.stand_in.session.arrived_bytes > 20, number
+        device.say("pubrel 5")
+        assert device.stand_in.session.arrived_bytes == 0
+
+
+def test_of_many_sessions_those_with_something_in_them_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SESSIONS", 10)
+    sessions = module.Sessions()
+    kept = sessions.of("kept")
+    kept.subscriptions["a"] = module.Subscribed(Subscription("a"), 0)
+    for number in range(100):
+        sessions.of(f"empty-{number}")
+    assert sessions.of("kept") is kept
+    assert len(sessions.known) <= 10
+    for number in range(100):
+        sessions.of(f"full-{number}").subscriptions["a"] = module.Subscribed(Subscription("a"), 0)
+    assert len(sessions.known) <= 10
+    assert "full-99" in sessions.known
