@@ -57,18 +57,18 @@ a capture could not be read.
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How late a device may be until it gets deliveries.",
+    help="How late a device may be for deliveries.",
 )
 @click.option(
     "--unexpected",
     type=click.Choice(UNEXPECTED),
     default="answer",
     show_default=True,
-    help="What to do with what the recording does not have.",
+    help="What the recording does not have.",
 )
 @click.option("--repeat", is_flag=True, help="Start over when all connections of a client have been played.")
 @click.option("--keep-running", is_flag=True, help="Continue when everything has been played.")
-@max_packet_option("Longest packet of a device; larger ones end its connection.")
+@max_packet_option("Larger packets end a connection.")
 @selecting
 @click.option("--verify", is_flag=True, help="Compare what the device does with the recording.")
 @click.option("--write", "-w", metavar="FILE", help="Record the run into a pcapng file.")
