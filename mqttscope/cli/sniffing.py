@@ -17,6 +17,7 @@ from mqttscope.capture.live import LiveCapture, interfaces
 from mqttscope.capture.record import Recorder
 from mqttscope.capture.tools import MissingToolError
 from mqttscope.cli import advice
+from mqttscope.cli.ending import interruption, limit_ending
 from mqttscope.cli.inspect import make_reporter
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import ENDINGS, CannotWrite, Output, Watch, warn
@@ -36,8 +37,14 @@ if TYPE_CHECKING:
 
 SILENCE_NS = 1_000_000_000
 """So far behind the clock the capture's time stays while nothing comes: the last frames may still be on their way."""
+PATIENCE_SECONDS = 1.3
+"""So long after a signal what is read and judged then may take; after it only the reports are written."""
 ADVANCE_SECONDS = 0.25
 """So often the flows are looked after while nothing comes."""
+
+
+class _TookTooLong(BaseException):
+    """A signal has asked for the end, and one packet takes a rule longer than there is time."""
 
 
 class CannotCapture(click.ClickException):
@@ -124,6 +131,8 @@ class Sniffing:
                     break
         except (BadCaptureFilterError, CannotCaptureError) as error:
             raise _refused(error) from None
+        except _TookTooLong:
+            warn("ended by the signal before everything that was captured was read")
         except BrokenPipeError:
             # Whoever read has gone; the summary is for somebody else.
             self.capture.close()
@@ -137,6 +146,8 @@ class Sniffing:
             try:
                 self._close()
             finally:
+                if hasattr(signal, "setitimer"):
+                    signal.setitimer(signal.ITIMER_REAL, 0)
                 for number, handler in before.items():
                     signal.signal(number, handler)
         self._tell()
@@ -239,12 +250,21 @@ class Sniffing:
 
         def end(number: int, frame: object) -> None:
             if self.capture.stopping:
-                raise KeyboardInterrupt
+                raise interruption(number)
             self.capture.stop()
+            limit_ending(number)
+            if hasattr(signal, "setitimer"):
+                signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
+
+        def end_now(number: int, frame: object) -> None:
+            raise _TookTooLong
 
         if threading.current_thread() is not threading.main_thread():
             return {}
-        return {number: signal.signal(number, end) for number in ENDINGS}
+        before = {number: signal.signal(number, end) for number in ENDINGS}
+        if hasattr(signal, "setitimer"):
+            before[signal.SIGALRM] = signal.signal(signal.SIGALRM, end_now)
+        return before
 
     def _tell(self) -> None:
         """The summary on standard error."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from mqttscope.events import Event
@@ -27,10 +28,16 @@ MIN_WIDTH = 40
 MIN_HEIGHT = 12
 _NUMBERS = 31
 """Columns that the numbers of a row take."""
+_CONNECTS = 10
+"""Columns for how often a client connected, where there is room."""
+_WIDE = 132
+"""From so many columns on clients and topics stand beside each other."""
 _FRAME_LINES = 6
 """Lines that are no rows: the titles and the blanks."""
 _NARROW = 72
 """With fewer columns losses have a line of their own: they are what must not be cut."""
+_GAP = 3
+"""Columns between two tables."""
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -92,19 +99,38 @@ def lines(traffic: Traffic, capture: str, view: View, height: int = 24) -> list[
     painter = Painter(view)
     told = len(traffic.findings)
     made = _head(traffic, capture, painter)
+    beside = painter.width >= _WIDE
     # The cursor rests on a line of its own.
-    room = max(3, height - 1 - len(made) - _FRAME_LINES)
-    shown = min(told, max(1, room // 4)) if told else 0
-    clients = busiest(traffic.clients, max(1, (room - shown) // 2))
-    topics = busiest(traffic.topics, max(1, room - shown - len(clients)))
-    made += ["", _title("clients", len(traffic.clients), painter)]
-    made += [_row(name, row, painter, "client") for name, row in clients]
-    made += ["", _title("topics", len(traffic.topics), painter)]
-    made += [_row(name, row, painter, "topic") for name, row in topics]
+    room = max(3, height - 1 - len(made) - (_FRAME_LINES - 2 if beside else _FRAME_LINES))
+    sizes = len(traffic.clients), len(traffic.topics)
+    spare = room - (max(sizes) if beside else sum(sizes))
+    shown = min(told, max(1, room // 4, spare)) if told else 0
+    if beside:
+        half = Painter(replace(view, width=(painter.width - _GAP) // 2))
+        left = _table("clients", traffic.clients, max(1, room - shown), half)
+        right = _table("topics", traffic.topics, max(1, room - shown), half)
+        blank = " " * half.width
+        made.append("")
+        for client, topic in zip_longest(left, right):
+            made.append(f"{client or blank}{' ' * _GAP}{topic or ''}".rstrip())
+    else:
+        rows = min(sizes[0], max(1, (room - shown) // 2, room - shown - sizes[1]))
+        made += ["", *_table("clients", traffic.clients, rows, painter)]
+        made += ["", *_table("topics", traffic.topics, max(1, room - shown - rows), painter)]
     if shown:
         made += ["", _line(painter, (("findings", "type"), (_severities(traffic), "dim")))]
         made += [_finding(one, painter) for one in list(traffic.findings)[-shown:][::-1]]
     return made[: max(1, height - 1)]
+
+
+def _table(noun: str, table: dict[str, Row], rows: int, painter: Painter) -> list[str]:
+    """A title, and the busiest rows."""
+    style = noun.removesuffix("s")
+    connects = noun == "clients" and painter.width >= _NARROW
+    return [
+        _title(noun, len(table), painter, connects=connects),
+        *(_row(name, row, painter, style, connects=connects) for name, row in busiest(table, rows)),
+    ]
 
 
 def _head(traffic: Traffic, capture: str, painter: Painter) -> list[str]:
@@ -112,7 +138,7 @@ def _head(traffic: Traffic, capture: str, painter: Painter) -> list[str]:
     published = sum(traffic.qos.values())
     mix = " ".join(f"q{level} {traffic.qos[level] / published:.0%}" for level in range(3)) if published else "none"
     lost = f"{dot}{traffic.lost_bytes:,} bytes lost" if traffic.lost_bytes else ""
-    dropped = f"{dot}{traffic.dropped:,} frames dropped" if traffic.dropped else f"{dot}no drops told"
+    dropped = f"{dot}{traffic.dropped:,} frames dropped" if traffic.dropped else f"{dot}no drops reported"
     malformed = f"{dot}{traffic.malformed:,} malformed" if traffic.malformed else ""
     connections = f"{traffic.open:,} of {traffic.opened:,} connections open{dot}PUBLISH {mix}"
     losses = f"{lost}{dropped}{malformed}"
@@ -131,7 +157,27 @@ def _head(traffic: Traffic, capture: str, painter: Painter) -> list[str]:
         made += [_line(painter, ((connections, ""),)), _line(painter, ((losses.removeprefix(dot), style),))]
     else:
         made.append(_line(painter, ((connections, ""), (losses.strip(), style))))
+    made.append(_line(painter, _comings(traffic, painter)))
     return made + [_line(painter, ((painter.safe(error), "error"),)) for error in traffic.errors]
+
+
+def _comings(traffic: Traffic, painter: Painter) -> tuple[tuple[str, str], ...]:
+    """How clients come and go, trouble first."""
+    trouble = [
+        f"{count:,} {what}"
+        for count, what in (
+            (traffic.refused, "refused"),
+            (traffic.reconnects, "reconnects"),
+            (traffic.broken, "ended without DISCONNECT"),
+        )
+        if count
+    ]
+    calm = [f"{traffic.connecting.packet_rate:,.1f} connects/s"]
+    latency = traffic.latency_ns
+    if latency is not None:
+        calm.append(f"PUBLISH answered in {latency / 1e6:,.1f} ms")
+    parts = [(painter.dot.join(trouble), "note")] if trouble else []
+    return (*parts, ((painter.dot.lstrip() if trouble else "") + painter.dot.join(calm), "dim"))
 
 
 def _line(painter: Painter, parts: tuple[tuple[str, str], ...]) -> str:
@@ -141,24 +187,28 @@ def _line(painter: Painter, parts: tuple[tuple[str, str], ...]) -> str:
     return str(line)
 
 
-def _title(noun: str, count: int, painter: Painter) -> str:
+def _title(noun: str, count: int, painter: Painter, *, connects: bool) -> str:
     line = painter.line()
-    room = painter.width - _NUMBERS
+    room = painter.width - _NUMBERS - (_CONNECTS if connects else 0)
     line.add(f"{noun} "[:room], "type")
     line.add(f"{f'{count:,}':<{max(1, room - len(noun) - 1)}}", "dim")
     line.add(f"{'packets/s':>10}{'bytes/s':>10}{'packets':>10}", "dim")
+    if connects:
+        line.add(f"{'connects':>{_CONNECTS}}", "dim")
     return str(line)
 
 
-def _row(name: str, row: Row, painter: Painter, style: str) -> str:
+def _row(name: str, row: Row, painter: Painter, style: str, *, connects: bool) -> str:
     from mqttscope.report.escape import cells
 
-    room = max(4, painter.width - _NUMBERS)
+    room = max(4, painter.width - _NUMBERS - (_CONNECTS if connects else 0))
     shown = painter.name(name, room - 1)
     line = painter.line()
     line.add(shown, style)
     line.add(" " * (room - cells(shown)))
     line.add(f"{row.packet_rate:>10,.1f}{_octets(row.octet_rate):>10}{_short(row.packets):>10}")
+    if connects:
+        line.add(f"{_short(row.connects):>{_CONNECTS}}", "note" if row.connects > 1 else "")
     return str(line)
 
 

@@ -12,7 +12,7 @@ from heapq import nsmallest
 
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Finding, Severity
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.session.connection import Connection
 
@@ -23,6 +23,8 @@ MAX_NAME = 256
 MAX_FINDINGS = 20
 """Latest findings that are kept."""
 SECOND_NS = 1_000_000_000
+MAX_LATENCIES = 200
+"""Latest answers to PUBLISH whose latency is kept."""
 STEADY = 0.4
 """How much the last second weighs in a rate."""
 
@@ -36,6 +38,8 @@ class Row:
     packet_rate: float = 0.0
     """Packets per second, lately."""
     octet_rate: float = 0.0
+    connects: int = 0
+    """CONNECT packets of a client."""
     _packets_before: int = 0
     _octets_before: int = 0
 
@@ -65,6 +69,16 @@ class Traffic:
     open: int = 0
     """Connections open now."""
     opened: int = 0
+    connecting: Row = field(default_factory=Row)
+    """CONNECT packets."""
+    reconnects: int = 0
+    """Those of clients that had connected before."""
+    refused: int = 0
+    """CONNACK packets that accept nobody."""
+    broken: int = 0
+    """Connections that ended without DISCONNECT and had not been refused."""
+    latencies: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_LATENCIES))
+    """Nanoseconds from PUBLISH to PUBACK or PUBREC, of the latest."""
     malformed: int = 0
     lost_bytes: int = 0
     dropped: int = 0
@@ -90,7 +104,7 @@ class Traffic:
             self.open += 1
             self.opened += 1
         elif isinstance(event, ConnectionClosed):
-            self.open -= 1
+            self._closed(event)
         elif isinstance(event, GapEvent):
             self.lost_bytes += event.length
         elif isinstance(event, CaptureDrops):
@@ -113,6 +127,7 @@ class Traffic:
             return
         self._settled_ns = now_ns
         self.total.settle(seconds)
+        self.connecting.settle(seconds)
         for table in (self.clients, self.topics):
             for row in table.values():
                 row.settle(seconds)
@@ -121,11 +136,34 @@ class Traffic:
         packet = event.packet
         octets = len(packet.raw)
         self.total.add(octets)
-        self._row(self.clients, _name(event.connection), MAX_CLIENTS).add(octets)
+        row = self._row(self.clients, _name(event.connection), MAX_CLIENTS)
+        row.add(octets)
+        if isinstance(packet, Connect):
+            self.reconnects += row.connects > 0
+            row.connects += 1
+            self.connecting.add(octets)
+        elif isinstance(packet, Connack):
+            self.refused += bool(packet.reason_code)
+        elif isinstance(packet, Puback | Pubrec):
+            asked = event.connection.answered_by(packet, event.direction)
+            if asked is not None and asked.phase == "sent":
+                self.latencies.append(event.timestamp_ns - asked.timestamp_ns)
         if isinstance(packet, Publish):
             self.qos[packet.qos] += 1
             if event.topic:
                 self._row(self.topics, event.topic[:MAX_NAME], MAX_TOPICS).add(octets)
+
+    def _closed(self, event: ConnectionClosed) -> None:
+        self.open -= 1
+        connection = event.connection
+        # TLS says nothing of DISCONNECT, and the end of a capture is no end of a connection.
+        ended = connection.closed_how in ("fin", "reset") and connection.client_side.packets > 0
+        self.broken += ended and connection.phase not in ("disconnected", "refused")
+
+    @property
+    def latency_ns(self) -> int | None:
+        """The median of the latest latencies."""
+        return sorted(self.latencies)[len(self.latencies) // 2] if self.latencies else None
 
     def _row(self, table: dict[str, Row], name: str, limit: int) -> Row:
         row = table.get(name)

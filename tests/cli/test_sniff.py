@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import termios
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ from mqttscope.dissect import Options
 from mqttscope.net.frame import Frame
 from tests.cli.running import Done, capture, command, environment, inspected, invoke, without
 from tests.live import QOS_3, Talk, lines_of, need_capture, replace_dumpcap, sniff
+from tests.proxy.rig import until
 
 READY = "echo File: - >&2"
 LASTING = "trap 'exit 0' INT; while :; do sleep 0.05; done"
@@ -469,3 +471,49 @@ def test_without_the_right_to_capture_it_explains() -> None:
     assert b"no permission to capture from lo" in done.stderr
     assert b"wireshark" in done.stderr
     assert b"setcap" in done.stderr
+
+
+def test_a_rule_that_takes_minutes_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    """The summary comes all the same, with what was found before."""
+    dumpcap = tmp_path / "dumpcap"
+    dumpcap.write_text(
+        f"#!/bin/sh\ntrap 'exit 0' INT\necho 'File: -' >&2\ncat {capture('v311-qos')}\nwhile :; do sleep 0.1; done\n"
+    )
+    dumpcap.chmod(0o755)
+    marker = tmp_path / "busy"
+    script = """if True:
+        import sys
+        from mqttscope.capture import prompt
+        from mqttscope.cli import run
+        from mqttscope.lint.engine import Linter
+
+        marker = sys.argv.pop()
+
+        def feed(self, event):
+            open(marker, "w").close()
+            while True:
+                sum(range(1000))
+
+        prompt.available = lambda: False
+        Linter.feed = feed
+        run()
+    """
+    running = subprocess.Popen(
+        [sys.executable, "-c", script, "sniff", "-i", "fake", "--lint", "--no-config", str(marker)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment({"PATH": f"{tmp_path}:{os.environ['PATH']}"}),
+        text=True,
+    )
+    try:
+        until(marker.exists, "the first event")
+        began = time.monotonic()
+        running.terminate()
+        _, err = running.communicate(timeout=20)
+        assert time.monotonic() - began < 8
+    finally:
+        running.kill()
+        running.wait()
+    assert "ended by the signal before everything that was captured was read" in err
+    assert " packets of 1 connection in " in err
+    assert running.returncode == 0

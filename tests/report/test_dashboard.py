@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from mqttscope.lint.catalogue import select
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
-from mqttscope.mqtt import Publish
+from mqttscope.mqtt import Connack, Connect, Disconnect, Puback, Publish
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.base import View
 from mqttscope.report.dashboard import Dashboard, lines
@@ -47,7 +47,7 @@ def busy(clients: int = 40) -> Traffic:
     return traffic
 
 
-@pytest.mark.parametrize("width", [40, 80, 132])
+@pytest.mark.parametrize("width", [40, 80, 132, 133, 200])
 @pytest.mark.parametrize("height", [12, 24, 60])
 @pytest.mark.parametrize("colour", [False, True])
 def test_it_fits_the_screen(width: int, height: int, colour: bool) -> None:
@@ -68,11 +68,56 @@ def test_what_is_on_the_screen() -> None:
     assert "3 of 3 connections open" in text
     assert "PUBLISH q0 100% q1 0% q2 0%" in text
     assert "1,234 frames dropped" in text
-    assert re.search(r"^clients 3 +packets/s +bytes/s +packets$", text, re.M)
-    assert re.search(r"^client-with-a-long-name-2.* 0\.[0-9] +\d+ B +3$", text, re.M)
+    assert "0.0 connects/s" in text
+    assert re.search(r"^clients 3 +packets/s +bytes/s +packets +connects$", text, re.M)
+    assert re.search(r"^client-with-a-long-name-2.* 0\.[0-9] +\d+ B +3 +0$", text, re.M)
     assert re.search(r"^plant/2/.*temperature +0\.[0-9] +\d+ B +3$", text, re.M)
     assert re.search(r"^PUB103 dev1 PUBLISH topic name", text, re.M)
     assert "findings 9 error" in text
+
+
+def test_a_wide_screen_is_used() -> None:
+    shown = lines(busy(40), "eth0", View(width=200), 50)
+    assert len(shown) == 49
+    (title,) = [line for line in shown if line.startswith("clients 40")]
+    assert re.search(r"connects   topics 40 +packets/s", title)
+    assert len([line for line in shown if "plant/" in line and "client-with" in line]) >= 25
+
+
+def test_few_clients_leave_the_room_to_topics_and_findings() -> None:
+    traffic = busy(2)
+    for number in range(60):
+        traffic.feed(Talk(number=1, identifier="dev1").say(Publish(topic_name=f"many/{number}", payload=b"1")))
+    shown = lines(traffic, "eth0", View(width=80), 50)
+    assert len(shown) == 49
+    assert len([line for line in shown if line.startswith("many/")]) >= 25
+    assert len([line for line in shown if line.startswith("PUB103")]) >= 9
+
+
+def test_trouble_with_connections_is_seen() -> None:
+    traffic = Traffic()
+    traffic.pass_time(START_NS)
+    for number in range(3):
+        talk = Talk(number=number, identifier="dev1")
+        for event in (talk.opened(), talk.say(Connect(client_identifier="dev1"))):
+            traffic.feed(event)
+        traffic.feed(talk.answer(Connack(reason_code=5 if number == 2 else 0)))
+        if number == 0:
+            traffic.feed(talk.say(Disconnect()))
+        traffic.feed(talk.closed())
+    talk = Talk(number=9, identifier="dev2")
+    traffic.feed(talk.say(Publish(topic_name="a", qos=1, packet_identifier=1)))
+    traffic.feed(talk.answer(Puback(packet_identifier=1), after=2_500_000))
+    traffic.pass_time(START_NS + SECOND)
+
+    text = "\n".join(lines(traffic, "eth0", View(width=100), 24))
+    assert "1 refused" in text
+    assert "2 reconnects" in text
+    assert "1 ended without DISCONNECT" in text
+    assert "1.2 connects/s" in text
+    assert "PUBLISH answered in 2.5 ms" in text
+    assert re.search(r"^dev1 .* 3$", text, re.M)
+    assert "1 refused" in "\n".join(lines(traffic, "eth0", View(width=40), 24))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
