@@ -119,7 +119,7 @@ def test_more_subscriptions_than_there_is_room_for_end_the_connection(tmp_path: 
         bad.sendall(encode(Connect(client_identifier="bad", protocol_level=5), V5))
         assert bad.recv(100)[0] == 0x20
         for part in range(2):
-            filters = tuple(Subscription(f"{part}/{number}", 0) for number in range(6_000))
+            filters = [Subscription(f"{part}/{number}", 0) for number in range(6_000)]
             bad.sendall(encode(Subscribe(packet_identifier=1, subscriptions=filters), V5))
         data = b""
         while got := bad.recv(65_536):

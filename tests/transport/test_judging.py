@@ -147,9 +147,11 @@ def test_who_is_behind_says_so_each_time_it_is_twice_as_far() -> None:
     notes: list[str] = []
     free = threading.Event()
     now = [10 * SECOND_NS]
-    judging = Judging(
-        Dissector(), lambda event: free.wait(30) and None, notes.append, lambda error: None, now=lambda: now[0]
-    )
+
+    def hang(event: Event) -> None:
+        free.wait(30)
+
+    judging = Judging(Dissector(), hang, notes.append, lambda error: None, now=lambda: now[0])
     recording = Recording("it")
     recording.judging = judging
     recording.now = lambda: now[0]  # type: ignore[method-assign]

@@ -72,7 +72,11 @@ def test_a_question_without_a_thread_is_answered_at_once() -> None:
 
 def test_frames_are_in_the_file_while_judging_hangs(tmp_path: Path) -> None:
     path, free = tmp_path / "it.pcapng", threading.Event()
-    recording = Recording("it", path=str(path), listener=lambda event: free.wait(10) and None)
+
+    def hang(event: Event) -> None:
+        free.wait(10)
+
+    recording = Recording("it", path=str(path), listener=hang)
     recording.start()
     conversation(recording)
     assert len(list(open_capture([path]))) == 5
