@@ -52,7 +52,9 @@ def url(broker: rig.Broker, scheme: str = "mqtt") -> str:
 def packets(path: Path) -> list[tuple[str, str]]:
     done = invoke("inspect", path, "--format", "jsonl")
     assert done.code == 0, done.err
-    assert {line["event"] for line in done.lines} <= {"packet", "connection_opened", "connection_closed"}
+    assert {line["event"] for line in done.lines} <= {
+        "packet", "connection_opened", "connection_ending", "connection_closed"
+    }  # fmt: skip
     return [(line["direction"], line["type"]) for line in done.packets]
 
 

@@ -339,8 +339,8 @@ def test_ctrl_c_ends_it_with_a_summary_and_a_whole_file(tmp_path: Path) -> None:
     with Talk() as talk:
         running = sniff("--port", str(talk.port), "--write", str(target), "--format", "jsonl")
         talk.publish("a/1", "a/2", "a/3")
-        # Seen before the end: opened, CONNECT, CONNACK, three PUBLISHes, DISCONNECT, closed.
-        first = lines_of(running, 8)
+        # Seen before the end: opened, CONNECT, CONNACK, three PUBLISHes, DISCONNECT, ending, closed.
+        first = lines_of(running, 9)
 
         done = end(running)
 
