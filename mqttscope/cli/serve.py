@@ -20,8 +20,7 @@ Examples:
   mqttscope serve site.pcapng --listen 127.0.0.1:1884 --client 'sensor-*' --verify
   mqttscope serve site.pcapng --listen '*:1884' --pace causal --lint --duration 600
 
-Exit code 1 when --verify finds a difference or --lint a finding that counts, 3 when it could not listen or write, or
-a capture could not be read.
+Exit code 1 for a difference or a finding that counts, 3 when it cannot listen, read or write.
 """
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=CAPTURES)
@@ -30,7 +29,7 @@ a capture could not be read.
     metavar="HOST:PORT",
     default="127.0.0.1:1884",
     show_default=True,
-    help="Where devices connect; * is every address.",
+    help="For devices; * is any address.",
 )
 @click.option("--listen-cert", metavar="FILE", help="Speak TLS with devices, with this certificate (PEM).")
 @click.option("--listen-key", metavar="FILE", help="Its key, where it is in another file.")
