@@ -275,6 +275,9 @@ class Proxy:
         if self.forgotten_findings:
             lost = counted(self.forgotten_findings, "finding")
             raise AssertionError(f"{lost} beyond the first {MAX_FINDINGS:,} were not kept, so that they may count")
+        unjudged = self._recording.unjudged_bytes if self._recording is not None else 0
+        if unjudged:
+            raise AssertionError(f"{unjudged:,} bytes were forwarded but not judged: judging was too far behind")
 
     def _nothing(self, required: int) -> str:
         """Why there is nothing to judge, or too little."""
