@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from mqttscope.lake.contents import Content
 from mqttscope.lake.faulty import add_errors, known_errors
-from mqttscope.lake.files import STREAM, commit, lake_lock
+from mqttscope.lake.files import STREAM, commit, lake_lock, reading
 from mqttscope.lake.manifest import Errors, LakeError, Manifest, read_manifest, remove_strays
 from mqttscope.lake.merging import merge_small
 from mqttscope.lake.options import LakeOptions
@@ -349,7 +349,8 @@ class Watcher:
         """
         table = FragmentTable()
         if waiting is not None:
-            table = _resumed((self._root / waiting).read_bytes())
+            with reading(self._root / waiting):
+                table = _resumed((self._root / waiting).read_bytes())
         found = batch.where(batch["kind"] == FRAGMENT).select(*COLUMNS).toArrow()
         self._is_fragmented = found.num_rows > 0
         ordered = found.sort_by([("file", "ascending"), ("frame", "ascending")])

@@ -75,8 +75,8 @@ def same(one: Tables, other: Tables, *, ended: bool = True) -> None:
 def closing(tables: Tables) -> Tables:
     """What only says whether the end of a capture is the end of a connection."""
     for row in tables["connections"]:
-        if row["how"] in ("capture_end", "open"):
-            row |= {"how": None, "closed": None, "closed_ns": None, "closed_capture": None, "closed_frame": None}
+        if row["closed_how"] in ("capture_end", "open"):
+            row |= {"closed_how": None, "closed": None, "closed_ns": None, "closed_capture": None, "closed_frame": None}
     for row in tables["messages"]:
         if row["ended"] == "connection":
             row["ended"] = None

@@ -14,16 +14,16 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.writer import read_table
+from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.mqtt.topics import matches
 from mqttscope.report.fleet.model import Asked, FleetReport, Percentiles
 from mqttscope.spark.answers.fleet import PARTS, fleet_report
 from mqttscope.spark.answers.frames import Frames
-from mqttscope.spark.answers.rules import add_rules
+from mqttscope.spark.answers.rules import add_rules, part_length
 from mqttscope.spark.answers.selection import Selection
 from mqttscope.spark.answers.shapes import shape
 from mqttscope.spark.tables import open_lake
-from tests.lake.reading import Row, Tables
+from tests.lake.reading import CAPTURES, Row, Tables, options
 from tests.spark.test_joins import retained_by_hand, source_by_hand
 
 if TYPE_CHECKING:
@@ -124,6 +124,55 @@ def test_rules_groups_and_days(report: FleetReport, tables: Tables) -> None:
         (row.day, name): days[row.day, name] for row in report.days for name in ("errors", "infos")
     }
     assert {row.day: row.messages for row in report.days} == Counter(day(row) for row in own(tables["messages"]))
+
+
+def test_endings(report: FleetReport, tables: Tables) -> None:
+    """By hand: a DISCONNECT goes before what TCP did after it."""
+
+    def ended(row: Row) -> tuple[str, str | None]:
+        if row["disconnect_by"] is not None:
+            return "disconnect", row["disconnect_by"]
+        if row["closed_how"] in ("open", "capture_end"):
+            return "open", None
+        return row["closed_how"], row["closed_by"]
+
+    connections = tables["connections"]
+    assert {(row.how, row.by): row.connections for row in report.endings.ways} == Counter(map(ended, connections))
+    assert {how for how, _ in map(ended, connections)} >= {"disconnect", "fin", "reset", "open"}
+
+    by_client: dict[tuple[str, str], list[tuple[str, str | None]]] = defaultdict(list)
+    for row in connections:
+        if row["client_identifier"]:
+            by_client[row["server"], row["client_identifier"]].append(ended(row))
+    troubled = {
+        key: ways for key, ways in by_client.items()
+        if len(ways) > 1 or any(how not in ("open", "disconnect") for how, _ in ways)
+    }  # fmt: skip
+    found = {(row.server, row.client): row for row in report.endings.clients.rows}
+    assert found.keys() == troubled.keys()
+    assert report.endings.clients.total == len(troubled)
+    for key, ways in troubled.items():
+        row = found[key]
+        assert (row.connections, row.reconnects) == (len(ways), len(ways) - 1)
+        assert row.disconnects == sum(how == "disconnect" for how, _ in ways)
+        assert (row.by_client, row.by_server) == (ways.count(("fin", "client")), ways.count(("fin", "server")))
+        assert row.resets == sum(how == "reset" for how, _ in ways)
+        assert row.timeouts == sum(how in ("idle", "port_reused", "evicted") for how, _ in ways)
+
+
+def test_short_times_are_shown_in_parts(spark: SparkSession, tmp_path: Path) -> None:
+    write_lake([CAPTURES[0]], tmp_path, options())
+    found = fleet_report(spark, tmp_path, Asked(group_by=[]))
+    rows = read_table(tmp_path, "messages").to_pylist()
+
+    seconds = Counter(datetime.fromtimestamp(row["timestamp_ns"] // 10**9, UTC) for row in own(rows))
+    assert found.part_seconds == 1
+    assert {row.day: row.messages for row in found.parts if row.messages} == {
+        f"{second:%Y-%m-%d %H:%M:%S}": count for second, count in seconds.items()
+    }
+    assert [part_length(0, seconds * 10**9) // 10**9 for seconds in (0, 48, 49, 2_000, 100_000, 172_801)] == [
+        1, 1, 10, 60, 3600, 0,
+    ]  # fmt: skip
 
 
 def test_connections_count_on_the_day_they_begin(spark: SparkSession, lake: Path, tables: Tables) -> None:
