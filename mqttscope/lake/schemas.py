@@ -209,7 +209,7 @@ GAPS = TableSchema(
     ("connection_id", "event", "event_in_connection"),
     (
         _ID, *_PLACE, *_ENDS, *_WHO, Column("event", S, "gap, unparsed or discarded"),
-        Column("event_in_connection", L, "counts gaps and unparsed bytes of the connection from 0, discarded ones apart"),
+        Column("event_in_connection", L, "counts gaps and unparsed bytes of the connection from 0, discarded apart"),
         Column("stream_offset", L, "of a gap: its place in the stream of TCP"),
         Column("length", L), Column("reason", S), Column("missing", L), Column("packet_type", H), Column("raw", X),
         Column("raw_length", L), Column("redacted", B),

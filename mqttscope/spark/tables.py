@@ -56,7 +56,11 @@ def schema(name: str) -> StructType:
 
     if name not in schemas.TABLES:
         raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
-    return from_arrow_schema(schemas.TABLES[name].arrow().remove_metadata())
+    found = from_arrow_schema(schemas.TABLES[name].arrow().remove_metadata())
+    for field, column in zip(found, schemas.TABLES[name].columns, strict=True):
+        # What `describe` shows.
+        field.metadata = {"comment": column.meaning} if column.meaning else {}
+    return found
 
 
 def table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
@@ -75,7 +79,7 @@ def read(spark: SparkSession, lake: Lake, manifest: Manifest, name: str) -> Data
         from pyspark.sql import functions as f
 
         # A frame of no Python rows would start Python workers for nothing.
-        return spark.range(0).select(*(f.lit(None).cast(one.dataType).alias(one.name) for one in columns))
+        return spark.range(0).select(*(f.lit(None).cast(one.dataType).alias(one.name, metadata=one.metadata) for one in columns))
     old = renamed(name) if manifest.schema == 1 else {}
     if old:
         columns = type(columns)([_named(one, old.get(one.name, one.name)) for one in columns])
@@ -91,7 +95,7 @@ def renamed(name: str) -> dict[str, str]:
 
 
 def _named(field: StructField, name: str) -> StructField:
-    return type(field)(name, field.dataType, field.nullable)
+    return type(field)(name, field.dataType, field.nullable, field.metadata)
 
 
 def make_views(spark: SparkSession, lake: Lake, names: Sequence[str] = TABLES) -> None:

@@ -80,6 +80,8 @@ class Taken:
     """Captures with segments from before the last one of earlier batches."""
     errors: list[CaptureError] = field(default_factory=list)
     """What is wrong with captures."""
+    live: bool = True
+    """A capture of the batch may still grow: only then does it say how far behind now the lake is."""
 
 
 def watch(
@@ -287,6 +289,7 @@ class Watcher:
         return Taken(
             number, added, folded.open_flows, after.last_ns, sum(one["count"] or 0 for one in folded.read),
             folded.out_of_order, [error for _, error in folded.errors],
+            any(one["message"] not in (COMPLETE, KNOWN) for one in folded.read),
         )  # fmt: skip
 
     def _fold(

@@ -126,40 +126,6 @@ def test_rules_groups_and_days(report: FleetReport, tables: Tables) -> None:
     assert {row.day: row.messages for row in report.days} == Counter(day(row) for row in own(tables["messages"]))
 
 
-def test_endings(report: FleetReport, tables: Tables) -> None:
-    """By hand: a DISCONNECT goes before what TCP did after it."""
-
-    def ended(row: Row) -> tuple[str, str | None]:
-        if row["disconnect_by"] is not None:
-            return "disconnect", row["disconnect_by"]
-        if row["closed_how"] in ("open", "capture_end"):
-            return "open", None
-        return row["closed_how"], row["closed_by"]
-
-    connections = tables["connections"]
-    assert {(row.how, row.by): row.connections for row in report.endings.ways} == Counter(map(ended, connections))
-    assert {how for how, _ in map(ended, connections)} >= {"disconnect", "fin", "reset", "open"}
-
-    by_client: dict[tuple[str, str], list[tuple[str, str | None]]] = defaultdict(list)
-    for row in connections:
-        if row["client_identifier"]:
-            by_client[row["server"], row["client_identifier"]].append(ended(row))
-    troubled = {
-        key: ways for key, ways in by_client.items()
-        if len(ways) > 1 or any(how not in ("open", "disconnect") for how, _ in ways)
-    }  # fmt: skip
-    found = {(row.server, row.client): row for row in report.endings.clients.rows}
-    assert found.keys() == troubled.keys()
-    assert report.endings.clients.total == len(troubled)
-    for key, ways in troubled.items():
-        row = found[key]
-        assert (row.connections, row.reconnects) == (len(ways), len(ways) - 1)
-        assert row.disconnects == sum(how == "disconnect" for how, _ in ways)
-        assert (row.by_client, row.by_server) == (ways.count(("fin", "client")), ways.count(("fin", "server")))
-        assert row.resets == sum(how == "reset" for how, _ in ways)
-        assert row.timeouts == sum(how in ("idle", "port_reused", "evicted") for how, _ in ways)
-
-
 def test_short_times_are_shown_in_parts(spark: SparkSession, tmp_path: Path) -> None:
     write_lake([CAPTURES[0]], tmp_path, options())
     found = fleet_report(spark, tmp_path, Asked(group_by=[]))
