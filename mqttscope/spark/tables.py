@@ -79,7 +79,9 @@ def read(spark: SparkSession, lake: Lake, manifest: Manifest, name: str) -> Data
         from pyspark.sql import functions as f
 
         # A frame of no Python rows would start Python workers for nothing.
-        return spark.range(0).select(*(f.lit(None).cast(one.dataType).alias(one.name, metadata=one.metadata) for one in columns))
+        return spark.range(0).select(
+            *(f.lit(None).cast(one.dataType).alias(one.name, metadata=one.metadata) for one in columns)
+        )
     old = renamed(name) if manifest.schema == 1 else {}
     if old:
         columns = type(columns)([_named(one, old.get(one.name, one.name)) for one in columns])

@@ -13,7 +13,8 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
-from mqttscope.lake.kernel import Memory, errors_of, kernel, state_row, whole_segments
+from mqttscope.lake.kernel import errors_of, kernel, state_row, whole_segments
+from mqttscope.lake.memory import Memory
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, event_schema
 from mqttscope.lake.state import load

@@ -15,12 +15,12 @@ from mqttscope.lake.manifest import (
     RETIRED_S,
     LakeError,
     Manifest,
+    check_content,
     check_files,
+    checksum_of,
     read_manifest,
     remove_strays,
     sync_folder,
-    check_content,
-    checksum_of,
     write_manifest,
 )
 
@@ -48,7 +48,8 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
     "changes",
     [
         {"generation": "3"}, {"generation": -1}, {"group": 5}, {"settings": None}, {"last_ns": "now"}, {"captures": []},
-        {"captures": {"aa": 5}}, {"files": {"packets": "packets/1.parquet"}}, {"files": {"packets": ["../../x.parquet"]}},
+        {"captures": {"aa": 5}}, {"files": {"packets": "packets/1.parquet"}},
+        {"files": {"packets": ["../../x.parquet"]}},
         {"files": {"packets": ["/etc/passwd"]}}, {"state_files": {}}, {"state_files": [5]}, {"streams": {"a": 5}},
         {"streams": {"a": {"batch": "1"}}}, {"streams": {"a": {"batch": 1, "faulty": {"x": []}}}}, {"sizes": {"a": -1}},
         {"rows": {"a": 1.5}}, {"checksums": {"a": "x"}}, {"retired": {"packets/1.parquet": "x"}}, {"retired": {"x": 1}},

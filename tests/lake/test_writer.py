@@ -345,6 +345,7 @@ def test_progress_sees_every_segment(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(read_manifest(tmp_path / "lake").files["packets"]) > 1
     assert read_table(tmp_path / "lake", "packets", ["type"]).num_columns == 1
 
+
 def test_a_flipped_bit_in_any_file_is_noticed(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     parts = cut(SEVERAL[0], tmp_path, 2)

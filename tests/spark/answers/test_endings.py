@@ -57,5 +57,3 @@ def test_endings(spark: SparkSession, lake: Path) -> None:
         assert (row.by_client, row.by_server) == (ways.count(("fin", "client")), ways.count(("fin", "server")))
         assert row.resets == sum(how == "reset" for how, _ in ways)
         assert row.timeouts == sum(how in ("idle", "port_reused", "evicted") for how, _ in ways)
-
-
