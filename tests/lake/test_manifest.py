@@ -47,7 +47,8 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"generation": "3"}, {"generation": -1}, {"group": 5}, {"settings": None}, {"last_ns": "now"}, {"captures": []},
+        {"generation": "3"}, {"generation": -1}, {"group": 5}, {"settings": None}, {"last_ns": "now"},
+        {"captures": []},
         {"captures": {"aa": 5}}, {"files": {"packets": "packets/1.parquet"}},
         {"files": {"packets": ["../../x.parquet"]}},
         {"files": {"packets": ["/etc/passwd"]}}, {"state_files": {}}, {"state_files": [5]}, {"streams": {"a": 5}},
