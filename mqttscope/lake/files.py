@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from mqttscope.lake.manifest import (
     NAME,
     LakeError,
     Manifest,
+    checksum_of,
     read_manifest,
     remove_strays,
     sync_folder,
@@ -48,7 +50,7 @@ class _Part:
     """A file that is being written, and rows that are not in it yet."""
 
     writer: pq.ParquetWriter
-    file: Any
+    file: _Summed
     path: str
     rows: int = 0
     waiting: list[pa.RecordBatch] = field(default_factory=list)
@@ -62,6 +64,36 @@ class _Part:
         self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
 
 
+class _Summed:
+    """A file that is written from its beginning to its end, and the checksum of what was written."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("xb")
+        self.checksum = 0
+
+    @property
+    def closed(self) -> bool:
+        """As of any file."""
+        return self.file.closed
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        self.checksum = crc32(data, self.checksum)
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        """As of any file."""
+        self.file.flush()
+
+    def tell(self) -> int:
+        """As of any file."""
+        return self.file.tell()
+
+    def close(self) -> None:
+        """As of any file."""
+        self.file.close()
+
+
 class LakeFiles:
     """The Parquet files that one task writes; `LakeError` where that cannot be.
 
@@ -73,6 +105,8 @@ class LakeFiles:
         """Paths relative to the lake, by kind: a table, ``open/`` and a table, or something internal."""
         self.rows: dict[str, int] = {}
         """Rows by kind."""
+        self.checksums: dict[str, int] = {}
+        """CRC-32 of each file that is complete."""
         self._root = Path(root)
         self._generation = generation
         self._token = uuid4().hex[:12]
@@ -127,10 +161,10 @@ class LakeFiles:
         middle = f"{table}-{self._token}" if folder else self._token
         path = f"{folder or kind}/{self._generation:010d}-{middle}-{len(names)}.parquet"
         (self._root / path).parent.mkdir(parents=True, exist_ok=True)
-        file = (self._root / path).open("xb")
+        file = _Summed(self._root / path)
         names.append(path)
         try:
-            writer = pq.ParquetWriter(file, schema, compression="zstd")
+            writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
         except BaseException:
             file.close()
             raise
@@ -142,13 +176,15 @@ class LakeFiles:
         part.flush()
         part.writer.close()
         part.file.flush()
-        os.fsync(part.file.fileno())
+        os.fsync(part.file.file.fileno())
         part.file.close()
+        self.checksums[part.path] = part.file.checksum
         del self._parts[kind]
 
 
-def add_files(manifest: Manifest, files: Mapping[str, list[str]]) -> None:
+def add_files(manifest: Manifest, files: Mapping[str, list[str]], checksums: Mapping[str, int] | None = None) -> None:
     """Put files that were written into a manifest, by their kinds; those that are kept for no later ingest are not."""
+    manifest.checksums |= checksums or {}
     for kind, names in files.items():
         table = kind.removeprefix(OPEN)
         if kind == STATE.name:
@@ -216,11 +252,12 @@ def _refuse_others(root: Path) -> None:
 
 
 def measure_files(root: Path, manifest: Manifest) -> None:
-    """Put sizes and rows of its files into a manifest; those that it has stay."""
-    sizes, rows = manifest.sizes, manifest.rows
+    """Put sizes, rows and checksums of its files into a manifest; those that it has stay."""
+    sizes, rows, checksums = manifest.sizes, manifest.rows, manifest.checksums
     names = sorted(manifest.all_files())
     manifest.sizes = {name: sizes[name] if name in sizes else (root / name).stat().st_size for name in names}
     manifest.rows = {name: rows[name] if name in rows else rows_of(root / name) for name in names}
+    manifest.checksums = {name: checksums[name] if name in checksums else checksum_of(root / name) for name in names}
 
 
 def rows_of(path: Path) -> int:

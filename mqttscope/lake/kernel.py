@@ -22,25 +22,23 @@ of the captures and ``found_frame``.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from mqttscope.dissect import Dissector, dissect_segments
-from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.lake.drops import Drop
+from mqttscope.lake.late import Late
+from mqttscope.lake.manifest import LakeError
+from mqttscope.lake.memory import Memory, connection_of, remembered, resume
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import OPEN, SCOPE_EVENTS, STATE
 from mqttscope.lake.scopes import AT_THE_END
-from mqttscope.lake.state import dump, load
+from mqttscope.lake.state import StateError, dump, load
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
-from mqttscope.lake.tracker import Tracker
-from mqttscope.net.flows import Flow
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.net.housekeeping import LINGER_NS
 from mqttscope.net.segment import Fragment, Segment, group_key
 
 SEGMENT_COLUMNS = (
@@ -78,14 +76,6 @@ class Row(NamedTuple):
     missing: int
     capture: str
     clock_ns: int
-
-
-@dataclass(slots=True)
-class Memory:
-    """What is remembered of a flow between two runs.  Plain data."""
-
-    flow: Flow
-    tracker: Tracker | None = None
 
 
 def _flow_of(row: Row) -> bytes | None:
@@ -153,21 +143,30 @@ def run_flow(
     *,
     more: bool = False,
     watermark_ns: int | None = None,
+    parts: bool = True,
 ) -> Iterator[None]:
     """Feed the rows of one flow to the collector; what is remembered of it goes to ``memories`` when more will come.
+
+    ``parts``: segments that come later than newer ones of other captures are read as parts of their own (`lake.late`);
+    else as `inspect` and `lint` read them, in one stream.
 
     Stops now and then, and at the end, so that rows can be taken out of the collector: a flow may be very long.
     """
     dissector, emitted = Dissector(options.reading()), collector.emitted
+    late = Late(dissector, collector)
     emitted.segment(_BEFORE_ALL_NS, 0, 0)
-    for event in dissect_segments(_segments(rows, dissector, collector), dissector=dissector, more=True):
+    for event in dissect_segments(
+        _segments(rows, dissector, collector, late if parts else None), dissector=dissector, more=True
+    ):
         collector.feed(event)
         if collector.waiting >= LOOK:
             yield
     if watermark_ns is not None:
         _wait(max(emitted.ends[emitted.read :], default=watermark_ns), dissector, collector)
+    for event in late.advance(watermark_ns) if more else late.close():
+        collector.feed(event)
     if more:
-        memories += remembered(dissector, collector, watermark_ns)
+        memories += late.remembered(remembered(dissector, collector, watermark_ns), watermark_ns)
     else:
         for flow in dissector.flows.flows.values():
             emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
@@ -178,11 +177,15 @@ def run_flow(
         yield
 
 
-def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector) -> Iterator[Segment]:
+def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector, late: Late | None) -> Iterator[Any]:
+    """The segments that the dissector takes, and events of those that are late, which pass through it."""
     ordered = collector.ordered
     for row in rows:
         if row.kind == STATE_KIND:
-            resume(load(row.payload), dissector, collector)
+            memory = _loaded(row.payload)
+            resume(memory, dissector, collector)
+            if late is not None:
+                late.adopt(memory)
             continue
         _wait_for(row, dissector, collector)
         collector.emitted.segment(row.clock_ns, row.file, row.frame)
@@ -190,10 +193,25 @@ def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector) -
             row.direction, row.sequence, row.acknowledgment, row.flags, row.window, row.payload or b"",
             row.missing or 0, row.frame, row.timestamp_ns, row.capture,
         )  # fmt: skip
+        events = late.events(segment) if late is not None else None
+        if events is not None:
+            yield from events
+            continue
         yield segment
         if ordered:
             for flow in dissector.flows.flows.values():
                 collector.segment_taken(connection_of(flow), segment)
+
+
+def _loaded(data: bytes) -> Memory:
+    """What a flow remembers; `LakeError` where that cannot be read."""
+    try:
+        memory = load(data)
+    except StateError as error:
+        raise LakeError(f"what a flow remembers cannot be read: the lake is damaged ({error})") from None
+    if not isinstance(memory, Memory):
+        raise LakeError("what a flow remembers cannot be read: the lake is damaged")
+    return memory
 
 
 def _wait_for(row: Row, dissector: Dissector, collector: Collector) -> None:
@@ -217,30 +235,6 @@ def _wait(timestamp_ns: int, dissector: Dissector, collector: Collector) -> None
         collector.time_passed()
 
 
-def resume(memory: Memory, dissector: Dissector, collector: Collector) -> None:
-    """Go on with a flow."""
-    connection = connection_of(memory.flow)
-    if connection is not None:
-        # Numbers only have to be different.
-        connection.number = dissector.connections
-        dissector.connections += 1
-        if memory.tracker is not None:
-            collector.adopt(connection, memory.tracker)
-    dissector.flows.adopt(memory.flow)
-
-
-def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | None = None) -> list[Memory]:
-    """What is remembered of the flows of a dissector: those that are open, or so fresh that copies may still come."""
-    found = []
-    for flow in dissector.flows.flows.values():
-        if flow.closed and watermark_ns is not None and watermark_ns - flow.closed_ns > LINGER_NS:
-            continue
-        connection = connection_of(flow)
-        tracker = None if connection is None else collector.remember(connection)
-        found.append(Memory(flow, tracker))
-    return found
-
-
 class Unfinished:
     """Rows of flows that go on, as if they ended here.  What is remembered of them has to be written down before."""
 
@@ -249,7 +243,9 @@ class Unfinished:
         self.collector.over = False
 
     def feed(self, memory: Memory) -> None:
-        """Take one flow; its memory is used up."""
+        """Take one flow and its parts; its memory is used up."""
+        for part in memory.parts:
+            self.feed(part)
         collector = self.collector
         ending = Dissector(collector.options.reading())
         ending.connections = len(collector.trackers)
@@ -263,11 +259,6 @@ class Unfinished:
         """Take the rows of kinds that have enough for a batch, or all: ``open/<table>`` and ``scope_events``."""
         for name, found in self.collector.batches(everything=everything):
             yield name if name == SCOPE_EVENTS.name else f"{OPEN}{name}", found
-
-
-def connection_of(flow: Flow) -> Any:
-    """The connection that a flow carries, once it is recognised and until it ends."""
-    return flow.context.connection if isinstance(flow.context, Dialogue) else None
 
 
 def state_row(memory: Memory) -> tuple[Any, ...]:

@@ -7,6 +7,9 @@
       state/0000000001-TOKEN-0.parquet         what flows remember, for the next ingest
       scope_state/0000000001-TOKEN-0.parquet   what rules of wider scope remember of sessions and servers
 
+The manifest has a checksum of each of them, and one of itself: what a disk or a copy changed is noticed when it is
+read.  Files of large lakes are read by others than us; pages of Parquet have checksums too.
+
 A reader goes by the manifest alone.  Files of tables that a commit replaces stay for a while, for readers that have
 the manifest before.  Files that the manifest does not name are of an ingest that broke off; the next one takes them
 away.  Each writer of files has a token of its own.
@@ -16,15 +19,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 FORMAT = 1
 NAME = "manifest.json"
 RETIRED_S = 600.0
 """Seconds that a file stays which readers of an earlier manifest may still want."""
+CHECKED_BYTES = 1 << 30
+"""Tables that are larger together are not read for their checksums before somebody asks them."""
+_PIECE = 1 << 20
+_CHECKSUM = "checksum"
+_FILE = re.compile(r"[a-z_]+/[^/\0]+\.parquet")
 Errors = list[list[Any]]
 """What is wrong with one capture: message, offset, frames of each error."""
 
@@ -67,6 +79,10 @@ class Manifest:
     """Captures with errors, by digest; older lakes do not say them."""
     begins: dict[str, list[int]] = field(default_factory=dict)
     """What is known of each capture to find it when it has grown (`lake.contents`); older lakes do not say it."""
+    checksums: dict[str, int] = field(default_factory=dict)
+    """CRC-32 of each file; older lakes do not say them."""
+    schema: int = 1
+    """Version of the schemas of its tables (`lake.schemas`)."""
 
     def all_files(self) -> set[str]:
         """Everything that belongs to the lake."""
@@ -91,37 +107,95 @@ class Manifest:
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a folder; an empty one where there is no lake yet."""
+    path = folder / NAME
     try:
-        data: dict[str, Any] = json.loads((folder / NAME).read_text("utf-8"))
+        data: Any = json.loads(path.read_bytes())
     except FileNotFoundError:
         return Manifest()
     except NotADirectoryError:
         raise LakeError(f"{folder} is no folder") from None
+    except RecursionError:
+        raise LakeError(f"{path} cannot be read: it is nested too deeply: the lake is damaged") from None
     except (ValueError, OSError) as error:
-        raise LakeError(f"{folder / NAME} cannot be read: {error}") from None
+        raise LakeError(f"{path} cannot be read: {error}") from None
     version = data.pop("format", None) if isinstance(data, dict) else None
     if version != FORMAT:
-        raise LakeError(f"{folder / NAME} has format {version}, this program reads {FORMAT}")
+        raise LakeError(f"{path} has format {str(version)[:20]}, this program reads {FORMAT}")
+    checksum = data.pop(_CHECKSUM, None)
+    if checksum is not None and checksum != _checksum(data):
+        raise LakeError(f"{path} is not what was written (its checksum differs): the lake is damaged")
     try:
         found = Manifest(**data)
     except TypeError:
-        raise LakeError(f"{folder / NAME} is not the manifest of a lake") from None
+        raise LakeError(f"{path} is not the manifest of a lake") from None
     if not _is_well_formed(found):
-        raise LakeError(f"{folder / NAME} is not the manifest of a lake")
+        raise LakeError(f"{path} is not the manifest of a lake, or is damaged")
     return found
 
 
+def _checksum(data: Any) -> int:
+    return crc32(json.dumps(data, sort_keys=True, separators=(",", ":")).encode())
+
+
 def _is_well_formed(manifest: Manifest) -> bool:
-    """Whether what it says of captures can be used."""
-    if not all(isinstance(one, dict) for one in (manifest.captures, manifest.begins, manifest.faulty)):
-        return False
-    errors = all(
-        isinstance(some, list) and all(isinstance(one, list) and len(one) == 3 for one in some)
-        for some in manifest.faulty.values()
+    """Whether all that it says can be used."""
+    files = [*manifest.files.values(), *manifest.open_files.values()] if _all_lists(manifest) else None
+    return (
+        files is not None
+        and _is_count(manifest.generation)
+        and _is_count(manifest.schema)
+        and isinstance(manifest.group, str)
+        and isinstance(manifest.settings, str)
+        and (manifest.last_ns is None or type(manifest.last_ns) is int)
+        and all(isinstance(name, str) for name in manifest.captures.values())
+        and all(_are_files(one) for one in (*files, manifest.state_files, manifest.scope_state_files))
+        and all(map(_is_stream, manifest.streams.values()))
+        and all(map(_is_count, (*manifest.sizes.values(), *manifest.rows.values(), *manifest.checksums.values())))
+        and all(type(at) in (int, float) for at in manifest.retired.values())
+        and _are_files(list(manifest.retired))
+        and all(map(_are_errors, manifest.faulty.values()))
+        and all(_are_lists(one, 2) and all(map(_is_count, one)) for one in manifest.begins.values())
     )
-    return errors and all(
-        isinstance(one, list) and len(one) == 2 and all(type(number) is int for number in one)
-        for one in manifest.begins.values()
+
+
+def _all_lists(manifest: Manifest) -> bool:
+    tables = (
+        manifest.captures, manifest.files, manifest.open_files, manifest.streams, manifest.sizes, manifest.rows,
+        manifest.retired, manifest.faulty, manifest.begins, manifest.checksums,
+    )  # fmt: skip
+    return all(isinstance(one, dict) for one in tables)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are_lists(value: object, length: int) -> bool:
+    return isinstance(value, list) and len(value) == length
+
+
+def _are_files(names: object) -> bool:
+    """Whether these are files in the folders of a lake: what the manifest names may be taken away."""
+    return isinstance(names, list) and all(isinstance(one, str) and _FILE.fullmatch(one) for one in names)
+
+
+def _are_errors(errors: object) -> bool:
+    return isinstance(errors, list) and all(
+        _are_lists(one, 3)
+        and isinstance(one[0], str)
+        and all(number is None or type(number) is int for number in one[1:])
+        for one in errors
+    )
+
+
+def _is_stream(stream: object) -> bool:
+    if not isinstance(stream, dict) or type(stream.get("batch")) is not int:
+        return False
+    faulty = stream.get("faulty", {})
+    return (
+        isinstance(stream.get("fragments", ""), str)
+        and isinstance(faulty, dict)
+        and all(number.isdecimal() and _are_errors(errors) for number, errors in faulty.items())
     )
 
 
@@ -139,11 +213,44 @@ def check_files(folder: Path, manifest: Manifest) -> None:
             raise LakeError(f"{path} has {size:,} bytes and should have {wanted:,}: the lake is damaged")
 
 
+def check_content(folder: Path, manifest: Manifest, names: Collection[str]) -> None:
+    """Read files of a lake and compare their checksums, as far as there are any; `LakeError` names one that differs."""
+    known = [name for name in names if name in manifest.checksums]
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for name, found in zip(known, pool.map(lambda name: checksum_of(folder / name), known), strict=True):
+            if found != manifest.checksums[name]:
+                raise LakeError(f"{folder / name} is not what was written (its checksum differs): the lake is damaged")
+
+
+def check_tables(folder: Path, manifest: Manifest, tables: Iterable[str] | None = None) -> None:
+    """The same for the files of some tables, or of all of them; of large ones only pages are checked, by who reads."""
+    wanted = {*manifest.files, *manifest.open_files} if tables is None else set(tables)
+    names = [
+        name for files in (manifest.files, manifest.open_files) for table in wanted for name in files.get(table, ())
+    ]
+    if sum(manifest.sizes.get(name, 0) for name in names) <= CHECKED_BYTES:
+        check_content(folder, manifest, sorted(names))
+
+
+def checksum_of(path: Path) -> int:
+    """CRC-32 of a file; `LakeError` where it cannot be read."""
+    found = 0
+    try:
+        with path.open("rb", buffering=0) as file:
+            while piece := file.read(_PIECE):
+                found = crc32(piece, found)
+    except OSError as error:
+        why = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
+        raise LakeError(f"{path} {why}: the lake is damaged") from None
+    return found
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Make a manifest the one that counts, in one step that a crash cannot halve."""
     new = folder / f"{NAME}.new"
     with new.open("w", encoding="utf-8") as file:
-        json.dump({"format": FORMAT} | asdict(manifest), file, indent=1)
+        data = asdict(manifest)
+        json.dump({"format": FORMAT, _CHECKSUM: _checksum(data)} | data, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     new.replace(folder / NAME)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from mqttscope.lake.files import GROUP_ROWS, LakeFiles, reading
-from mqttscope.lake.manifest import Manifest
+from mqttscope.lake.manifest import Manifest, check_content
 from mqttscope.lake.schemas import EVENT_TABLES, TABLES
 
 MERGED = 16
@@ -40,6 +40,7 @@ def merge_small(root: Path, before: Manifest, after: Manifest) -> None:
             chosen = _chosen((name for name in names if name in known), before)
             if not chosen:
                 continue
+            check_content(root, before, chosen)
             for found in _rows(root, chosen, TABLES[table].arrow()):
                 files.write(table, found)
             first = names.index(chosen[0])

@@ -19,6 +19,9 @@ C2S = Direction.CLIENT_TO_SERVER
 REFUSED = 0x80
 """Reason codes from here on mean that the message was not taken."""
 
+LONGEST_NS = (1 << 63) - 1
+"""A clock that jumps further in between, 292 years, makes a latency that no column holds: it is null."""
+
 
 @dataclass(slots=True)
 class Message:
@@ -43,6 +46,8 @@ class Message:
     def row(self) -> tuple[Any, ...]:
         """The row of the table."""
         latency = None if self.completed_ns is None else self.completed_ns - self.published_ns
+        if latency is not None and not -LONGEST_NS <= latency <= LONGEST_NS:
+            latency = None
         return (
             *self.head, self.state, self.ended, self.acknowledged_ns, self.released_ns, self.completed_ns, latency,
             self.retransmissions, self.acknowledge_reason_code, self.release_reason_code, self.complete_reason_code,

@@ -13,6 +13,7 @@ import orjson
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
+    DiscardedEvent,
     GapEvent,
     MalformedEvent,
     PacketEvent,
@@ -40,6 +41,8 @@ from mqttscope.report.jsonl import JsonLines
 from mqttscope.session.connection import Connection
 
 Values = tuple[Any, ...]
+MOST = (1 << 63) - 1
+"""The largest number of a column; it stands for larger ones, which the message of their row tells."""
 _NAMES = tuple(packet_columns())
 _TYPES = {int(kind): kind.name.lower() for kind in PacketType}
 _V5 = ProtocolVersion.V5
@@ -186,12 +189,16 @@ def new_message(
     return Message(head, event.timestamp_ns, packet.qos, bad or None)
 
 
-def gap_row(event: GapEvent | UnparsedEvent, intro: Introduction, number: int) -> Values:
-    """The row of bytes that are missing or belong to no packet."""
+def gap_row(event: GapEvent | UnparsedEvent | DiscardedEvent, intro: Introduction, number: int) -> Values:
+    """The row of bytes that are missing, or belong to no packet or no connection."""
     who, _ = intro.who(event.connection, event.direction)
     head = (intro.connection_id, *_place(event), *who)
     if isinstance(event, GapEvent):
         return (*head, "gap", number, event.stream_offset, event.length, event.reason, None, None, None, None, None)
+    if isinstance(event, DiscardedEvent):
+        # The connection may be over, and what counts its events with it.
+        number = event.connection.discarded_segments - 1
+        return (*head, "discarded", number, None, event.length, event.reason, None, None, None, None, None)
     found = event.unparsed
     hidden = may_hold_password(event)
     raw = None if hidden else redacted(found.raw, event.connection.version)[:MAX_RAW_BYTES]
@@ -210,8 +217,13 @@ _LINES = JsonLines(_Nowhere())
 """For the objects of connections alone."""
 
 
-def connection_row(event: ConnectionOpened | ConnectionClosed, connection_id: str, group: str, *, over: bool) -> Values:
-    """The row of a connection; ``over`` says that it has ended, and not only what was read so far."""
+def connection_row(
+    event: ConnectionOpened | ConnectionClosed, connection_id: str, group: str, *, over: bool, late: bool = False
+) -> Values:
+    """The row of a connection; ``over`` says that it has ended, and not only what was read so far.
+
+    ``late``: its captures came later than newer ones (`lake.late`).
+    """
     connection = event.connection
     bad: Bad = []
     shown = _LINES.connection(event)
@@ -228,12 +240,29 @@ def connection_row(event: ConnectionOpened | ConnectionClosed, connection_id: st
         connection.initial_sequence if connection.initial_sequence >= 0 else None,
         connection.transport, connection.decrypted, connection.handshake_seen, connection.roles_known,
         connection.roles_evidence, *_identity(connection, bad), connection.version_evidence,
-        connection.closed_how if over else "open", connection.closed_by, connection.disconnect_by,
-        connection.disconnect_reason, connection.keep_alive, connection.clean_start, connection.session_present,
-        connection.session_expiry_interval, connection.phase, _both(client.packets, server.packets),
-        _both(client.bytes, server.bytes), connection.gaps, connection.gap_bytes, connection.details.get("tcp"),
-        connection.details.get("proxy"), None if details is None else orjson.dumps(details).decode(), bad or None,
+        _closed_how(connection, late=late) if over else "open", connection.closed_by, _other_end(connection),
+        connection.disconnect_by, connection.disconnect_reason, connection.keep_alive, connection.clean_start,
+        connection.session_present, connection.session_expiry_interval, connection.phase,
+        _both(client.packets, server.packets), _both(client.bytes, server.bytes), connection.gaps, connection.gap_bytes,
+        connection.discarded_segments, connection.discarded_bytes, connection.copied_segments,
+        connection.one_sided, late, connection.details.get("tcp"), connection.details.get("proxy"),
+        None if details is None else orjson.dumps(details).decode(), bad or None,
     )  # fmt: skip
+
+
+def _closed_how(connection: Connection, *, late: bool) -> str | None:
+    """How it ended.  What nothing is read of any more may go on elsewhere, where its captures came late."""
+    how = connection.closed_how
+    return "capture_end" if late and how in ("idle", "evicted") else how
+
+
+def _other_end(connection: Connection) -> Row | None:
+    end = connection.also_closed
+    if end is None:
+        return None
+    return {
+        "how": end.how, "frame": end.frame, "timestamp_ns": end.timestamp_ns, "capture": _name(end.capture),
+    }  # fmt: skip
 
 
 def _both(client: int, server: int) -> Row:
@@ -269,4 +298,5 @@ def error_row(notice: CaptureError | CaptureDrops) -> Values:
     if isinstance(notice, CaptureError):
         return (capture, "capture_error", utf8(notice.message), notice.offset, notice.frames, None, None, None)
     told = f"interface {notice.interface} dropped {notice.dropped} frames"
-    return (capture, "capture_drops", told, None, None, notice.interface, notice.received, notice.dropped)
+    received = None if notice.received is None else min(notice.received, MOST)
+    return (capture, "capture_drops", told, None, None, notice.interface, received, min(notice.dropped, MOST))

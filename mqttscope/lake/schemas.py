@@ -4,7 +4,7 @@ Column names are the words of the JSON forms.  Numbers that count a run do not e
 how captures were cut: a connection is its ``connection_id``, a packet its ``stream_offset`` and direction in it, and
 ``packet_in_connection`` puts the packets of a connection into their order.
 
-A version of a schema stays readable: columns are added, never renamed, removed or given another meaning.
+Within a version columns are added, never renamed, removed or given another meaning.  Version 1 is still read.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import pyarrow as pa
 from mqttscope.dissect.counters import COUNTERS
 from mqttscope.lake.declared import NOT_UTF8, OTHER_PROPERTIES, packet_columns
 
-VERSION = 1
+VERSION = 2
 """Version of all schemas."""
+RENAMED = {"connections": {"closed_how": "how", "closed_by": "by"}}
+"""Columns by their table and name of today, and how they were called in version 1, which is still read."""
 
 S, L, N, H, B, T, X = (
     pa.string(), pa.int64(), pa.int32(), pa.int16(), pa.bool_(), pa.timestamp("us", "UTC"), pa.binary(),
@@ -90,6 +92,7 @@ _MALFORMED = pa.struct(
         ("redacted", B), ("missing", L), ("faults", pa.list_(_FAULT)), ("fields_read", pa.list_(S)),
     ]
 )  # fmt: skip
+_OTHER_END = pa.struct([("how", S), ("frame", L), ("timestamp_ns", L), ("capture", S)])
 
 PACKETS = TableSchema(
     "packets",
@@ -145,19 +148,26 @@ CONNECTIONS = TableSchema(
         _ID, Column("capture_group", S, "captures of different groups share no connection"), *_PLACE,
         Column("found_capture", S, "where it was recognised; by its rank `inspect` numbers connections"),
         Column("found_frame", L), Column("found_ns", L),
-        Column("closed_capture", S, "where it ended"),
+        Column("closed_capture", S, "where it ended: the first FIN or RST, else its last frame"),
         Column("closed_frame", L), Column("closed", T), Column("closed_ns", L),
         *_ENDS, Column("flow_key", X, "addresses, ports and encapsulation, as `net.segment.Segment.key`"),
         Column("initial_sequence", L, "of the initiator; null where its SYN was not captured"),
         Column("transport", S, "tcp, websocket or tls"), Column("decrypted", B), Column("handshake_seen", B),
         Column("roles_known", B), Column("roles_evidence", S),
         *_WHO[1:], Column("version_evidence", S),
-        Column("how", S, "how it ended; open while it has not"),
-        Column("by", S), Column("disconnect_by", S), Column("disconnect_reason", H),
+        Column("closed_how", S, "how it ended (fin, reset, port_reused, idle, evicted, capture_end); open: not yet"),
+        Column("closed_by", S, "client or server: who ended it first"),
+        Column("also_closed", _OTHER_END, "how the other side ended later"),
+        Column("disconnect_by", S, "who sent DISCONNECT"), Column("disconnect_reason", H),
         Column("keep_alive", N, "in force"), Column("clean_start", B), Column("session_present", B),
         Column("session_expiry_interval", L, "in force"),
         Column("phase", S), Column("packets", _by_direction(L)), Column("bytes", _by_direction(L)),
         Column("gaps", L), Column("gap_bytes", L),
+        Column("discarded_segments", L, "segments with data that it did not take, up to its end; `gaps` has them all"),
+        Column("discarded_bytes", L),
+        Column("copied_segments", L, "segments that a second tap captured again"),
+        Column("one_sided", S, "the direction, where the captures have segments of one alone"),
+        Column("late", B, "captures that came later than newer ones: what lies around it may be a row of its own"),
         Column("tcp", _by_direction(pa.struct([(name, L) for name in COUNTERS])), "counters of TCP"),
         Column("proxy", pa.struct([("client", S), ("server", S)]), "what a PROXY protocol header tells"),
         Column("details", S, "of WebSocket or TLS: a JSON object as `inspect` shows it; null for plain TCP"),
@@ -195,11 +205,11 @@ FINDINGS = TableSchema(
 )  # fmt: skip
 GAPS = TableSchema(
     "gaps",
-    "Bytes that the capture does not have, and bytes that belong to no packet that could be read",
-    ("connection_id", "event_in_connection"),
+    "Bytes that the capture does not have, that belong to no packet that could be read, or that no connection takes",
+    ("connection_id", "event", "event_in_connection"),
     (
-        _ID, *_PLACE, *_ENDS, *_WHO, Column("event", S, "gap or unparsed"),
-        Column("event_in_connection", L, "counts the gaps and unparsed bytes of the connection from 0"),
+        _ID, *_PLACE, *_ENDS, *_WHO, Column("event", S, "gap, unparsed or discarded"),
+        Column("event_in_connection", L, "counts gaps and unparsed bytes of the connection from 0, discarded apart"),
         Column("stream_offset", L, "of a gap: its place in the stream of TCP"),
         Column("length", L), Column("reason", S), Column("missing", L), Column("packet_type", H), Column("raw", X),
         Column("raw_length", L), Column("redacted", B),
@@ -231,7 +241,8 @@ INGEST_ERRORS = TableSchema(
     ("capture", "event", "message"),
     (
         Column("capture", S), Column("event", S, "capture_error or capture_drops"), Column("message", S),
-        Column("offset", L), Column("frames", L), Column("interface", L), Column("received", L), Column("dropped", L),
+        Column("offset", L), Column("frames", L), Column("interface", L), Column("received", L),
+        Column("dropped", L, "2^63 - 1 stands for more, which the message tells"),
     ),
 )  # fmt: skip
 

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mqttscope.lake import rows
+from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import FINDINGS, OPEN, SCOPE_ROWS, SCOPE_STATE
 from mqttscope.lake.scopes import Found, Remembered, ScopeRun
@@ -170,7 +171,12 @@ class _Key:
     def _before(self) -> Remembered | None:
         if self._state is None:
             return None
-        found = load(self._state)
+        try:
+            found = load(self._state)
+        except StateError as error:
+            raise LakeError(
+                f"what rules remember of {self.key} cannot be read: the lake is damaged ({error})"
+            ) from None
         if not isinstance(found, Remembered):
-            raise StateError("this is no state of a scope")
+            raise LakeError(f"what rules remember of {self.key} cannot be read: the lake is damaged")
         return found

@@ -60,7 +60,7 @@ _PARTY = (
 )  # fmt: skip
 _fields_of, _seen_of = attrgetter(*_CONNECTION), attrgetter(*_PARTY)
 
-AT_THE_END = 1 << 62
+AT_THE_END = (1 << 63) - 1
 """When flows that are still open are told to be over: behind all segments, in the order in which they began."""
 
 BEFORE_ALL = 1 << 62
@@ -91,7 +91,8 @@ class Emitted:
 
     def time_out(self, due_ns: int, last_frame: int) -> None:
         """Go on to a time-out, which counts before the segments of its time; of several the one of the earlier flow."""
-        self.set(due_ns, self._capture_at(due_ns), last_frame - BEFORE_ALL)
+        # A capture may end at the end of all times that there are.
+        self.set(min(due_ns, AT_THE_END), self._capture_at(due_ns), last_frame - BEFORE_ALL)
 
     def place(self) -> tuple[int, int, int]:
         """Where events that come out now have their place among those of other flows: time, capture, frame."""

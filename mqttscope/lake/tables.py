@@ -11,6 +11,7 @@ from mqttscope.dissect.items import Place
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
+    DiscardedEvent,
     Event,
     GapEvent,
     MalformedEvent,
@@ -25,15 +26,19 @@ from mqttscope.lake.messages import Message
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, OPEN, SCOPE_EVENTS, SCOPE_ROWS, TABLES, event_schema
 from mqttscope.lake.scopes import Emitted, Progress, beside, scope_row
-from mqttscope.lake.tracker import Beside, Tracker
+from mqttscope.lake.tracker import LATE, Beside, Tracker
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
+from mqttscope.mqtt.constants import Direction
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.segment import endpoints, flow_key
 from mqttscope.report.base import View
 from mqttscope.report.findings.conceal import conceal
 from mqttscope.session.connection import Connection
 
 Values = rows.Values
+MAX_ENDED = 100_000
+"""Flows that have ended and whose holes are remembered; as many as a dissector has flows."""
 LOOK = 1_024
 """After so many events it is time to look whether there are rows for a batch."""
 _SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {
@@ -61,6 +66,9 @@ class Collector:
         """Which segment is read now; whoever drives the dissector keeps it up, where wider scopes are wanted."""
         self.ordered = options.scope_events
         """Rows tell where their events have their place among those of other flows."""
+        self.holes: dict[bytes, list[tuple[bool, int, int]]] = {}
+        """What was given up of flows that have ended, by `flow_key`: whether of the side that comes first in it, from
+        where, to where."""
         self.waiting = 0
         """Events since rows were last looked for: that is worth while now and then."""
         self.dropping: set[str] = set() if self.linter is None else self.linter.dropping
@@ -78,6 +86,9 @@ class Collector:
             self._heed_drops(event.capture)
         told: Beside = ()
         scoped = event if self.options.scope_events and isinstance(event, Scoped) else None
+        if scoped is not None and self._tracker(scoped.connection).late:
+            # Rules of wider scopes look at what comes in the order of time.
+            scoped = None
         if self._gaps and not (isinstance(event, Scoped) and event.connection is self._gaps[-1].connection):
             self.time_passed()
         if scoped is not None:
@@ -98,11 +109,19 @@ class Collector:
         kind = type(event)
         if kind is PacketEvent or kind is MalformedEvent:
             self._packet(event)  # type: ignore[arg-type]
+        elif isinstance(event, DiscardedEvent):
+            # The connection may be over.
+            intro = self._introductions.get(event.connection.number) or rows.Introduction(
+                connection_id(event.connection, self.options.group)
+            )
+            self.rows["gaps"].append(rows.gap_row(event, intro, 0))
         elif isinstance(event, GapEvent | UnparsedEvent):
             tracker = self._tracker(event.connection)
             intro = self._introductions[event.connection.number]
             self.rows["gaps"].append(rows.gap_row(event, intro, tracker.gaps))
             tracker.gaps += 1
+            if isinstance(event, GapEvent) and event.reason != "cut":
+                tracker.note_hole(event.direction is Direction.CLIENT_TO_SERVER, event.stream_offset, event.length)
         elif isinstance(event, CaptureError | CaptureDrops):
             self.rows["ingest_errors"].append(rows.error_row(event))
 
@@ -142,7 +161,7 @@ class Collector:
     def _tracker(self, connection: Connection) -> Tracker:
         tracker = self.trackers.get(connection.number)
         if tracker is None:
-            tracker = Tracker(connection_id(connection, self.options.group))
+            tracker = Tracker(connection_id(connection, self.options.group), late=connection.number >= LATE)
             self.adopt(connection, tracker)
         return tracker
 
@@ -192,7 +211,9 @@ class Collector:
 
     def _look(self, connection: Connection, at: Place) -> None:
         tracker, history = self.trackers.get(connection.number), connection.history
-        if tracker is not None and history is not None and history.behind_a_hole is not tracker.hole:
+        if tracker is None or tracker.late:
+            return
+        if history is not None and history.behind_a_hole is not tracker.hole:
             self._scope_event(
                 Progress(connection, at.frame, at.timestamp_ns, at.capture), beside(connection, tracker.beside)
             )
@@ -233,9 +254,19 @@ class Collector:
             if not self.over:
                 message.ended = None
             self._ended(message)
-        row = rows.connection_row(event, tracker.connection_id, self.options.group, over=self.over)
+        row = rows.connection_row(event, tracker.connection_id, self.options.group, over=self.over, late=tracker.late)
         self.rows["connections"].append(row)
+        if tracker.holes:
+            self._note_holes(event.connection, tracker)
         self.forget(event.connection)
+
+    def _note_holes(self, connection: Connection, tracker: Tracker) -> None:
+        key = flow_key(connection.flow_key)
+        is_client = endpoints(key)[0] == connection.client
+        self.holes.pop(key, None)
+        if len(self.holes) >= MAX_ENDED:
+            del self.holes[next(iter(self.holes))]
+        self.holes[key] = [(is_client is one.from_client, one.start, one.end) for one in tracker.holes]
 
     def forget(self, connection: Connection) -> None:
         """Nothing more will come of a connection."""

@@ -3,9 +3,9 @@
 An ingest is all or nothing: files are written beside those that count, then the manifest is replaced.  What is in
 already, by content, is not read again, so that an ingest that is repeated changes nothing; of a capture that has grown
 since, what is new is read.  A connection that is open when the captures end goes on with the next ingest, from what its
-flow remembers; until then its rows so far are in the tables as well, ``how`` being ``open``.  What rules remember of
-sessions and servers goes on in the same way.  So the tables of several ingests are those of one, as long as the
-captures come in the order of time.
+flow remembers; until then its rows so far are in the tables as well, ``closed_how`` being ``open``.  What rules
+remember of sessions and servers continues in the same way.  So the tables of several ingests are those of one, as long
+as the captures come in the order of time; in any other order each packet is a row all the same (`lake.late`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,21 @@ from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients
 from mqttscope.lake.contents import Content, Known, beginnings, behind, content_of
 from mqttscope.lake.faulty import add_errors, known_errors, remember
 from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, reading
-from mqttscope.lake.kernel import Unfinished, connection_of, remembered, resume, state_row
-from mqttscope.lake.manifest import LakeError, Manifest, check_files, read_manifest, remove_strays
+from mqttscope.lake.kernel import Unfinished, state_row
+from mqttscope.lake.late import Late
+from mqttscope.lake.manifest import (
+    LakeError,
+    Manifest,
+    check_content,
+    check_files,
+    check_tables,
+    read_manifest,
+    remove_strays,
+)
+from mqttscope.lake.memory import connection_of, remembered, resume
 from mqttscope.lake.merging import merge_small
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, SCOPE_EVENTS, STATE, TABLES
+from mqttscope.lake.schemas import EVENT_TABLES, RENAMED, SCOPE_EVENTS, STATE, TABLES
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION
 from mqttscope.lake.scopes import Fed
 from mqttscope.lake.state import VERSION as STATE_VERSION
@@ -46,6 +56,7 @@ from mqttscope.net.frame import CaptureError
 from mqttscope.net.segment import Segment
 
 _SUMS = ("topics", "clients", "sessions")
+_READ = ("messages", "connections", "ingest_errors")
 _STATE_ROWS = 1_000
 
 
@@ -141,11 +152,13 @@ def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
     return replace(
         before,
         generation=before.generation + 1,
+        schema=SCHEMA_VERSION,
         group=options.group,
         settings=settings_digest(options),
         captures=dict(before.captures),
         begins=dict(before.begins),
         faulty=dict(before.faulty),
+        checksums=dict(before.checksums),
         files={name: list(names) for name, names in before.files.items()},
     )
 
@@ -153,15 +166,24 @@ def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
 def read_table(folder: str | os.PathLike[str], name: str, columns: Sequence[str] | None = None) -> pa.Table:
     """A table of a lake, what is still open included; `LakeError` where there is none, or it cannot be read."""
     root = Path(folder)
+    manifest = read_manifest(root)
+    check_tables(root, manifest, (name,))
     with reading(root / name):
-        return _dataset(root, read_manifest(root), name).to_table(columns=None if columns is None else list(columns))
+        found = _dataset(root, manifest, name)
+        old = RENAMED.get(name, {}) if manifest.schema == 1 else {}
+        wanted = [old.get(one, one) for one in columns or TABLES[name].names]
+        return found.to_table(columns=wanted).rename_columns(list(columns or TABLES[name].names))
 
 
 def _dataset(root: Path, manifest: Manifest, name: str) -> ds.Dataset:
     if name not in TABLES:
         raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
     names = (*manifest.files.get(name, ()), *manifest.open_files.get(name, ()))
-    return ds.dataset([str(root / one) for one in names], schema=TABLES[name].arrow(), format="parquet")
+    schema = TABLES[name].arrow()
+    for today, then in RENAMED.get(name, {}).items() if manifest.schema == 1 else ():
+        place = schema.get_field_index(today)
+        schema = schema.set(place, schema.field(place).with_name(then))
+    return ds.dataset([str(root / one) for one in names], schema=schema, format="parquet")
 
 
 def settings_digest(options: LakeOptions) -> str:
@@ -177,7 +199,15 @@ def check_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
     """`LakeError` where a lake was made with other options than these, or files of it are damaged."""
     if not before.generation:
         return
+    if before.schema != SCHEMA_VERSION:
+        raise LakeError(
+            f"{root} has tables of version {before.schema}, this program writes version {SCHEMA_VERSION}: "
+            "reports and questions still read it; take its captures into a new folder to add others"
+        )
     check_files(root, before)
+    # What the ingest reads: what flows and rules remember, and the tables that it makes sums of.
+    check_content(root, before, [*before.state_files, *before.scope_state_files])
+    check_tables(root, before, _READ)
     if before.group != options.group:
         raise LakeError(f"{root} holds captures of the group {before.group!r}, not of {options.group!r}")
     if before.settings != settings_digest(options):
@@ -242,9 +272,11 @@ def _read(
     dissector, collector = Dissector(options.reading()), Collector(options)
     fed = collector.emitted = Fed(file=after.generation)
     collector.note_drops(dropping_captures(root, before))
+    late = Late(dissector, collector)
     for memory in _states(root, before):
         resume(memory, dissector, collector)
-    seen = _Seen(before.last_ns, progress)
+        late.adopt(memory)
+    seen = _Seen(before.last_ns, progress, late)
     source = seen.watch(segments(open_capture(list(fresh.names.values()), parts=fresh.parts), done.skipped))
     with LakeFiles(root, after.generation) as files, WideRules(options) as wide:
 
@@ -265,7 +297,9 @@ def _read(
             collector.feed(event)
             if collector.waiting >= LOOK:
                 write(collector.batches())
-        memories = remembered(dissector, collector, seen.last_ns)
+        for event in late.advance(seen.now_ns):
+            collector.feed(event)
+        memories = late.remembered(remembered(dissector, collector, seen.now_ns), seen.now_ns)
         write(collector.batches(everything=True))
         unfinished = Unfinished(options)
         unfinished.collector.note_drops(collector.dropping)
@@ -282,7 +316,7 @@ def _read(
     after.last_ns = seen.last_ns
     done.out_of_order, done.open_flows = sorted(seen.late), len(memories)
     done.overlapping = sorted(seen.overlapping)
-    add_files(after, files.names)
+    add_files(after, files.names, files.checksums)
     done.rows = {name: rows for name, rows in files.rows.items() if name in EVENT_TABLES}
 
 
@@ -301,6 +335,8 @@ class _Seen:
 
     last_ns: int | None
     progress: Callable[[Segment], None] | None
+    elsewhere: Late
+    """Takes what comes late."""
     late: set[str] = field(default_factory=set)
     overlapping: set[str] = field(default_factory=set)
     capture: str | None = None
@@ -316,6 +352,9 @@ class _Seen:
         for item in source:
             if type(item) is Segment:
                 now = item.timestamp_ns
+                events = None
+                if self.last_ns is not None and now < self.last_ns:
+                    events = self.elsewhere.events(item)
                 if before is not None and now < before:
                     self.late.add(item.capture)
                 if item.capture != self.capture:
@@ -328,6 +367,9 @@ class _Seen:
                     self.last_ns = now
                 if self.progress is not None:
                     self.progress(item)
+                if events is not None:
+                    yield from events
+                    continue
             yield item
             if self.taken is not None and type(item) is Segment:
                 self.taken(item)

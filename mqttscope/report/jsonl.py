@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -51,7 +52,11 @@ def _escaped(found: re.Match[str]) -> str:
 
 def dumps(value: Any) -> bytes:
     """Compact JSON."""
-    return orjson.dumps(value)
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # Counts of drops and times between clocks that jump may need more than 64 bits.
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 LINES_TOGETHER = 50

@@ -113,7 +113,7 @@ def fold(
 
 def take(report: Report, after: Manifest, done: Folded) -> None:
     """Put what a task wrote into the manifest."""
-    add_files(after, report.files)
+    add_files(after, report.files, report.checksums)
     for kind, rows in report.rows.items():
         if kind in EVENT_TABLES:
             done.rows[kind] = done.rows.get(kind, 0) + rows
@@ -183,7 +183,7 @@ def write_errors(root: Path, generation: int, found: Sequence[CaptureError | Cap
     with LakeFiles(root, generation) as files:
         if found:
             files.write("ingest_errors", errors_of(found))
-    return Report(files.names, files.rows)
+    return Report(files.names, files.rows, files.checksums)
 
 
 def _place(note: dict[str, Any]) -> tuple[int, int]:

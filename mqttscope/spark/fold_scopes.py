@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mqttscope.lake.files import LakeFiles
-from mqttscope.lake.manifest import Manifest
+from mqttscope.lake.manifest import LakeError, Manifest
 from mqttscope.lake.scope_kernel import (
     ENDING_ORDER,
     EVENT_ORDER,
@@ -85,11 +85,13 @@ def fold_keys(batches: Iterable[pa.RecordBatch], scope: str, work: Work) -> Iter
         made = scope_kernel(smaller(batches), Scope(scope), work.options, more=work.more)
         for kind, found in unpacked(_named(made, scope)):
             files.write(kind, found)
-    yield Report(files.names, files.rows).dump()
+    yield Report(files.names, files.rows, files.checksums).dump()
 
 
 def _named(made: Iterator[pa.RecordBatch], scope: str) -> Iterator[pa.RecordBatch]:
     try:
         yield from made
+    except LakeError as error:
+        raise FoldFailed(str(error)) from None
     except Exception as error:
         raise FoldFailed(f"rules of {scope} scope: {type(error).__name__}: {error}") from error

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from mqttscope.lake.drops import Drop
 from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.kernel import SEGMENT, kernel
+from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import INTERNAL, OPEN, TABLES
 from mqttscope.spark.rows import DROPS, ERROR, READ, SUMMARY
@@ -66,6 +67,8 @@ class Report:
     files: dict[str, list[str]] = field(default_factory=dict)
     """Paths relative to the lake, by kind (`LakeFiles.names`)."""
     rows: dict[str, int] = field(default_factory=dict)
+    checksums: dict[str, int] = field(default_factory=dict)
+    """CRC-32 of each file."""
     notes: list[dict[str, Any]] = field(default_factory=list)
     """What the captures say beside their segments: rows of the data source."""
     drops: list[dict[str, Any]] = field(default_factory=list)
@@ -106,12 +109,15 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
         return
     report.fragmented = []
     times = [row["timestamp_ns"] for row in summaries if row["timestamp_ns"] is not None]
-    times += [one for one in (work.watermark_ns, work.before_ns if times else None) if one is not None]
+    times += [one for one in (work.watermark_ns,) if one is not None]
+    # Flows time out by what is read now: what came late is not idle because newer captures came before.
+    read_ns = max(times, default=None)
+    times += [one for one in (work.before_ns if times else None,) if one is not None]
     report.last_ns = max(times, default=None)
     report.read = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == READ]
     # What is behind the others has flows that go on, whatever these say.
     behind = [row["timestamp_ns"] for row in aside if row["kind"] == READ and row["message"] == BEHIND]
-    watermark_ns = None if report.last_ns is None else min([report.last_ns, *filter(None, behind)])
+    watermark_ns = None if read_ns is None else min([read_ns, *filter(None, behind)])
     report.ends = list(ends_of(summaries))
     look = _Look(work, report)
     with LakeFiles(work.root, work.generation) as files:
@@ -121,7 +127,7 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
         )  # fmt: skip
         for kind, found in unpacked(look.named(made)):
             files.write(kind, found)
-    report.files, report.rows = files.names, files.rows
+    report.files, report.rows, report.checksums = files.names, files.rows, files.checksums
     yield report.dump()
 
 
@@ -242,6 +248,8 @@ class _Look:
                 found = next(made)
             except StopIteration:
                 return
+            except LakeError as error:
+                raise FoldFailed(str(error)) from None
             except Exception as error:
                 raise FoldFailed(f"{self._place}: {type(error).__name__}: {error}") from error
             yield found

@@ -158,7 +158,7 @@ def retained_intervals(messages: DataFrame) -> DataFrame:
     )
     by_topic = Window.partitionBy("server", "topic").orderBy(*_ORDER)
     after = f.lead(f.struct("timestamp_ns", "payload_length")).over(by_topic)
-    expires = f.col("timestamp_ns") + f.col("message_expiry_interval") * SECOND_NS
+    expires = f.try_add("timestamp_ns", f.col("message_expiry_interval") * SECOND_NS)
     next_ns = f.col("after.timestamp_ns")
     expired = expires.isNotNull() & (next_ns.isNull() | (expires < next_ns)) & (expires <= f.col("last_ns"))
     return (
@@ -210,7 +210,7 @@ def deliveries(messages: DataFrame) -> DataFrame:
         .withColumn("published", f.lit(None).cast(found.schema["published"].dataType))
         .withColumn("repeated", f.lit(False))
     )
-    return found.unionByName(unknown).withColumn("waited_ns", f.col("timestamp_ns") - f.col("published.timestamp_ns"))
+    return found.unionByName(unknown).withColumn("waited_ns", f.try_subtract("timestamp_ns", "published.timestamp_ns"))
 
 
 def message_expiry(delivered: DataFrame, packets: DataFrame, gaps: DataFrame) -> DataFrame:
@@ -241,7 +241,7 @@ def message_expiry(delivered: DataFrame, packets: DataFrame, gaps: DataFrame) ->
         .join(_behind_gaps(expiring, gaps), list(_NAME), "left")
     )
     since = f.when(f.col("retain"), f.greatest("accepted_ns", "asked_ns")).otherwise(f.col("accepted_ns"))
-    stored = f.greatest(f.lit(0), since - f.col("published.timestamp_ns"))
+    stored = f.greatest(f.lit(0), f.try_subtract(since, "published.timestamp_ns"))
     interval = f.col("published.message_expiry_interval")
     left = interval - f.col("stored_ns") / SECOND_NS
     told = f.col("message_expiry_interval")

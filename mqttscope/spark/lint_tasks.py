@@ -71,7 +71,7 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
     judge = Judge(work.options, ends_of(summaries))
     judge.note_drops((), first_drops(aside))
     for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
-        for _ in run_flow(rows, work.options, judge, [], watermark_ns=last_ns):
+        for _ in run_flow(rows, work.options, judge, [], watermark_ns=last_ns, parts=False):
             judge.waiting = 0
             yield from _made(judge, _FLUSH)
     yield from _made(judge, 1)

@@ -6,14 +6,15 @@ columns that are asked for are built.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
+from mqttscope.lake.rows import MOST
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets
 from mqttscope.net.segment import Fragment, Segment, group_key
@@ -100,10 +101,11 @@ def note_of(notice: CaptureNotice, frames: int = 0, last_ns: int | None = None) 
     told = asdict(notice)
     told.pop("capture")
     told.pop("data", None)
-    written = orjson.dumps(told).decode()
+    # Counts may need more than the 64 bits that orjson knows.
+    written = json.dumps(told)
     if isinstance(notice, CaptureDrops):
         message = f"interface {notice.interface} dropped {notice.dropped} frames"
-        return Note(DROPS, message, frames, count=notice.dropped, notice=written, timestamp_ns=last_ns)
+        return Note(DROPS, message, frames, count=min(notice.dropped, MOST), notice=written, timestamp_ns=last_ns)
     return Note(SECRETS, "holds secrets for decryption", count=len(notice.data), notice=written, payload=notice.data)
 
 
@@ -114,9 +116,9 @@ def notice_of(
     if kind == ERROR:
         return CaptureError(capture, message, offset, frame or 0)
     if kind == DROPS:
-        return CaptureDrops(capture, **orjson.loads(notice or "{}"))
+        return CaptureDrops(capture, **json.loads(notice or "{}"))
     if kind == SECRETS:
-        return CaptureSecrets(capture, data=data or b"", **orjson.loads(notice or "{}"))
+        return CaptureSecrets(capture, data=data or b"", **json.loads(notice or "{}"))
     return None
 
 

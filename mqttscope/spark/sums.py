@@ -68,6 +68,7 @@ def write_sums(spark: SparkSession, root: Path, after: Manifest) -> dict[str, in
     for report in run_all(tasks):
         files |= report.files
         rows |= report.rows
+        after.checksums |= report.checksums
     after.files |= files
     return rows
 
@@ -172,4 +173,4 @@ def _write(batches: Iterable[pa.RecordBatch], work: _Sum) -> Iterator[pa.RecordB
             if one.num_rows:
                 columns = [one.column(field.name).cast(field.type) for field in schema]
                 files.write(work.table, pa.RecordBatch.from_arrays(columns, schema=schema))
-    yield Report(files.names, files.rows).dump()
+    yield Report(files.names, files.rows, files.checksums).dump()

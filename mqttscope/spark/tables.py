@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mqttscope.lake.manifest import LakeError, Manifest, check_files, read_manifest
+from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tables, read_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     Lake = str | os.PathLike[str]
 
@@ -24,6 +24,8 @@ TABLES = (
     "packets", "messages", "connections", "sessions", "findings", "topics", "clients", "gaps", "ingest_errors",
 )  # fmt: skip
 """Names of the tables."""
+VERIFY = "parquet.page.verify-checksum.enabled"
+"""The setting of Parquet by which pages are compared with their checksums."""
 _GLOB = str.maketrans({one: f"\\{one}" for one in "{}[]*?\\"})
 
 
@@ -36,6 +38,7 @@ def open_lake(lake: Lake) -> Manifest:
     while True:
         try:
             check_files(root, manifest)
+            check_tables(root, manifest)
             return manifest
         except LakeError:
             before, manifest = manifest, read_manifest(root)
@@ -53,7 +56,11 @@ def schema(name: str) -> StructType:
 
     if name not in schemas.TABLES:
         raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
-    return from_arrow_schema(schemas.TABLES[name].arrow().remove_metadata())
+    found = from_arrow_schema(schemas.TABLES[name].arrow().remove_metadata())
+    for field, column in zip(found, schemas.TABLES[name].columns, strict=True):
+        # What `describe` shows.
+        field.metadata = {"comment": column.meaning} if column.meaning else {}
+    return found
 
 
 def table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
@@ -72,8 +79,25 @@ def read(spark: SparkSession, lake: Lake, manifest: Manifest, name: str) -> Data
         from pyspark.sql import functions as f
 
         # A frame of no Python rows would start Python workers for nothing.
-        return spark.range(0).select(*(f.lit(None).cast(one.dataType).alias(one.name) for one in columns))
-    return spark.read.schema(columns).parquet(*parquet_paths(Path(lake), files))
+        return spark.range(0).select(
+            *(f.lit(None).cast(one.dataType).alias(one.name, metadata=one.metadata) for one in columns)
+        )
+    old = renamed(name) if manifest.schema == 1 else {}
+    if old:
+        columns = type(columns)([_named(one, old.get(one.name, one.name)) for one in columns])
+    found = spark.read.option(VERIFY, "true").schema(columns).parquet(*parquet_paths(Path(lake), files))
+    return found.withColumnsRenamed({then: today for today, then in old.items()}) if old else found
+
+
+def renamed(name: str) -> dict[str, str]:
+    """How columns of a table were called in version 1 of the schemas, by their names of today."""
+    from mqttscope.lake.schemas import RENAMED
+
+    return RENAMED.get(name, {})
+
+
+def _named(field: StructField, name: str) -> StructField:
+    return type(field)(name, field.dataType, field.nullable, field.metadata)
 
 
 def make_views(spark: SparkSession, lake: Lake, names: Sequence[str] = TABLES) -> None:

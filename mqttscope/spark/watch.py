@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from mqttscope.lake.contents import Content
 from mqttscope.lake.faulty import add_errors, known_errors
-from mqttscope.lake.files import STREAM, commit, lake_lock
+from mqttscope.lake.files import STREAM, commit, lake_lock, reading
 from mqttscope.lake.manifest import Errors, LakeError, Manifest, read_manifest, remove_strays
 from mqttscope.lake.merging import merge_small
 from mqttscope.lake.options import LakeOptions
@@ -80,6 +80,8 @@ class Taken:
     """Captures with segments from before the last one of earlier batches."""
     errors: list[CaptureError] = field(default_factory=list)
     """What is wrong with captures."""
+    live: bool = True
+    """A capture of the batch may still grow: only then does it say how far behind now the lake is."""
 
 
 def watch(
@@ -287,6 +289,7 @@ class Watcher:
         return Taken(
             number, added, folded.open_flows, after.last_ns, sum(one["count"] or 0 for one in folded.read),
             folded.out_of_order, [error for _, error in folded.errors],
+            any(one["message"] not in (COMPLETE, KNOWN) for one in folded.read),
         )  # fmt: skip
 
     def _fold(
@@ -349,7 +352,8 @@ class Watcher:
         """
         table = FragmentTable()
         if waiting is not None:
-            table = _resumed((self._root / waiting).read_bytes())
+            with reading(self._root / waiting):
+                table = _resumed((self._root / waiting).read_bytes())
         found = batch.where(batch["kind"] == FRAGMENT).select(*COLUMNS).toArrow()
         self._is_fragmented = found.num_rows > 0
         ordered = found.sort_by([("file", "ascending"), ("frame", "ascending")])

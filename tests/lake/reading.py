@@ -23,7 +23,7 @@ from mqttscope.lake.state import load
 from mqttscope.lake.tables import Collector
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.rule import Rule
-from mqttscope.net.segment import Segment, flow_key
+from mqttscope.net.segment import Segment, group_key
 from mqttscope.report.jsonl import JsonLines
 from tests.conftest import ROOT
 
@@ -85,7 +85,7 @@ def read_event(data: bytes) -> tuple[Any, ...]:
 
 def segment_rows(found: Sequence[Segment], file: int = 0) -> list[tuple[Any, ...]]:
     return [
-        ("segment", flow_key(one.key), one.timestamp_ns, file, one.frame, one.key, one.sequence, one.acknowledgment,
+        ("segment", group_key(one.key), one.timestamp_ns, file, one.frame, one.key, one.sequence, one.acknowledgment,
          one.flags, one.window, one.payload, one.missing, one.capture, clock_ns)
         for one, clock_ns in zip(found, accumulate((one.timestamp_ns for one in found), max), strict=True)
     ]  # fmt: skip

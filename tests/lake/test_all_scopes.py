@@ -26,7 +26,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.memories import WIDE
 from mqttscope.lint.rehearsal import segments
 from mqttscope.net.frame import Frame
-from mqttscope.net.segment import Segment, direction_key
+from mqttscope.net.segment import Segment, direction_key, flow_key
 from mqttscope.report.base import View
 from mqttscope.report.findings.conceal import conceal
 from tests.capture.test_pcapng import statistics
@@ -100,7 +100,13 @@ def test_all_captures_at_once(tmp_path: Path) -> None:
 
 def test_all_captures_in_pieces(tmp_path: Path) -> None:
     files = []
+    taken: set[bytes] = set()
     for number, path in enumerate(CAPTURES):
+        flows = {flow_key(one.key) for one in read_segments(path)}
+        if flows & taken:
+            # Several are made at the same time between the same endpoints: of different ingests, one of them is late.
+            continue
+        taken |= flows
         (tmp_path / path.parent.name).mkdir()
         files += cut(frames_of(path), tmp_path / path.parent.name, 2 + number % 4, number)
     files.sort(key=begins)

@@ -13,14 +13,15 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
-from mqttscope.lake.kernel import Memory, errors_of, kernel, state_row, whole_segments
+from mqttscope.lake.kernel import errors_of, kernel, state_row, whole_segments
+from mqttscope.lake.memory import Memory
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, event_schema
 from mqttscope.lake.state import load
 from mqttscope.mqtt.packets import Publish
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.net.segment import Fragment, Segment, flow_key
+from mqttscope.net.segment import Fragment, Segment, group_key
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import Talk, Tape, connect, publish
 from tests.lake.reading import (
@@ -107,7 +108,7 @@ def test_what_is_open_has_rows_as_if_it_ended() -> None:
 
         assert {name for name in got if name.startswith("open/")} >= {"open/connections"}
         for row in got["open/connections"]:
-            assert (row["how"], row["closed_ns"]) == ("open", None)
+            assert (row["closed_how"], row["closed_ns"]) == ("open", None)
         for name in ("packets", "findings", "gaps"):
             together = {name: [*got.get(name, []), *got.get(f"open/{name}", [])]}
             assert ordered(together)[name] == ordered(wanted)[name]
@@ -130,9 +131,9 @@ def test_state_is_of_what_is_open_alone() -> None:
     memory = load(row["state"])
     assert isinstance(memory, Memory)
     assert memory.flow.context.connection.client.endswith(":50002")  # type: ignore[attr-defined]
-    assert Counter(row["how"] for row in got["connections"]) == {"fin": 1, "idle": 1}
+    assert Counter(row["closed_how"] for row in got["connections"]) == {"fin": 1, "idle": 1}
     assert row["last_ns"] == memory.flow.last_timestamp_ns
-    assert state_row(memory)[0] == row["flow"] == flow_key(memory.flow.key)
+    assert state_row(memory)[0] == row["flow"] == group_key(memory.flow.key)
 
 
 def test_ports_that_are_used_again_are_connections_of_their_own() -> None:
@@ -145,7 +146,7 @@ def test_ports_that_are_used_again_are_connections_of_their_own() -> None:
     got = by_kernel(segment_rows(tape.segments), LakeOptions())
 
     assert len({row["connection_id"] for row in got["connections"]}) == 3
-    assert [row["how"] for row in got["connections"]] == ["idle", "idle", "capture_end"]
+    assert [row["closed_how"] for row in got["connections"]] == ["idle", "idle", "capture_end"]
     assert [row["packet_in_connection"] for row in got["packets"]] == [0, 1] * 3
 
 
@@ -160,7 +161,7 @@ def test_what_is_idle_at_the_watermark_is_over() -> None:
 
     wanted = collect(dissect_segments(tape.segments, given.reading()), given)
     assert ordered(by_kernel(rows, given, watermark_ns=tape.now_ns)) == ordered(wanted)
-    assert [row["how"] for row in wanted["connections"]] == ["idle", "capture_end"]
+    assert [row["closed_how"] for row in wanted["connections"]] == ["idle", "capture_end"]
 
 
 def test_batches_hold_one_kind_and_bounded_rows() -> None:

@@ -15,7 +15,9 @@ from mqttscope.lake.manifest import (
     RETIRED_S,
     LakeError,
     Manifest,
+    check_content,
     check_files,
+    checksum_of,
     read_manifest,
     remove_strays,
     sync_folder,
@@ -40,6 +42,73 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
 
     with pytest.raises(LakeError):
         read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"generation": "3"}, {"generation": -1}, {"group": 5}, {"settings": None}, {"last_ns": "now"},
+        {"captures": []},
+        {"captures": {"aa": 5}}, {"files": {"packets": "packets/1.parquet"}},
+        {"files": {"packets": ["../../x.parquet"]}},
+        {"files": {"packets": ["/etc/passwd"]}}, {"state_files": {}}, {"state_files": [5]}, {"streams": {"a": 5}},
+        {"streams": {"a": {"batch": "1"}}}, {"streams": {"a": {"batch": 1, "faulty": {"x": []}}}}, {"sizes": {"a": -1}},
+        {"rows": {"a": 1.5}}, {"checksums": {"a": "x"}}, {"retired": {"packets/1.parquet": "x"}}, {"retired": {"x": 1}},
+        {"faulty": {"a": [["m", 0]]}}, {"begins": {"a": [1]}}, {"schema": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_manifest_may_not_say(changes: dict[str, object], tmp_path: Path) -> None:
+    write_manifest(tmp_path, FULL)
+    data = json.loads((tmp_path / NAME).read_text())
+    del data["checksum"]
+    (tmp_path / NAME).write_text(json.dumps(data))
+    assert read_manifest(tmp_path) == FULL
+    (tmp_path / NAME).write_text(json.dumps(data | changes))
+
+    with pytest.raises(LakeError, match="is not the manifest of a lake, or is damaged"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("nested", ["[" * 100_000, '{"format":1,"captures":' + '{"a":' * 5_000 + "1" + "}" * 5_001])
+def test_one_that_is_nested_too_deeply(nested: str, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(nested)
+
+    with pytest.raises(LakeError, match="nested too deeply: the lake is damaged"):
+        read_manifest(tmp_path)
+
+
+def test_every_flipped_bit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
+    write_manifest(tmp_path, FULL)
+    whole = (tmp_path / NAME).read_bytes()
+    for place in range(len(whole)):
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        (tmp_path / NAME).write_bytes(data)
+        try:
+            found = read_manifest(tmp_path)
+        except LakeError:
+            continue
+        # White space, and the name of the checksum itself.
+        assert found == FULL
+
+
+def test_files_are_compared_with_their_checksums(tmp_path: Path) -> None:
+    (tmp_path / "packets").mkdir()
+    path = tmp_path / "packets" / "1.parquet"
+    path.write_bytes(bytes(3 << 20))
+    known = replace(FULL, checksums={"packets/1.parquet": checksum_of(path)})
+    names = known.files["packets"]
+    check_content(tmp_path, known, names)
+    # An older lake does not say them.
+    check_content(tmp_path, FULL, names)
+
+    path.write_bytes(bytes(2 << 20) + b"\1" + bytes((1 << 20) - 1))
+    with pytest.raises(LakeError, match=r"1.parquet is not what was written \(its checksum differs\)"):
+        check_content(tmp_path, known, names)
+    path.unlink()
+    with pytest.raises(LakeError, match=r"1.parquet is missing: the lake is damaged"):
+        check_content(tmp_path, known, names)
 
 
 def test_strays_are_taken_away_and_nothing_else(tmp_path: Path) -> None:

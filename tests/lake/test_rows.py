@@ -76,10 +76,17 @@ def check_connections(wanted: list[Row], tables: Tables) -> None:
         shown["timestamp"] = as_json.CLOCK.iso(row["closed_ns"])
         names = (
             "client", "server", "transport", "handshake_seen", "roles_known", "roles_evidence", "version",
-            "version_known", "version_evidence", "how", "by", "disconnect_by", "disconnect_reason", "packets", "bytes",
+            "version_known", "version_evidence", "disconnect_by", "disconnect_reason", "packets", "bytes",
             "gaps", "gap_bytes", "tcp",
         )  # fmt: skip
-        shown |= {name: row[name] for name in names}
+        shown |= {name: row[name] for name in names} | {"how": row["closed_how"], "by": row["closed_by"]}
+        shown |= {name: row[name] for name in ("copied_segments", "one_sided")}
+        shown["discarded"] = {name: row[f"discarded_{name}"] for name in ("segments", "bytes")}
+        end = row["also_closed"]
+        if end is not None:
+            end = {name: end[name] for name in ("how", "frame", "timestamp_ns")}
+            end["timestamp"] = as_json.CLOCK.iso(end["timestamp_ns"])
+        shown["also_closed"] = end
         shown["client_identifier"] = texts(row["client_identifier"], "client_identifier")
         if row["details"] is not None:
             shown[row["transport"]] = json.loads(row["details"])

@@ -15,10 +15,11 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 
 import pyarrow as pa
 
+from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import SCOPE_EVENTS, SCOPE_ROWS, SCOPE_STATE
 from mqttscope.lake.scope_kernel import SCOPE_COLUMNS, SCOPE_ORDER, scope_batch, scope_kernel, state_batch
-from mqttscope.lake.state import StateError, dump, load
+from mqttscope.lake.state import dump, load
 from mqttscope.lint.rule import Rule, Scope
 from mqttscope.mqtt.packets import Connack
 from mqttscope.net.segment import Segment
@@ -189,7 +190,7 @@ def test_state_that_cannot_be_read_is_said(state: bytes) -> None:
     names = dict.fromkeys(SCOPE_COLUMNS, 0) | {"key": "k", "connection_id": "", "event": state}
     rows = [names, names | {"kind_order": 1}]
 
-    with pytest.raises(StateError, match="no state"):
+    with pytest.raises(LakeError, match="the lake is damaged"):
         list(scope_kernel(sorted_rows([pa.RecordBatch.from_pylist(rows, SCOPE_ROWS.arrow())]), Scope.SESSION, given()))
 
 

@@ -27,6 +27,7 @@ from mqttscope.lint.memories import WIDE
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment
+from tests.capture.test_pcapng import enhanced, interface, option, section, statistics
 from tests.lake.reading import CAPTURES, PLACES, Tables, all_of_them, options, ordered, usual
 from tests.lake.test_scopes import OfBroker, OfSession
 
@@ -75,8 +76,8 @@ def same(one: Tables, other: Tables, *, ended: bool = True) -> None:
 def closing(tables: Tables) -> Tables:
     """What only says whether the end of a capture is the end of a connection."""
     for row in tables["connections"]:
-        if row["how"] in ("capture_end", "open"):
-            row |= {"how": None, "closed": None, "closed_ns": None, "closed_capture": None, "closed_frame": None}
+        if row["closed_how"] in ("capture_end", "open"):
+            row |= {"closed_how": None, "closed": None, "closed_ns": None, "closed_capture": None, "closed_frame": None}
     for row in tables["messages"]:
         if row["ended"] == "connection":
             row["ended"] = None
@@ -343,3 +344,93 @@ def test_progress_sees_every_segment(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(seen) > 10
     assert len(read_manifest(tmp_path / "lake").files["packets"]) > 1
     assert read_table(tmp_path / "lake", "packets", ["type"]).num_columns == 1
+
+
+def test_a_flipped_bit_in_any_file_is_noticed(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    parts = cut(SEVERAL[0], tmp_path, 2)
+    write_lake(parts[:1], lake, options())
+    manifest = read_manifest(lake)
+    assert manifest.checksums.keys() == manifest.all_files()
+    assert {name.partition("/")[0] for name in manifest.checksums} >= {"packets", "open", "state", "scope_state"}
+    for name in sorted(manifest.checksums):
+        whole = (lake / name).read_bytes()
+        data = bytearray(whole)
+        data[len(data) * 2 // 3] ^= 4
+        (lake / name).write_bytes(data)
+        table = name.partition("/")[0] if not name.startswith("open/") else name.split("-")[1]
+        read_by_ingest = table in ("state", "scope_state", "messages", "connections", "ingest_errors")
+        with pytest.raises(LakeError, match=r"not what was written \(its checksum differs\): the lake is damaged"):
+            write_lake(parts[1:], lake, options()) if read_by_ingest else read_table(lake, table)
+        (lake / name).write_bytes(whole)
+    write_lake(parts[1:], lake, options())
+
+
+def test_a_lake_without_checksums_is_read_and_gets_them(tmp_path: Path) -> None:
+    parts = cut(SEVERAL[0], tmp_path, 2)
+    write_lake(parts[:1], tmp_path / "lake", options())
+    path = tmp_path / "lake" / "manifest.json"
+    data = json.loads(path.read_text())
+    del data["checksum"], data["checksums"]
+    path.write_text(json.dumps(data))
+
+    assert read_table(tmp_path / "lake", "packets").num_rows > 0
+    write_lake(parts[1:], tmp_path / "lake", options())
+    manifest = read_manifest(tmp_path / "lake")
+    assert manifest.checksums.keys() == manifest.all_files()
+
+
+def of_version_1(lake: Path) -> None:
+    """Make a lake one of an earlier release: other names of columns, fewer columns, no checksums."""
+    path = lake / "manifest.json"
+    data = json.loads(path.read_text())
+    for name in [*data["files"].get("connections", []), *data["open_files"].get("connections", [])]:
+        table = pq.read_table(lake / name, partitioning=None).drop_columns(["late", "also_closed"])
+        names = [{"closed_how": "how", "closed_by": "by"}.get(one, one) for one in table.column_names]
+        pq.write_table(table.rename_columns(names), lake / name)
+        data["sizes"][name] = (lake / name).stat().st_size
+    for name in ("checksum", "checksums", "schema"):
+        del data[name]
+    path.write_text(json.dumps(data))
+
+
+def test_a_lake_of_an_earlier_release_is_read_and_not_written(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    parts = cut(SEVERAL[0], tmp_path, 2)
+    write_lake(parts[:1], lake, options())
+    wanted = read_table(lake, "connections").drop_columns(["late", "also_closed"]).to_pylist()
+    of_version_1(lake)
+
+    found = read_table(lake, "connections")
+    assert found.drop_columns(["late", "also_closed"]).to_pylist() == wanted
+    assert found.column("late").to_pylist() == [None] * len(wanted)
+    assert read_table(lake, "connections", ["closed_by", "client"]).column_names == ["closed_by", "client"]
+    with pytest.raises(LakeError, match="tables of version 1, this program writes version 2: reports"):
+        write_lake(parts[1:], lake, options())
+
+
+TICKS = (0, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
+
+
+@pytest.mark.parametrize("ticks", TICKS)
+@pytest.mark.parametrize("resolution", [0, 6, 9, 0x80])
+def test_captures_of_the_ends_of_time(ticks: int, resolution: int, tmp_path: Path) -> None:
+    """Times as early and as late as there are, in between, and counts near 2^64."""
+    frames = [one for one in open_capture([SEVERAL[0]]) if isinstance(one, Frame)]
+    path = tmp_path / "a.pcapng"
+    parts = [section(), interface(options=option(9, bytes((resolution,)))), interface()]
+    for number, one in enumerate(frames):
+        near = max(0, ticks - number) if number % 3 == 2 else one.timestamp_ns // 1_000
+        parts.append(enhanced(one.data, near, index=0 if number % 3 == 2 else 1))
+    drops = statistics(interface_drops=(1 << 64) - 1, system_drops=(1 << 64) - 1, received=(1 << 64) - 1)
+    path.write_bytes(b"".join(parts) + drops)
+    done = write_lake([path, SEVERAL[1]], tmp_path / "lake", options())
+
+    assert len(done.captures) == 2
+    rows = read_table(tmp_path / "lake", "packets").to_pylist()
+    assert {row["capture"] for row in rows} == {str(path), str(SEVERAL[1])}
+    (told,) = [row for row in read_table(tmp_path / "lake", "ingest_errors").to_pylist() if row["dropped"]]
+    assert (told["dropped"], told["received"]) == ((1 << 63) - 1, (1 << 63) - 1)
+    assert "dropped 36893488147419103230 frames" in told["message"]
+    # And again, with what was remembered of them.
+    write_lake([SEVERAL[2]], tmp_path / "lake", options())

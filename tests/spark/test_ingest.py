@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,15 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mq
 from mqttscope.lake.files import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.writer import next_generation, read_table, write_lake
+from mqttscope.report.fleet.model import Asked
 from mqttscope.spark import ingest as module
 from mqttscope.spark import reading
+from mqttscope.spark.answers.fleet import fleet_report
 from mqttscope.spark.errors import SPARK_ERRORS, cause
 from mqttscope.spark.ingest import good_partitions, ingest, overlapping
 from mqttscope.spark.locations import Location, NoCaptures
+from tests.capture.test_pcapng import enhanced, interface, statistics
+from tests.lake.fleet import content, segments, written
 from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
 from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, moved, one_after_the_other
 from tests.spark.troubled import troubled
@@ -279,3 +284,44 @@ def test_the_next_generation_shares_nothing_with_the_one_before(tmp_path: Path) 
 
     assert before == read_manifest(tmp_path / "lake")
     assert after.generation == 2
+
+
+@pytest.mark.parametrize("order", [(2, 0, 1), (0, 2, 1)], ids=str)
+def test_captures_that_come_late(order: tuple[int, ...], spark: SparkSession, tmp_path: Path) -> None:
+    """Each packet is a row, and the tables are those that are written in process."""
+    found = segments(5, 8)
+    parts = written(found, tmp_path / "parts", 3)
+    (whole,) = written(found, tmp_path / "whole", 1)
+    given, ours, measure = usual_options(), tmp_path / "ours", tmp_path / "measure"
+    for number in order:
+        done = ingest(spark, [str(parts[number])], ours, given, partitions=2)
+        wanted = write_lake([parts[number]], measure, given)
+        assert (done.out_of_order, done.open_flows) == (wanted.out_of_order, wanted.open_flows)
+
+    one, other = tables(ours), tables(measure)
+    for name, rows in other.items():
+        assert one[name] == rows, name
+    write_lake([whole], tmp_path / "lake", given)
+    assert Counter(map(content, read_table(ours, "packets").to_pylist())) == Counter(
+        map(content, read_table(tmp_path / "lake", "packets").to_pylist())
+    )
+    assert any(read_table(ours, "connections").column("late").to_pylist())
+
+
+def test_a_capture_with_counts_and_times_that_need_more_than_64_bits(spark: SparkSession, tmp_path: Path) -> None:
+    """It is a row, and so is everything else of the collection."""
+    path = tmp_path / "a.pcapng"
+    high = (1 << 64) - 1
+    frames = frames_of("v5-qos")
+    last = enhanced(frames[-1].data, (1 << 63) - 1)
+    path.write_bytes(as_pcapng(frames) + interface() + last + statistics(interface_drops=high, system_drops=high))
+    other = tmp_path / "b.pcapng"
+    other.write_bytes(as_pcapng(frames_of("planted-violations")))
+    ours, measure, given = tmp_path / "ours", tmp_path / "measure", usual_options()
+    for _ in range(2):
+        ingest(spark, [str(path), str(other)], ours, given)
+        write_lake([path, other], measure, given)
+    assert tables(ours) == tables(measure)
+    (told,) = [row for row in read_table(ours, "ingest_errors").to_pylist() if row["event"] == "capture_drops"]
+    assert told["dropped"] == (1 << 63) - 1
+    assert fleet_report(spark, ours, Asked()).trust.dropped == (1 << 63) - 1

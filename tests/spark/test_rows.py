@@ -7,7 +7,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mqttscope[spark]'")
 
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets
-from mqttscope.net.segment import Segment, direction_key, flow_key, reverse_key
+from mqttscope.net.segment import Segment, direction_key, flow_key, group_key, reverse_key
 from mqttscope.spark import rows as module
 from mqttscope.spark.rows import COLUMNS, DDL, Batches, Note, note_of, notice_of
 from tests.spark.expected import all_of
@@ -46,7 +46,7 @@ def test_flows_are_remembered_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) 
 
     for _ in range(3):
         found = batches.segments([made(number) for number in range(8)], 0, [0] * 8).to_pylist()
-        assert found == [{"flow": flow_key(KEYS[number % 4]), "capture": "a\\xff"} for number in range(8)]
+        assert found == [{"flow": group_key(KEYS[number % 4]), "capture": "a\\xff"} for number in range(8)]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_only_what_is_new_counts(tmp_path: Path) -> None:
     assert {Path(error.capture).stem for error in (*first.errors, *second.errors)} == {CUT, DAMAGED}
     assert second.sums["clients"] == read_table(lake, "clients").num_rows
     assert second.rows == {name: rows for name in EVENT_TABLES if (rows := read_table(lake, name).num_rows)}
-    opened = sum(row["how"] == "open" for row in read_table(lake, "connections").to_pylist())
+    opened = sum(row["closed_how"] == "open" for row in read_table(lake, "connections").to_pylist())
     assert second.open_connections == second.open_rows["connections"] == opened > 0
 
     again = summarize(lake, read_manifest(lake), write_lake([one], lake, usual_options()))

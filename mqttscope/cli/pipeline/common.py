@@ -103,7 +103,7 @@ def lake_settings(command: F) -> F:
             click.option("--group", default="", metavar="NAME", help="Of captures that belong together: one site."),
             click.option(
                 "--payload-limit", type=click.IntRange(0), default=0, metavar="BYTES",
-                help="Bytes of each payload that are kept. [default: 0]",
+                help="Bytes of each payload to keep; 0 keeps its length and SHA-256 only. [default: 0]",
             ),
             codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: all of the specifications]"),
             codes_option("extend-select", "These rules as well."),

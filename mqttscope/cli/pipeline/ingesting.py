@@ -128,7 +128,10 @@ class Run:
         if unread is not None:
             warn(unread)
         for name in map(utf8, summary.done.out_of_order):
-            warn(f"{name}: begins before the end of what was in the lake; connections that both have are not joined")
+            warn(
+                f"{name}: begins before the end of what was in the lake; where connections do not fit together, "
+                "its part of them has rows of its own (connections.late)"
+            )
         for name in map(utf8, summary.done.overlapping):
             warn(f"{name}: overlaps in time with one before it and is read behind that; mergecap makes one of them")
 

@@ -99,10 +99,11 @@ def line(taken: Taken, now_s: float) -> str:
     parts = [counted(rows.get("packets", 0), "packet"), counted(rows.get("findings", 0), "new finding")]
     if taken.errors:
         parts.append(counted(len(taken.errors), "error") + " of captures")
-    parts.append(counted(taken.open_flows, "flow") + " open")
+    if taken.live:
+        parts.append(counted(taken.open_flows, "flow") + " open")
     if taken.waiting:
         parts.append(f"{taken.waiting / 1e6:,.1f} MB wait")
-    if taken.last_ns is not None:
+    if taken.live and taken.last_ns is not None:
         behind = now_s - taken.last_ns / 1e9
         if 0 <= behind < _DAY_S:
             parts.append(f"{behind:,.0f} s behind")

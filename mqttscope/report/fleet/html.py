@@ -14,7 +14,7 @@ from mqttscope.report.fleet import plots
 from mqttscope.report.fleet.model import FleetReport, GroupRow, Names, Percentiles, Ranked, RuleRow
 from mqttscope.report.fleet.plots import Bar, Range, safe
 from mqttscope.report.fleet.style import STYLE
-from mqttscope.report.fleet.words import amounts, conditions, doubts, moment, named, people
+from mqttscope.report.fleet.words import amounts, conditions, doubts, each, moment, named, people, way
 from mqttscope.report.page import number, size
 from mqttscope.report.when import duration
 
@@ -54,6 +54,7 @@ def render(report: FleetReport) -> bytes:
         *_latency(report),
         *_talk(report),
         *_retained(report),
+        *_endings(report),
         *_reconnects(report),
         *_trust(report),
         "</body></html>\n",
@@ -152,21 +153,21 @@ def _group(title: str, kind: str, ranked: Ranked[GroupRow]) -> str:
 
 
 def _days(report: FleetReport) -> list[str]:
-    rows = report.days
+    rows = report.parts or report.days
     if not rows:
         return []
     bars = [Bar(row.day, (row.errors, row.warnings, row.infos)) for row in rows]
-    plot = plots.columns(bars, SEVERITIES, "findings by day")
-    messages = plots.columns([Bar(row.day, (row.messages,)) for row in rows], ("messages",), "messages by day")
+    plot = plots.columns(bars, SEVERITIES, "findings over time")
+    messages = plots.columns([Bar(row.day, (row.messages,)) for row in rows], ("messages",), "messages over time")
     cells = [
-        Cell("day", lambda row: row.day, "time"),
+        Cell("from" if report.parts else "day", lambda row: row.day, "time"),
         *(
             Cell(name, lambda row, name=name: number(getattr(row, name)))  # type: ignore[misc]
             for name in ("connections", "messages", *SEVERITIES)
         ),
     ]
     return [
-        "<h2>Day by day</h2>",
+        f"<h2>{each(report.part_seconds)}</h2>",
         f"<h3>Findings</h3>{_legend(SEVERITIES)}{plot}" if plot else "",
         f"<h3>Messages that clients published</h3>{messages}" if messages else "",
         _table(rows, cells),
@@ -291,6 +292,25 @@ def _retained(report: FleetReport) -> list[str]:
             f"too late; {expiry.unknown:,} did not wait or cannot be judged.</p>"
         )
     return out
+
+
+def _endings(report: FleetReport) -> list[str]:
+    found = report.endings
+    cells = [
+        Cell("client", lambda row: row.client, "name"),
+        Cell("server", lambda row: row.server, "name"),
+        Cell("connections", lambda row: number(row.connections)),
+        Cell("reconnects", lambda row: number(row.reconnects)),
+        Cell("DISCONNECT", lambda row: number(row.disconnects)),
+        Cell("closed by client", lambda row: number(row.by_client)),
+        Cell("closed by server", lambda row: number(row.by_server)),
+        Cell("reset", lambda row: number(row.resets)),
+        Cell("time-out", lambda row: number(row.timeouts)),
+    ]
+    if not found.ways:
+        return []
+    ways = [Cell("how", way, "text"), Cell("connections", lambda row: number(row.connections))]
+    return ["<h2>How connections ended</h2>", _table(found.ways, ways), _ranked("By client", found.clients, cells)]
 
 
 def _reconnects(report: FleetReport) -> list[str]:

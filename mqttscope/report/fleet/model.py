@@ -108,6 +108,47 @@ class DayRow:
 
 
 @dataclass(slots=True)
+class EndingRow:
+    """Connections that ended in one way."""
+
+    how: str
+    """disconnect, fin (without DISCONNECT), reset, idle, port_reused, evicted, or open."""
+    by: str | None
+    """client or server; null where the capture does not show it."""
+    connections: int
+
+
+@dataclass(slots=True)
+class ClientEndings:
+    """How the connections of one client ended."""
+
+    server: str
+    client: str
+    """Client Identifier."""
+    connections: int
+    reconnects: int
+    """Connections after the first one."""
+    disconnects: int
+    """Connections that ended with a DISCONNECT."""
+    by_client: int
+    """Without one, by FIN of the client."""
+    by_server: int
+    """Without one, by FIN of the server."""
+    resets: int
+    timeouts: int
+    """Connections of which nothing was seen for two hours, or whose ports were used again."""
+
+
+@dataclass(slots=True)
+class Endings:
+    """How connections ended."""
+
+    ways: list[EndingRow] = field(default_factory=list)
+    clients: Ranked[ClientEndings] = field(default_factory=Ranked)
+    """Clients with reconnects, or with connections that ended without DISCONNECT: most of these first."""
+
+
+@dataclass(slots=True)
 class Percentiles:
     """Lengths of time in nanoseconds, or whatever the name of the field says; null where nothing was measured."""
 
@@ -350,3 +391,8 @@ class FleetReport:
     expiry: Expiry = field(default_factory=Expiry)
     reconnects: Reconnects = field(default_factory=Reconnects)
     trust: Trust = field(default_factory=Trust)
+    endings: Endings = field(default_factory=Endings)
+    parts: list[DayRow] = field(default_factory=list)
+    """What `days` say, for shorter parts of the time, where all of it is at most two days: ``2026-01-31 12:00:00``."""
+    part_seconds: int = 0
+    """How long each of these is; 0 where there are none."""

@@ -16,7 +16,7 @@ from mqttscope.report.fleet.model import (
     Ranked,
     RuleRow,
 )
-from mqttscope.report.fleet.words import amounts, conditions, doubts, moment, named, people
+from mqttscope.report.fleet.words import amounts, conditions, doubts, each, moment, named, people, way
 from mqttscope.report.page import Column, Page, number, plural, size
 from mqttscope.report.when import duration
 
@@ -37,10 +37,11 @@ def render(report: FleetReport, view: View) -> bytes:
         page.line([f"restricted to {asked[0]}", *asked[1:]], style="dim")
     page.line(doubts(report), style="yellow")
     _rules(page, report)
-    _days(page, report.days)
+    _days(page, report.parts or report.days, each(report.part_seconds))
     _latency(page, report)
     _talk(page, report)
     _retained(page, report)
+    _endings(page, report)
     _reconnects(page, report)
     _trust(page, report)
     return page.encoded()
@@ -121,13 +122,13 @@ def _groups(page: Page, title: str, heading: str, kind: str, ranked: Ranked[Grou
     _more(page, ranked, "group")
 
 
-def _days(page: Page, rows: list[DayRow]) -> None:
+def _days(page: Page, rows: list[DayRow], title: str) -> None:
     if not rows:
         return
-    page.title("Day by day")
+    page.title(title)
     most = max(row.errors + row.warnings + row.infos for row in rows) or 1
     page.table(
-        Column("day", [row.day for row in rows], whole=True),
+        Column("day" if len(rows[0].day) == 10 else "from", [row.day for row in rows], whole=True),
         [
             _column("connections", rows, lambda row: number(row.connections), 2),
             _column("published", rows, lambda row: number(row.messages), 2),
@@ -278,6 +279,32 @@ def _retained(page: Page, report: FleetReport) -> None:
                 f"{expiry.unknown:,} that did not wait or cannot be judged",
             ]
         )
+
+
+def _endings(page: Page, report: FleetReport) -> None:
+    found = report.endings
+    if not found.ways:
+        return
+    page.title("How connections ended")
+    page.line([f"{row.connections:,} {way(row)}" for row in found.ways])
+    rows = found.clients.rows
+    if not rows:
+        page.line(["no client came back, and none ended without DISCONNECT"], style="dim")
+        return
+    page.table(
+        Column("client identifier", [row.client for row in rows], style="green"),
+        [
+            _column("conn.", rows, lambda row: number(row.connections), 2),
+            _column("reconnects", rows, lambda row: number(row.reconnects)),
+            _column("DISCONNECT", rows, lambda row: number(row.disconnects)),
+            _column("by client", rows, lambda row: number(row.by_client), 1),
+            _column("by server", rows, lambda row: number(row.by_server), 1),
+            _column("reset", rows, lambda row: number(row.resets)),
+            _column("time-out", rows, lambda row: number(row.timeouts), 3),
+            _server(report, rows, 4),
+        ],
+    )
+    _more(page, found.clients, "client")
 
 
 def _reconnects(page: Page, report: FleetReport) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from mqttscope.report.fleet.model import FleetReport, Names
+from mqttscope.report.fleet.model import EndingRow, FleetReport, Names
 from mqttscope.report.page import plural, size
 
 NAMELESS = {
@@ -38,6 +38,27 @@ def people(names: Names, most: int = 3) -> str:
     shown = names.names[:most]
     more = names.count - len(shown)
     return ", ".join(shown) + (f" +{more:,}" if more > 0 else "")
+
+
+WAYS = {
+    "disconnect": "DISCONNECT{by}", "fin": "closed{by} without DISCONNECT", "reset": "reset{by}",
+    "idle": "silent for two hours", "port_reused": "ports used again", "evicted": "no longer followed",
+    "open": "open at the end of the captures",
+}  # fmt: skip
+"""What is said of how connections ended (`EndingRow.how`)."""
+
+
+def way(row: EndingRow) -> str:
+    """How some connections ended, and by whom."""
+    return WAYS.get(row.how, row.how).format(by=f" by {row.by}" if row.by else "")
+
+
+def each(seconds: int) -> str:
+    """What a list of parts of the time is called."""
+    names = {0: "Day by day", 1: "Second by second", 60: "Minute by minute", 3600: "Hour by hour"}
+    return names.get(seconds) or (
+        f"In parts of {seconds} s" if seconds < 60 else f"In parts of {seconds // 60} minutes"
+    )
 
 
 def conditions(report: FleetReport) -> list[str]:

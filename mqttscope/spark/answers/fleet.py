@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from mqttscope.report.fleet.model import PROPERTIES, Asked, FleetReport
+from mqttscope.spark.answers.endings import add_endings
 from mqttscope.spark.answers.frames import Frames
 from mqttscope.spark.answers.latency import add_latency
 from mqttscope.spark.answers.reconnects import add_reconnects
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-PARTS = (add_overview, add_rules, add_latency, add_talk, add_retained, add_reconnects)
+PARTS = (add_overview, add_rules, add_latency, add_talk, add_retained, add_endings, add_reconnects)
 """What fills in a report; each runs one job."""
 
 

@@ -20,7 +20,7 @@ def units_since_1970(unit_ns: int) -> Column:
     """How many whole units lie between 1970 and ``timestamp_ns``, which has more digits than a double."""
     from pyspark.sql import functions as f
 
-    return f.expr(f"(timestamp_ns - pmod(timestamp_ns, {unit_ns}L)) div {unit_ns}L")
+    return f.expr(f"timestamp_ns div {unit_ns}L - if(timestamp_ns % {unit_ns}L < 0, 1L, 0L)")
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from mqttscope.report.fleet.model import DayRow, FleetReport, GroupRow, RuleRow
+from mqttscope.report.fleet.words import moment
 from mqttscope.spark.answers.frames import units_since_1970
 from mqttscope.spark.answers.gathering import Gathering, Row, count_where
 from mqttscope.spark.answers.shapes import shape_of
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from mqttscope.spark.answers.frames import Frames
 
 DAY_NS = 86_400 * 10**9
+PARTS_NS = tuple(seconds * 10**9 for seconds in (1, 10, 60, 600, 3600))
+MOST_PARTS = 48
 GROUPS = {"by_client": "client_identifier", "by_shape": "shape", "by_property": "property"}
 """Lists of the report, and what they group by."""
 
@@ -35,12 +38,15 @@ def add_rules(report: FleetReport, frames: Frames) -> None:
         questions.top(name, _by_rule(meant, group), _worst(), asked.top)
     for name, group in {"shapes": "shape", "properties": "property"}.items():
         questions.top(name, _by_group(found, known, group), _troubled(), asked.top)
-    questions.add("findings by day", _by_day(found, *_severities()))
+    each_ns = part_length(report.overview.first_ns, report.overview.last_ns)
+    units = {"day": DAY_NS} | ({"part": each_ns} if each_ns else {})
     # Those that were there in the time may have begun before it.
     begun = frames.selection.since(known)
-    questions.add("connections by day", _by_day(begun, f.count(f.lit(1)).alias("connections")))
     published = frames.selection.rows(frames.messages()).where("direction = 'client_to_server'")
-    questions.add("messages by day", _by_day(published, f.count(f.lit(1)).alias("messages")))
+    for unit, unit_ns in units.items():
+        questions.add(f"findings by {unit}", _by_time(found, unit_ns, *_severities()))
+        questions.add(f"connections by {unit}", _by_time(begun, unit_ns, f.count(f.lit(1)).alias("connections")))
+        questions.add(f"messages by {unit}", _by_time(published, unit_ns, f.count(f.lit(1)).alias("messages")))
     questions.collect()
 
     report.rules, report.by_client, report.by_shape, report.by_property = (
@@ -49,8 +55,15 @@ def add_rules(report: FleetReport, frames: Frames) -> None:
     report.shapes, report.properties = (
         questions.ranked(name, lambda row: GroupRow(**row)) for name in ("shapes", "properties")
     )
-    tables = (questions.rows(f"{name} by day") for name in ("findings", "connections", "messages"))
-    report.days = days(row for rows in tables for row in rows)
+    report.days, *parts = (
+        days(
+            [row for name in ("findings", "connections", "messages") for row in questions.rows(f"{name} by {unit}")],
+            one,
+        )
+        for unit, one in units.items()
+    )
+    for report.parts in parts:
+        report.part_seconds = each_ns // 10**9
 
 
 _WHO = ("connection_id", "server", "client_identifier", "timestamp_ns")
@@ -134,17 +147,23 @@ def _by_group(found: DataFrame, known: DataFrame, group: str) -> DataFrame:
 _COUNTED = ("findings", "errors", "warnings")
 
 
-def _by_day(frame: DataFrame, *counted: Column) -> DataFrame:
-    # Days of UTC, wherever the session lives.
-    day = f.date_add(f.lit("1970-01-01").cast("date"), units_since_1970(DAY_NS).cast("int")).cast("string")
-    return frame.groupBy(day.alias("day")).agg(*counted)
+def _by_time(frame: DataFrame, unit_ns: int, *counted: Column) -> DataFrame:
+    return frame.groupBy(units_since_1970(unit_ns).alias("unit")).agg(*counted)
 
 
-def days(rows: Iterable[Row]) -> list[DayRow]:
-    """Counts of several tables by day, put together; days without anything are not listed."""
-    found: dict[str, DayRow] = {}
+def part_length(first_ns: int | None, last_ns: int | None) -> int:
+    """How long parts of a time are that are shown one by one: so that there are 48 at most; 0 for days."""
+    if first_ns is None or last_ns is None:
+        return 0
+    return next((unit for unit in PARTS_NS if last_ns - first_ns <= MOST_PARTS * unit), 0)
+
+
+def days(rows: Iterable[Row], unit_ns: int = DAY_NS) -> list[DayRow]:
+    """Counts of several tables by day or a part of it, put together; those without anything are not listed."""
+    found: dict[int, DayRow] = {}
     for row in rows:
-        day = found.setdefault(row["day"], DayRow(row["day"]))
-        for name, value in row.items():
-            setattr(day, name, value)
-    return [found[name] for name in sorted(found)]
+        told = moment(row["unit"] * unit_ns)
+        day = found.setdefault(row["unit"], DayRow(told[:10] if unit_ns == DAY_NS else told))
+        for name in row.keys() - {"unit"}:
+            setattr(day, name, row[name])
+    return [found[unit] for unit in sorted(found)]

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
+from mqttscope.lake.rows import MOST
 from mqttscope.report.fleet.model import CaptureTrust, FleetReport, Overview, Trust
 from mqttscope.spark.answers.gathering import Gathering, count_where
 from mqttscope.spark.joins import FROM_CLIENT
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from mqttscope.spark.answers.frames import Frames
 
@@ -55,7 +56,7 @@ def add_overview(report: FleetReport, frames: Frames) -> None:
     )
     lacking = by_capture(gaps, frames.ingest_errors())
     sums = ("gaps", "gap_bytes", "unparsed", "unparsed_bytes", "dropped", "errors")
-    added = [f.coalesce(f.sum("error_count" if name == "errors" else name), f.lit(0)).alias(name) for name in sums]
+    added = [_added(f.col("error_count" if name == "errors" else name)).alias(name) for name in sums]
     questions.add("lacking", lacking.agg(*added))
     worst = [f.desc("error_count"), f.desc("dropped"), f.desc("gap_bytes"), f.desc("unparsed_bytes"), f.asc("capture")]
     questions.top("captures", lacking, worst, report.asked.top)
@@ -81,9 +82,15 @@ def _connections(connections: DataFrame) -> DataFrame:
         f.countDistinct("server", "client_identifier").alias("clients"),
         count_where(~f.coalesce("version_known", f.lit(False)), "joined"),
         count_where(f.col("gaps") > 0, "with_gaps"),
-        count_where(f.col("how").isin("open", "capture_end"), "open"),
+        count_where(f.col("closed_how").isin("open", "capture_end"), "open"),
         count_where(f.col("client_identifier").isNull(), "unnamed"),
     )
+
+
+def _added(counts: Column) -> Column:
+    """A sum that stops at the largest number there is: a capture may say that it dropped so many frames."""
+    total = f.sum(counts.cast("decimal(38,0)"))
+    return f.coalesce(f.least(total, f.lit(MOST).cast("decimal(38,0)")).cast("bigint"), f.lit(0))
 
 
 def by_capture(gaps: DataFrame, errors: DataFrame) -> DataFrame:
@@ -99,7 +106,7 @@ def by_capture(gaps: DataFrame, errors: DataFrame) -> DataFrame:
         )
     )
     said = errors.groupBy("capture").agg(
-        f.sum(f.when(f.col("event") == "capture_drops", f.col("dropped"))).alias("dropped"),
+        _added(f.when(f.col("event") == "capture_drops", f.col("dropped"))).alias("dropped"),
         count_where(f.col("event") == "capture_error", "error_count"),
         f.slice(
             f.array_sort(f.collect_set(f.when(f.col("event") == "capture_error", f.col("message")))), 1, ERRORS

@@ -6,8 +6,11 @@ from mqttscope.report.fleet.model import (
     AcknowledgeRow,
     Asked,
     CaptureTrust,
+    ClientEndings,
     DayRow,
     DeliveryRow,
+    EndingRow,
+    Endings,
     Expiry,
     FilterRow,
     FleetReport,
@@ -87,6 +90,10 @@ def full() -> FleetReport:
         Trust(
             120, 5, 2, 1, 4, 6, 638, 1, 818, 1, 17, 1, 3,
             Ranked([CaptureTrust(HOSTILE, 6, 638, 1, 818, 17, [HOSTILE, "ends in the middle of a frame"])], 1),
+        ),
+        Endings(
+            [EndingRow("disconnect", "client", 80), EndingRow("fin", "server", 30), EndingRow("idle", None, 10)],
+            Ranked([ClientEndings(SERVER, HOSTILE, 12, 11, 3, 1, 6, 1, 1)], 4),
         ),
     )  # fmt: skip
 

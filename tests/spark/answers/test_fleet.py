@@ -14,16 +14,16 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.writer import read_table
+from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.mqtt.topics import matches
 from mqttscope.report.fleet.model import Asked, FleetReport, Percentiles
 from mqttscope.spark.answers.fleet import PARTS, fleet_report
 from mqttscope.spark.answers.frames import Frames
-from mqttscope.spark.answers.rules import add_rules
+from mqttscope.spark.answers.rules import add_rules, part_length
 from mqttscope.spark.answers.selection import Selection
 from mqttscope.spark.answers.shapes import shape
 from mqttscope.spark.tables import open_lake
-from tests.lake.reading import Row, Tables
+from tests.lake.reading import CAPTURES, Row, Tables, options
 from tests.spark.test_joins import retained_by_hand, source_by_hand
 
 if TYPE_CHECKING:
@@ -124,6 +124,21 @@ def test_rules_groups_and_days(report: FleetReport, tables: Tables) -> None:
         (row.day, name): days[row.day, name] for row in report.days for name in ("errors", "infos")
     }
     assert {row.day: row.messages for row in report.days} == Counter(day(row) for row in own(tables["messages"]))
+
+
+def test_short_times_are_shown_in_parts(spark: SparkSession, tmp_path: Path) -> None:
+    write_lake([CAPTURES[0]], tmp_path, options())
+    found = fleet_report(spark, tmp_path, Asked(group_by=[]))
+    rows = read_table(tmp_path, "messages").to_pylist()
+
+    seconds = Counter(datetime.fromtimestamp(row["timestamp_ns"] // 10**9, UTC) for row in own(rows))
+    assert found.part_seconds == 1
+    assert {row.day: row.messages for row in found.parts if row.messages} == {
+        f"{second:%Y-%m-%d %H:%M:%S}": count for second, count in seconds.items()
+    }
+    assert [part_length(0, seconds * 10**9) // 10**9 for seconds in (0, 48, 49, 2_000, 100_000, 172_801)] == [
+        1, 1, 10, 60, 3600, 0,
+    ]  # fmt: skip
 
 
 def test_connections_count_on_the_day_they_begin(spark: SparkSession, lake: Path, tables: Tables) -> None:

@@ -1,0 +1,202 @@
+"""Whatever the order in which captures come, every packet is a row, once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+
+from mqttscope.lake import late, tracker
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.tracker import Tracker
+from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.net.segment import Segment
+from tests.lake.fleet import content, segments, written
+from tests.lake.reading import Row, Tables, by_kernel, options, read_segments, segment_rows
+
+HOUR_NS = 3_600 * 10**9
+
+
+def ingested(paths: list[Path], order: tuple[int, ...], lake: Path, given: LakeOptions | None = None) -> list[Row]:
+    for number in order:
+        write_lake([paths[number]], lake, given)
+    rows: list[Row] = read_table(lake, "packets").to_pylist()
+    return rows
+
+
+def check(rows: list[Row], wanted: Counter[tuple[object, ...]]) -> None:
+    assert Counter(map(content, rows)) == wanted
+    keys = Counter((row["connection_id"], row["direction"], row["stream_offset"]) for row in rows)
+    assert max(keys.values()) == 1
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Segment]:
+    return segments(9, 12)
+
+
+@pytest.fixture(scope="module")
+def wanted(found: list[Segment], tmp_path_factory: pytest.TempPathFactory) -> Counter[tuple[object, ...]]:
+    folder = tmp_path_factory.mktemp("whole")
+    write_lake(written(found, folder, 1), folder / "lake")
+    rows = read_table(folder / "lake", "packets").to_pylist()
+    assert len(rows) > 300
+    return Counter(map(content, rows))
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))], ids=str)
+def test_three_parts_in_every_order(
+    order: tuple[int, ...], found: list[Segment], wanted: Counter[tuple[object, ...]], tmp_path: Path
+) -> None:
+    check(ingested(written(found, tmp_path, 3), order, tmp_path / "lake"), wanted)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_many_parts_in_any_order(
+    seed: int, found: list[Segment], wanted: Counter[tuple[object, ...]], tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    count = chance.randrange(4, 14)
+    paths = written(found, tmp_path, count, seed=seed)
+    order = tuple(chance.sample(range(count), count))
+
+    check(ingested(paths, order, tmp_path / "lake"), wanted)
+
+    # A second time nothing changes, in whatever order.
+    check(ingested(paths, tuple(range(count)), tmp_path / "lake"), wanted)
+
+
+def test_rows_say_what_they_could_not_know(found: list[Segment], tmp_path: Path) -> None:
+    parts = written(found, tmp_path, 3)
+    ingested(parts, (0, 1, 2), tmp_path / "in order")
+    ingested(parts, (2, 0, 1), tmp_path / "lake")
+    in_order = read_table(tmp_path / "in order", "connections").to_pylist()
+    rows = read_table(tmp_path / "lake", "connections").to_pylist()
+
+    assert not any(row["late"] for row in in_order)
+    begun = {row["connection_id"] for row in in_order}
+    late_ones = [row for row in rows if row["late"]]
+    assert len(late_ones) > 3
+    # They begin with the CONNECT, which the first part has: so they are the connections they would have been.
+    assert {row["connection_id"] for row in late_ones} <= begun
+    assert all(row["handshake_seen"] and row["version_known"] for row in late_ones)
+    after = [row for row in rows if row["connection_id"] not in begun]
+    assert after
+    for row in after:
+        assert (row["handshake_seen"], row["version_known"], row["client_identifier"]) == (False, False, None)
+        assert row["roles_known"] is False
+
+
+def test_a_part_that_fills_a_hole_that_was_given_up(found: list[Segment], tmp_path: Path) -> None:
+    """Also where the connection has ended meanwhile."""
+    parts = written(found, tmp_path, 3, seed=5)
+    rows = ingested(parts, (0, 2, 1), tmp_path / "lake")
+    gaps = read_table(tmp_path / "lake", "gaps").to_pylist()
+
+    assert {row["event"] for row in gaps} == {"gap"}
+    assert Counter(map(content, rows)) == Counter(map(content, ingested(parts, (0, 1, 2), tmp_path / "in order")))
+
+
+def test_what_was_read_before_is_no_packet_again(
+    found: list[Segment], wanted: Counter[tuple[object, ...]], tmp_path: Path
+) -> None:
+    """Captures that overlap: a second tap, or rotation that keeps the last minute."""
+    half = len(found) // 2
+    (whole,) = written(found, tmp_path / "whole", 1)
+    (first,) = written(found[: half + 40], tmp_path / "first", 1)
+    (second,) = written(found[half - 40 :], tmp_path / "second", 1)
+    # Of connections that are still open: nothing is remembered of others for longer than two minutes.
+    check(ingested([first, second, whole], (1, 0, 2), tmp_path / "lake"), wanted)
+
+
+def test_a_capture_whose_clock_goes_back_is_not_late(found: list[Segment], tmp_path: Path) -> None:
+    """The same file, read on after it has grown."""
+    back = [replace(one, timestamp_ns=one.timestamp_ns - HOUR_NS) for one in found[300:]]
+    path = tmp_path / "growing.pcapng"
+    for size in (300, len(found)):
+        (made,) = written([*found[:300], *back][:size], tmp_path / str(size), 1)
+        path.write_bytes(made.read_bytes())
+        write_lake([path], tmp_path / "lake")
+
+    assert not any(read_table(tmp_path / "lake", "connections").column("late").to_pylist())
+
+
+def test_an_old_connection_with_the_same_numbers_is_another_one(tmp_path: Path) -> None:
+    """Small stacks choose the same initial sequence numbers after each reboot."""
+    now = segments(1, 5)
+    before = [replace(one, timestamp_ns=one.timestamp_ns - 24 * HOUR_NS) for one in now]
+    (new,) = written(now, tmp_path / "new", 1)
+    (old,) = written(before, tmp_path / "old", 1)
+    rows = ingested([new, old], (0, 1), tmp_path / "lake")
+
+    assert len({row["connection_id"] for row in rows}) == 2
+    assert len(rows) == 2 * len(ingested([new], (0,), tmp_path / "one"))
+
+
+def test_parts_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(late, "MAX_PARTS", 2)
+    found = segments(2, 40)
+    paths = written(found, tmp_path, 12)
+    rows = ingested(paths, (11, 9, 7, 5, 3, 1, 0, 2, 4, 6, 8, 10), tmp_path / "lake")
+    ends = Counter(read_table(tmp_path / "lake", "connections").column("closed_how").to_pylist())
+
+    assert Counter(map(content, rows)) == Counter(map(content, ingested(paths, tuple(range(12)), tmp_path / "o")))
+    # Those that had to go say that more may be elsewhere.
+    assert ends["capture_end"] > 0
+
+
+def test_a_part_of_which_nothing_more_comes_was_not_idle(tmp_path: Path) -> None:
+    found = segments(2, 10)
+    first, second = written(found, tmp_path, 2)
+    later = [replace(one, timestamp_ns=one.timestamp_ns + 5 * HOUR_NS) for one in segments(3, 2, seed=8)]
+    (after,) = written(later, tmp_path / "later", 1)
+    ingested([first, second, after], (1, 0, 2), tmp_path / "lake")
+
+    rows = read_table(tmp_path / "lake", "connections").to_pylist()
+    assert {row["closed_how"] for row in rows if row["late"]} == {"capture_end"}
+
+
+def test_holes_are_bounded() -> None:
+    one = Tracker("id")
+    for number in range(tracker.MAX_HOLES + 5):
+        one.note_hole(number % 2 == 0, number * 10, 3)
+
+    assert len(one.holes) == tracker.MAX_HOLES
+    covered = [hole for hole in one.holes if hole.from_client]
+    assert any(hole.start <= 0 and hole.end >= 23 for hole in covered)
+
+
+def test_the_kernel_gives_the_same(found: list[Segment], tmp_path: Path) -> None:
+    """Flow by flow, with state as rows: what Spark does."""
+    paths = written(found, tmp_path, 4, seed=3)
+    order = (2, 0, 3, 1)
+    given = options(scope_events=False)
+    tables: Tables = {}
+    states: list[tuple[object, ...]] = []
+    for number in order:
+        read = read_segments(paths[number])
+        now = max(one.timestamp_ns for one in read)
+        made = by_kernel([*states, *segment_rows(read)], given, more=True, watermark_ns=now)
+        states = [("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "", 0) for row in made.pop("state")]
+        still = {name: made.pop(name) for name in [*made] if name.startswith("open/")}
+        for name, rows in made.items():
+            tables.setdefault(name, []).extend(rows)
+    for name, rows in still.items():
+        tables.setdefault(name.removeprefix("open/"), []).extend(rows)
+
+    for number in order:
+        write_lake([paths[number]], tmp_path / "lake", given)
+    for name in ("packets", "connections", "messages"):
+        wanted = read_table(tmp_path / "lake", name).to_pylist()
+        assert sorted(map(_named, tables[name])) == sorted(map(_named, wanted)), name
+
+
+def _named(row: Row) -> tuple[str, ...]:
+    names = ("connection_id", "direction", "stream_offset", "late", "closed_how", "frame", "timestamp_ns", "state")
+    return tuple(str(row.get(name)) for name in names)
