@@ -79,6 +79,23 @@ def discarded(dissector: Dissector) -> str | None:
     return f"{counted(count, 'segment')} ({size}) {verb} not read: data after an end, or copies that came late"
 
 
+def of_connections(dissector: Dissector) -> Iterator[str]:
+    """What to say of the connections of a run: ports, discarded segments, copies, single directions, overlaps."""
+    yield from named_otherwise(dissector)
+    lost = discarded(dissector)
+    if lost is not None:
+        yield lost
+    if dissector.copied_segments:
+        were = "was" if dissector.copied_segments == 1 else "were"
+        yield f"{counted(dissector.copied_segments, 'segment')} {were} captured twice (two taps or a mirrored port?)"
+    if dissector.one_sided:
+        have = "has" if dissector.one_sided == 1 else "have"
+        yield f"{counted(dissector.one_sided, 'connection')} {have} one direction only in the capture"
+    if dissector.overlaps:
+        places = counted(dissector.overlaps, "place")
+        yield f"bytes of a stream came again with other content in {places}; those that came first are shown"
+
+
 def selected_nothing(
     dissector: Dissector, connections: tuple[int, ...], *, filtered: bool, matched: bool, whole: bool
 ) -> str | None:

@@ -119,11 +119,10 @@ def command(
             file.close()
         if export is not None:
             export.write()
-    told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
+    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=via))
     if export is not None:
         told.append(export.advice())
-    told.append(advice.discarded(dissector))
     if dissector.connections:
         if format_ in HUMAN_FORMATS:
             told.append(

@@ -283,7 +283,7 @@ class Sniffing:
             advice.snap_length(dissector, self.skipped),
             advice.not_read(dissector, self.skipped, live=True),
         )
-        for one in filter(None, (*advice.named_otherwise(dissector), snapped, self._keys_told(), unread)):
+        for one in filter(None, (*advice.of_connections(dissector), snapped, self._keys_told(), unread)):
             warn(one)
         if self._matches is not None and dissector.packets and not self.packets:
             warn(f"nothing matches the filter in {counted(dissector.packets, 'packet')}")

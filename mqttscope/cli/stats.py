@@ -129,9 +129,8 @@ def command(
     sink.flush()
     if interrupt is not None:
         raise interrupt
-    told = [*advice.named_otherwise(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
+    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=via))
-    told.append(advice.discarded(dissector))
     if dissector.connections:
         if format_ == "text":
             filtered, found = wanted is not None, matched[0]
