@@ -187,6 +187,7 @@ SESSIONS = TableSchema(
     ),
 )  # fmt: skip
 _RELATED = pa.struct([("message", S), ("packet_in_connection", L), ("frame", L), ("timestamp_ns", L)])
+_SPOT = pa.struct([("field", S), ("offset", L), ("length", L)])
 FINDINGS = TableSchema(
     "findings",
     "What the rules found",
@@ -199,7 +200,10 @@ FINDINGS = TableSchema(
         Column("packet_in_connection", L, "null when the finding is about no packet"), _OFFSET,
         Column("packet_type", S), Column("field", S), Column("offset", L, "of the field in the packet"),
         Column("length", L), Column("reason_code", H), Column("fingerprint", S), Column("topic", S),
-        Column("related", pa.list_(_RELATED)), Column("not_utf8", NOT_UTF8),
+        Column("related", pa.list_(_RELATED)),
+        Column("count", L, "for how many places of its packet it stands"),
+        Column("places", pa.list_(_SPOT), "the first of them, where there are several"),
+        Column("not_utf8", NOT_UTF8),
         Column("count", L, "for how many places of the packet the finding stands; field and offset are the first's"),
     ),
 )  # fmt: skip
