@@ -24,7 +24,7 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
     metavar="HOST:PORT",
     default="127.0.0.1:1884",
     show_default=True,
-    help="Where clients connect; * is every address.",
+    help="For clients; * is any address.",
 )
 @click.option(
     "--upstream", metavar="URL", required=True, help="The broker: mqtt://, mqtts://, ws://, wss://HOST[:PORT]."
@@ -32,7 +32,7 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
 @click.option("--write", "-w", metavar="FILE", help="Record into a pcapng file.")
 @click.option("--listen-cert", metavar="FILE", help="Speak TLS with clients, with this certificate (PEM).")
 @click.option("--listen-key", metavar="FILE", help="Its key, where it is in another file.")
-@click.option("--ca", metavar="FILE", help="CA certificates that vouch for the broker. [default: the system's]")
+@click.option("--ca", metavar="FILE", help="CA certificates for the broker. [default: the system's]")
 @click.option("--cert", metavar="FILE", help="Client certificate to show to the broker (PEM).")
 @click.option("--key", metavar="FILE", help="Its key, where it is in another file.")
 @click.option("--insecure", is_flag=True, help="Check neither the broker's certificate nor its host name.")
@@ -73,7 +73,7 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
     type=click.FloatRange(0),
     callback=finite,
     metavar="SECONDS",
-    help="Longest wait for the broker (10), for a CONNECT (30); 0: no limit.",
+    help="Wait for the broker (10) and a CONNECT (30); 0: for ever.",
 )
 @max_packet_option("Larger ones are forwarded unjudged.")
 @colour_option
