@@ -18,7 +18,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mqttscope.capture.own_file import lock
+from mqttscope.capture.own_file import lock, make_folder, opener
 from mqttscope.lake.manifest import (
     NAME,
     LakeError,
@@ -126,8 +126,8 @@ class LakeFiles:
         folder, _, table = kind.rpartition("/")
         middle = f"{table}-{self._token}" if folder else self._token
         path = f"{folder or kind}/{self._generation:010d}-{middle}-{len(names)}.parquet"
-        (self._root / path).parent.mkdir(parents=True, exist_ok=True)
-        file = (self._root / path).open("xb")
+        make_folder((self._root / path).parent)
+        file = open(self._root / path, "xb", opener=opener)  # noqa: SIM115 - open as long as rows come
         names.append(path)
         try:
             writer = pq.ParquetWriter(file, schema, compression="zstd")
@@ -188,9 +188,9 @@ def lake_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
     """
     root = Path(folder)
     with writing(root):
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         _refuse_others(root)
-        file = (root / LOCK).open("ab")
+        file = open(root / LOCK, "ab", opener=opener)  # noqa: SIM115 - closed with the lock
     with file:
         if not lock(file.fileno()):
             raise LakeError(f"{root} is being written by another ingest or watch")

@@ -32,6 +32,7 @@ from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.lake.drops import Drop
 from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.public import forget_secrets, public_object
 from mqttscope.lake.schemas import OPEN, SCOPE_EVENTS, STATE
 from mqttscope.lake.scopes import AT_THE_END
 from mqttscope.lake.state import dump, load
@@ -272,7 +273,8 @@ def connection_of(flow: Flow) -> Any:
 
 def state_row(memory: Memory) -> tuple[Any, ...]:
     """The row of what is remembered of a flow."""
-    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, dump(memory)
+    forget_secrets(memory.flow)
+    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, dump(memory, shown=public_object)
 
 
 def whole_segments(fragments: Iterable[Fragment]) -> Iterator[Segment]:

@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mqttscope.capture.own_file import opener, replace_file
+
 FORMAT = 1
 NAME = "manifest.json"
 RETIRED_S = 600.0
@@ -142,11 +144,11 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Make a manifest the one that counts, in one step that a crash cannot halve."""
     new = folder / f"{NAME}.new"
-    with new.open("w", encoding="utf-8") as file:
+    with open(new, "w", encoding="utf-8", opener=opener) as file:
         json.dump({"format": FORMAT} | asdict(manifest), file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    new.replace(folder / NAME)
+    replace_file(new, folder / NAME)
     sync_folder(folder)
 
 
