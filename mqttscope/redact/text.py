@@ -71,7 +71,8 @@ def public_details(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _SECRET_HEADER = re.compile(
-    rb"((?:^|\n)(?:proxy-)?(?:authorization|set-cookie|cookie|x-[\w-]*(?:token|key|auth)[\w-]*)[ \t]*:[ \t]*)([^\r\n]+)",
+    rb"((?:^|\n)(?:proxy-)?(?:authorization|set-cookie|cookie|x-[\w-]*(?:token|key|auth)[\w-]*)[ \t]*:[ \t]*)"
+    rb"([^\r\n]+)",
     re.IGNORECASE,
 )
 _OFFERED = re.compile(rb"((?:^|\n)sec-websocket-protocol[ \t]*:)([^\r\n]+)", re.IGNORECASE)

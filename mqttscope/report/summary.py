@@ -96,10 +96,10 @@ class Summary:
         if line.left < 0:
             return
         connection = event.connection
-        if (connection.doubtful or packet.topic_name in DISGUISED) and not self.show_secrets:
-            if hides_payload(packet, connection.side(event.direction).doubt):
-                line.add(f"({counted(len(packet.payload), 'byte')}, hidden)", "dim")
-                return
+        may = (connection.doubtful or packet.topic_name in DISGUISED) and not self.show_secrets
+        if may and hides_payload(packet, connection.side(event.direction).doubt):
+            line.add(f"({counted(len(packet.payload), 'byte')}, hidden)", "dim")
+            return
         shown = self.payload.preview(
             packet.payload, line.left + 1, content_type=content_type, indicator=indicator, missing=packet.missing
         )

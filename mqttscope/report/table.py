@@ -148,9 +148,14 @@ class Table:
         topic = event.topic
         if read is not None and "topic_name" not in read:
             topic = None
-        elif isinstance(event, PacketEvent) and event.type == "publish" and not self.show_secrets:
-            if (connection.doubtful or topic in DISGUISED) and hidden_of(event):
-                values["payload"] = None
+        elif (
+            isinstance(event, PacketEvent)
+            and event.type == "publish"
+            and not self.show_secrets
+            and (connection.doubtful or topic in DISGUISED)
+            and hidden_of(event)
+        ):
+            values["payload"] = None
         return [
             _safe(event.capture),
             event.frame,

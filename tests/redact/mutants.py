@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from mqttscope.mqtt import (
     Auth,
@@ -99,7 +99,9 @@ def scenes() -> list[Scene]:
             "3.1.1", V3_1_1, [_login(user_name="ford", password=PASSWORD), subscribe, *plain],
             [Connack(), Suback(7, None, [1]), Pingresp()], PASSWORD,
         ),
-        _scene("3.1", V3_1, [_login(3, user_name="ford", password=PASSWORD), *plain], [Connack(), Pingresp()], PASSWORD),
+        _scene(
+            "3.1", V3_1, [_login(3, user_name="ford", password=PASSWORD), *plain], [Connack(), Pingresp()], PASSWORD,
+        ),
         _scene(
             "will", V3_1_1,
             [_login(user_name="ford", password=PASSWORD, will=Will(will_topic="gone", will_payload=b"off")), *plain],
@@ -109,7 +111,8 @@ def scenes() -> list[Scene]:
             "5.0", V5,
             [
                 _login(
-                    5, user_name="ford", password=PASSWORD, will=Will(will_topic="gone", will_payload=b"off", properties=Properties()),
+                    5, user_name="ford", password=PASSWORD,
+                    will=Will(will_topic="gone", will_payload=b"off", properties=Properties()),
                     properties=Properties(
                         session_expiry_interval=300, authentication_method="SCRAM-SHA-1", authentication_data=DATA,
                         user_property=[("fleet", "north")],
@@ -318,7 +321,7 @@ def _pieces(chance: random.Random, raw: bytes, manner: str) -> list[bytes]:
         return [raw[at : at + 1] for at in range(len(raw))]
     if manner == "cut" and len(raw) > 2:
         edges = sorted({0, len(raw), *(chance.randrange(1, len(raw)) for _ in range(chance.randint(1, 4)))})
-        return [raw[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+        return [raw[start:end] for start, end in pairwise(edges)]
     return [raw] if raw else []
 
 

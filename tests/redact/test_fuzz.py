@@ -86,11 +86,14 @@ if __name__ == "__main__":
     import sys
     import time
 
+    def say(told: object) -> None:
+        sys.stdout.write(f"{told}\n")
+
     first, behind = (int(one) for one in sys.argv[1:3])
     began = time.monotonic()
     all_found, said = leaks(range(first, behind))
     for one in all_found[: int(os.environ.get("SHOWN", "40"))]:
-        print(one)
-    print(Counter(one.split(" (")[0] for one in all_found))
-    print(Counter(one.partition("seed ")[2].partition(",")[0] for one in all_found).most_common(5))
-    print(f"{behind - first} mutants, {len(all_found)} leaks, {said} say it openly, {time.monotonic() - began:.0f} s")
+        say(one)
+    say(Counter(one.split(" (")[0] for one in all_found))
+    say(Counter(one.partition("seed ")[2].partition(",")[0] for one in all_found).most_common(5))
+    say(f"{behind - first} mutants, {len(all_found)} leaks, {said} say it openly, {time.monotonic() - began:.0f} s")
