@@ -18,9 +18,10 @@ from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
 from mqttscope.redact.packets import BROKEN, Ranges
 from mqttscope.redact.secrets import is_secret_name
+from mqttscope.redact.text import REDACTED
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import reason_text
-from mqttscope.report.base import REDACTED, View, hidden_of
+from mqttscope.report.base import View, hidden_of
 from mqttscope.report.findings.conceal import masked
 from mqttscope.session.connection import Connection
 
