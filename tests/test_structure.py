@@ -85,6 +85,7 @@ TESTED_ELSEWHERE = {
     "replay/player/actions.py": "replay/player/test_player.py: actions and notes are plain values",
     "replay/player/reactions.py": "replay/player/test_player.py, replay/player/test_live.py: acknowledgements",
     "report/replay/outcome.py": "report/replay/test_summary.py: what is counted",
+    "redact/values.py": "lake/test_public.py, lake/test_scopes.py: packets as they are kept",
     "report/base.py": "report/test_base.py",
     "report/hexdump.py": "report/test_tree.py: the hexdump of a packet",
     "report/meaning.py": "report/test_tree.py: what fields mean",

@@ -1,11 +1,17 @@
-"""Files that captures are written to: for their owner alone, and by one program at a time."""
+"""Files that this program makes: for their owner alone; captures by one program at a time.
+
+New files have the rights 0600 and new folders 0700: what was captured may hold secrets.  A folder that is there already
+may want it otherwise, by a default ACL, and is obeyed; files that are there already keep their rights.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 PRIVATE = 0o600
 """Rights of new captures: what is in them may hold passwords."""
@@ -29,6 +35,35 @@ def open_alone(path: str | os.PathLike[str], *, fresh: bool = False) -> int:
         error.filename = os.fspath(path)
         raise
     return descriptor
+
+
+@contextmanager
+def _for_the_owner() -> Iterator[None]:
+    """Make what is new for its owner alone, unless a default ACL of its folder says otherwise: it takes no umask."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def opener(path: str, flags: int) -> int:
+    """For ``open``: a new file is for its owner alone."""
+    with _for_the_owner():
+        return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+
+
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder with those above it, as far as they are missing."""
+    with _for_the_owner():
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+
+def replace_file(new: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """Put a new file in the place of another, whose rights it takes over."""
+    with suppress(OSError):
+        os.chmod(new, stat.S_IMODE(os.stat(path).st_mode))
+    os.replace(new, path)
 
 
 def lock(descriptor: int) -> bool:

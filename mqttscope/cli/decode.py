@@ -153,6 +153,12 @@ class Sequence:
 
     def items(self, raw: bytes) -> list[StreamItem]:
         """What the bytes hold."""
+        from mqttscope.mqtt.codec import packet_end
+        from mqttscope.redact.packets import CLEAR
+
+        if packet_end(raw, 0, len(raw))[1] == len(raw):
+            # One packet is given mostly, and it says itself what it is.
+            self.connection.client_side.doubt = self.connection.server_side.doubt = CLEAR
         items = self.stream.feed(raw)
         items += self.stream.close()
         if not self.connection.version_known:
@@ -178,17 +184,21 @@ class Sequence:
                 number += 1
             elif isinstance(item, Malformed):
                 self.malformed += 1
-                made = item.packet
+                made, side = item.packet, connection.side(direction)
+                doubt = side.doubt
                 if made is not None and (item.complete or isinstance(made, Connect)):
-                    connection.identify(made)
+                    connection.identify(made, item.raw)
                 topic = connection.resolve_topic(made, direction) if isinstance(made, Publish) else None
                 yield MalformedEvent(connection, direction, number, 1, 0, "-", item, topic)
                 if made is not None and item.complete:
                     connection.apply(made, direction, number, 1, 0)
+                side.doubt = doubt
+                connection.distrust(item, direction)
                 number += 1
             else:
                 self.malformed += 1
                 yield UnparsedEvent(connection, direction, 1, 0, "-", item)
+                connection.distrust(item, direction)
 
     def json(self, raw: bytes, limit: int, *, show_secrets: bool) -> Iterable[bytes]:
         """JSON Lines of the events, without what only a capture has."""
@@ -202,7 +212,7 @@ class Sequence:
             def write(self, data: bytes) -> None:
                 lines.append(data)
 
-        reporter = JsonLines(Lines(), payload_limit=limit, show_secrets=show_secrets, show_raw=True)
+        reporter = JsonLines(Lines(), payload_limit=limit, show_secrets=show_secrets)
         for event in self.events(raw):
             reporter.feed(event)
             for line in lines:

@@ -22,10 +22,10 @@ from mqttscope.lint.config import Config
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Policy
 from mqttscope.lint.rule import Rule
-from mqttscope.lint.secrets import LENGTH
 from mqttscope.lint.suppress import Suppressions
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
+from mqttscope.redact.secrets import LENGTH
 from mqttscope.report.findings.plain import line
 from mqttscope.report.jsonl import SCHEMA
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import os
 import sys
 from collections.abc import Mapping
@@ -113,7 +114,9 @@ def main() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        _complain(shown.getvalue().rstrip("\n"))
         code = error.exit_code
     except click.Abort:
         # Ctrl-C or the end of input where a question was asked.
@@ -133,10 +136,9 @@ def main() -> None:
             sys.exit(_interrupted(error.__cause__))
         if os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
-        click.echo(
+        _complain(
             f"mqttscope: internal error: {type(error).__name__}: {error}\n"
-            "This is a bug in mqttscope. MQTTSCOPE_TRACEBACK=1 shows where it happened; please report it with that.",
-            err=True,
+            "This is a bug in mqttscope. MQTTSCOPE_TRACEBACK=1 shows where it happened; please report it with that."
         )
         code = EXIT_UNREADABLE
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
@@ -153,8 +155,20 @@ def _failed(error: OSError) -> int:
         code = EXIT_FAILED
     told = error.strerror or str(error)
     plain = told if name is None else f"{os.fsdecode(name) if isinstance(name, bytes) else name}: {told}"
-    click.echo(f"mqttscope: {plain}", err=True)
+    _complain(f"mqttscope: {plain}")
     return code
+
+
+def _complain(told: str) -> None:
+    """Lines on standard error, as they may be shown: values of options and paths are somebody else's text."""
+    from mqttscope.redact.text import without_secrets
+
+    click.echo("\n".join(printable(without_secrets(line)) for line in told.split("\n")), err=True)
+
+
+def printable(told: str) -> str:
+    """A text with escapes for what a terminal does not show, or would obey."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in told)
 
 
 def _stdout_fails() -> bool:

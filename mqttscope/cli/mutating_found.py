@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from mqttscope.capture.own_file import open_alone
+from mqttscope.capture.own_file import make_folder, open_alone
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli.output import CannotWrite
 from mqttscope.report.base import View
@@ -34,7 +34,7 @@ class Found:
         self.folder = Path(path)
         self._known: set[tuple[str, str, str]] = set()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
         except (OSError, ValueError) as error:
             raise CannotWrite(f"cannot write into {path}: {getattr(error, 'strerror', None) or error}") from None
 

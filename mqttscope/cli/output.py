@@ -17,11 +17,12 @@ from typing import Any, ClassVar, TextIO
 import click
 
 from mqttscope.cli.ending import installed, interruption, limit_ending
-from mqttscope.cli.main import EXIT_USAGE
+from mqttscope.cli.main import EXIT_USAGE, printable
 from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.redact.text import without_secrets
 from mqttscope.report.base import View
 
 BUFFER_BYTES = 1 << 16
@@ -201,12 +202,7 @@ def make_view(*, colour: bool | None, time_format: str, payload: str, payload_li
 def warn(message: str) -> None:
     """One line on standard error."""
     Progress.clear()
-    click.echo(f"mqttscope: {printable(message)}", err=True)
-
-
-def printable(told: str) -> str:
-    """A text with escapes for what a terminal does not show, or would obey."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in told)
+    click.echo(f"mqttscope: {printable(without_secrets(message))}", err=True)
 
 
 class Watch:

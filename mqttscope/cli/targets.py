@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from mqttscope.capture.files import is_source
+from mqttscope.capture.own_file import opener
 from mqttscope.cli.output import CannotWrite
 
 STDIN = "-"
@@ -89,7 +90,7 @@ class FileSink:
         self.path = path
         fresh = not os.path.lexists(path)
         try:
-            self.file = Path(path).open("wb")  # noqa: SIM115 - open as long as the run
+            self.file = open(path, "wb", opener=opener)  # noqa: SIM115 - open as long as the run
         except (OSError, ValueError) as error:
             raise self._failed(error) from None
         if fresh and is_source(path, captures):

@@ -135,6 +135,8 @@ class PacketEvents:
                     self._share_version(dialogue, connection)
                 yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic, offset)
                 connection.apply(item, direction, number, frame, timestamp_ns)
+                if kind == 2 and connection.client_side.doubt and not dialogue.client_stream.busy:
+                    connection.answered()
                 continue
             if isinstance(item, Malformed):
                 yield from self._malformed(dialogue, connection, direction, item, at, offset)
@@ -145,6 +147,8 @@ class PacketEvents:
                 # Lost bytes alone say nothing new: the gap itself was reported.
                 if item.raw or item.reason != "gap":
                     yield UnparsedEvent(connection, direction, frame, timestamp_ns, capture, item, offset)
+                if item.raw:
+                    connection.distrust(item, direction)
             self._note_search(dialogue, from_client, at)
 
     def _malformed(
@@ -159,10 +163,11 @@ class PacketEvents:
         number = dialogue.counting.packets
         dialogue.counting.packets = number + 1
         topic = None
-        made = item.packet
+        made, side = item.packet, connection.side(direction)
+        doubt = side.doubt
         if made is not None and (item.complete or isinstance(made, Connect)):
             # A CONNECT that cannot be read to its end has said all the same which version is spoken.
-            connection.identify(made)
+            connection.identify(made, item.raw)
             self._share_version(dialogue, connection)
             if isinstance(made, Publish):
                 topic = connection.resolve_topic(made, direction)
@@ -170,12 +175,14 @@ class PacketEvents:
         if made is not None and item.complete:
             # The fault was in a value, so the peer may well have taken the packet: its answer will name it.
             connection.apply(made, direction, number, at.frame, at.timestamp_ns)
+        side.doubt = doubt
+        connection.distrust(item, direction)
 
     def _identify_by_head(self, dialogue: Dialogue, connection: Connection, item: Unparsed) -> None:
         """Take what the captured beginning of a CONNECT says of who speaks which version."""
         found = decode(item.raw)
         if isinstance(found, Malformed) and found.packet is not None:
-            connection.identify(found.packet)
+            connection.identify(found.packet, item.raw)
             self._share_version(dialogue, connection)
 
     def _note_search(self, dialogue: Dialogue, from_client: bool, at: Place) -> None:

@@ -19,7 +19,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mqttscope.capture.own_file import lock
+from mqttscope.capture.own_file import lock, make_folder, opener
 from mqttscope.lake.manifest import (
     NAME,
     LakeError,
@@ -68,7 +68,7 @@ class _Summed:
     """A file that is written from its beginning to its end, and the checksum of what was written."""
 
     def __init__(self, path: Path) -> None:
-        self.file = path.open("xb")
+        self.file = open(path, "xb", opener=opener)  # noqa: SIM115 - open as long as rows come
         self.checksum = 0
 
     @property
@@ -160,7 +160,7 @@ class LakeFiles:
         folder, _, table = kind.rpartition("/")
         middle = f"{table}-{self._token}" if folder else self._token
         path = f"{folder or kind}/{self._generation:010d}-{middle}-{len(names)}.parquet"
-        (self._root / path).parent.mkdir(parents=True, exist_ok=True)
+        make_folder((self._root / path).parent)
         file = _Summed(self._root / path)
         names.append(path)
         try:
@@ -224,9 +224,9 @@ def lake_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
     """
     root = Path(folder)
     with writing(root):
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         _refuse_others(root)
-        file = (root / LOCK).open("ab")
+        file = open(root / LOCK, "ab", opener=opener)  # noqa: SIM115 - closed with the lock
     with file:
         if not lock(file.fileno()):
             raise LakeError(f"{root} is being written by another ingest or watch")

@@ -33,6 +33,7 @@ from mqttscope.lake.late import Late
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.memory import Memory, connection_of, remembered, resume
 from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.public import forget_secrets, public_object
 from mqttscope.lake.schemas import OPEN, SCOPE_EVENTS, STATE
 from mqttscope.lake.scopes import AT_THE_END
 from mqttscope.lake.state import StateError, dump, load
@@ -263,7 +264,8 @@ class Unfinished:
 
 def state_row(memory: Memory) -> tuple[Any, ...]:
     """The row of what is remembered of a flow."""
-    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, dump(memory)
+    forget_secrets(memory.flow)
+    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, dump(memory, shown=public_object)
 
 
 def whole_segments(fragments: Iterable[Fragment]) -> Iterator[Segment]:

@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from mqttscope.capture.own_file import opener, replace_file
+
 FORMAT = 1
 NAME = "manifest.json"
 RETIRED_S = 600.0
@@ -248,12 +250,12 @@ def checksum_of(path: Path) -> int:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Make a manifest the one that counts, in one step that a crash cannot halve."""
     new = folder / f"{NAME}.new"
-    with new.open("w", encoding="utf-8") as file:
+    with open(new, "w", encoding="utf-8", opener=opener) as file:
         data = asdict(manifest)
         json.dump({"format": FORMAT, _CHECKSUM: _checksum(data)} | data, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    new.replace(folder / NAME)
+    replace_file(new, folder / NAME)
     sync_folder(folder)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from mqttscope.dissect.options import Options
 from mqttscope.lint.memories import WIDE
 from mqttscope.lint.rule import Rule, Scope
-from mqttscope.lint.secrets import LENGTH
+from mqttscope.redact.secrets import LENGTH
 
 MAX_RAW_BYTES = 65_536
 """Bytes that are kept of a malformed packet or of unparsed bytes."""

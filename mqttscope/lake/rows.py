@@ -34,9 +34,11 @@ from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.view import redacted, utf8
+from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.report.base import may_hold_password
+from mqttscope.redact.packets import DISGUISED, covered
+from mqttscope.redact.text import without_secrets
+from mqttscope.report.base import fields_shown, hidden_of
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.session.connection import Connection
 
@@ -97,6 +99,8 @@ def packet_row(event: PacketEvent, intro: Introduction, limit: int) -> tuple[Val
     who, known_bad = intro.who(connection, event.direction)
     bad, other = list(known_bad), list[Row]()
     if type(packet) is Publish:
+        if (connection.doubtful or packet.topic_name in DISGUISED) and hidden_of(event):
+            limit = 0
         fields = _publish(packet, version, limit, bad, other)
     else:
         fields = packet_fields(packet, version, limit, bad, other)
@@ -144,23 +148,22 @@ def malformed_row(event: MalformedEvent, intro: Introduction, limit: int) -> tup
     bad, other = list(known_bad), list[Row]()
     fields: Row = {}
     flags = topic = None
+    hidden = hidden_of(event)
     if found.packet is not None and kind is not None:
-        fields = packet_fields(found.packet, version, limit, bad, other, found.fields_read)
+        fields = packet_fields(found.packet, version, limit, bad, other, fields_shown(event, hidden))
         flags = found.packet.header_flags
-        if kind == "publish" and event.topic is not None:
+        if kind == "publish" and event.topic is not None and (not hidden or "topic_name" in fields):
             topic = text(event.topic, "topic", bad)
-    raw = redacted(found.raw, version)
-    if may_hold_password(event):
-        raw = b"*" * len(found.raw)
+    raw = covered(found.raw, hidden)
     told = {
         "reason": str(found.reason), "offset": found.offset, "field": found.field or None, "detail": found.detail,
         "reason_code": found.reason_code, "raw": raw[:MAX_RAW_BYTES], "raw_length": len(found.raw),
-        "redacted": raw != found.raw or may_hold_password(event), "missing": found.missing or None,
+        "redacted": bool(hidden), "missing": found.missing or None,
         "faults": [
             {"reason": str(one.reason), "offset": one.offset, "field": one.field or None, "detail": one.detail}
             for one in found.faults
         ] if len(found.faults) > 1 else None,
-        "fields_read": None if found.packet is None else list(found.fields_read),
+        "fields_read": None if found.packet is None else list(fields_shown(event, hidden)),
     }  # fmt: skip
     code = fields.get("reason_code")
     row = (
@@ -200,11 +203,12 @@ def gap_row(event: GapEvent | UnparsedEvent | DiscardedEvent, intro: Introductio
         number = event.connection.discarded_segments - 1
         return (*head, "discarded", number, None, event.length, event.reason, None, None, None, None, None)
     found = event.unparsed
-    hidden = may_hold_password(event)
-    raw = None if hidden else redacted(found.raw, event.connection.version)[:MAX_RAW_BYTES]
+    hidden = hidden_of(event)
+    whole = bool(hidden) and hidden[0] == (0, len(found.raw))
+    raw = None if whole else covered(found.raw, hidden)[:MAX_RAW_BYTES]
     return (
         *head, "unparsed", number, event.stream_offset, found.length, found.reason, found.missing,
-        found.packet_type, raw, len(found.raw), hidden,
+        found.packet_type, raw, len(found.raw), bool(hidden),
     )  # fmt: skip
 
 
@@ -296,7 +300,16 @@ def error_row(notice: CaptureError | CaptureDrops) -> Values:
     """The row of what is wrong with a capture."""
     capture = _name(notice.capture)
     if isinstance(notice, CaptureError):
-        return (capture, "capture_error", utf8(notice.message), notice.offset, notice.frames, None, None, None)
+        return (
+            capture,
+            "capture_error",
+            without_secrets(utf8(notice.message)),
+            notice.offset,
+            notice.frames,
+            None,
+            None,
+            None,
+        )
     told = f"interface {notice.interface} dropped {notice.dropped} frames"
     received = None if notice.received is None else min(notice.received, MOST)
     return (capture, "capture_drops", told, None, None, notice.interface, received, min(notice.dropped, MOST))

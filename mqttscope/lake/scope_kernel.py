@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from mqttscope.lake import rows
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.public import public_object
 from mqttscope.lake.schemas import FINDINGS, OPEN, SCOPE_ROWS, SCOPE_STATE
 from mqttscope.lake.scopes import Found, Remembered, ScopeRun
 from mqttscope.lake.state import StateError, dump, load
@@ -165,7 +166,7 @@ class _Key:
 
     def _keep(self, run: ScopeRun) -> None:
         remembered = run.remembered()
-        self._state = None if remembered is None else dump(remembered)
+        self._state = None if remembered is None else dump(remembered, shown=public_object)
         self._changed = False
 
     def _before(self) -> Remembered | None:

@@ -40,10 +40,11 @@ from mqttscope.lint.rule import Rule, Scope
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.mqtt.properties import Properties
-from mqttscope.mqtt.view import AUTHENTICATION_DATA, redacted, secret_ranges
-from mqttscope.report.base import may_hold_password
+from mqttscope.mqtt.packets import Publish
+from mqttscope.redact.packets import covered
+from mqttscope.redact.text import public_details
+from mqttscope.redact.values import public, public_damaged
+from mqttscope.report.base import hidden_of
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
 from mqttscope.session.party import Party
@@ -112,6 +113,7 @@ def beside(connection: Connection, before: Beside = ()) -> Beside:
     history, client, server = connection.history, connection.client_side, connection.server_side
     details: Any = connection.details
     if details:
+        details = public_details(details)
         details = before[2] if before and before[2] == details else copy.deepcopy(details)
     return (
         _fields_of(connection),
@@ -192,26 +194,23 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted, *, droppe
     what: Any
     data: bytes | None = None
     if isinstance(event, PacketEvent):
-        packet = _public(event.packet, connection)
+        hidden = hidden_of(event)
+        packet = public(event.packet, hidden) if hidden else event.packet
         if _is_as_its_bytes_say(packet, connection):
             data = packet_rows.write(event, packet.raw, written, dropped=dropped)
         what = (event.direction is C2S, event.number, packet, event.topic, event.stream_offset)
     elif isinstance(event, MalformedEvent):
         found = event.malformed
-        raw = redacted(found.raw, connection.version)
-        if may_hold_password(event):
-            raw = b"*" * len(raw)
-        damaged = replace(found, raw=raw, packet=None if found.packet is None else _public(found.packet, connection))
+        hidden = hidden_of(event)
+        damaged = public_damaged(found, hidden, connection.version) if hidden else found
         what = (event.direction is C2S, event.number, damaged, event.topic, event.stream_offset)
     elif isinstance(event, GapEvent):
         what = (event.direction is C2S, event.length, event.reason, event.stream_offset)
     elif isinstance(event, UnparsedEvent):
-        raw = redacted(event.unparsed.raw, connection.version)
-        if may_hold_password(event):
-            raw = b"*" * len(raw)
+        raw = covered(event.unparsed.raw, hidden_of(event))
         what = (event.direction is C2S, replace(event.unparsed, raw=raw), event.stream_offset)
     elif isinstance(event, ConnectionOpened):
-        what = replace(connection, history=None, details=copy.deepcopy(connection.details))
+        what = replace(connection, history=None, details=copy.deepcopy(public_details(connection.details)))
     else:
         what = None
     if data is None:
@@ -225,21 +224,6 @@ def _is_as_its_bytes_say(packet: ControlPacket, connection: Connection) -> bool:
         # Its layout depends on nothing but whether there are properties.
         return (packet.properties is not None) is (connection.version is ProtocolVersion.V5)
     return not packet.missing and decode(packet.raw, connection.version) == packet
-
-
-def _public(packet: ControlPacket, connection: Connection) -> ControlPacket:
-    """A packet without its secrets."""
-    if not secret_ranges(packet.raw, connection.version):
-        return packet
-    changed: dict[str, Any] = {"raw": redacted(packet.raw, connection.version)}
-    if isinstance(packet, Connect) and packet.password is not None:
-        changed["password"] = b"*" * len(packet.password)
-    block: Properties | None = getattr(packet, "properties", None)
-    if block is not None:
-        changed["properties"] = Properties.of(
-            (number, b"*" * len(value) if number == AUTHENTICATION_DATA else value) for number, value in block.items
-        )
-    return replace(packet, **changed)
 
 
 @dataclass(slots=True)

@@ -62,9 +62,12 @@ class _Kind:
     get: Callable[[Any], Iterable[Any]]
 
 
-def dump(value: Any, *, compress: bool = True) -> bytes:
-    """A value as bytes; `Unwritable` where something in it is no plain data."""
-    writer = _Writer()
+def dump(value: Any, *, compress: bool = True, shown: Callable[[Any], Any] | None = None) -> bytes:
+    """A value as bytes; `Unwritable` where something in it is no plain data.
+
+    ``shown`` gives the object that is written in the place of another.
+    """
+    writer = _Writer(shown)
     writer.write((value,))
     plain = b"".join(writer.parts)
     body = b"z" + zlib.compress(plain, 1) if compress else b"p" + plain
@@ -104,12 +107,14 @@ def _inflated(body: bytes) -> bytes:
 class _Writer:
     """Values to bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Callable[[Any], Any] | None = None) -> None:
+        self._shown = shown
         self.parts: list[bytes] = []
         self._kinds: dict[type, _Kind] = {}
         self._texts: dict[str, int] = {}
         self._written: dict[int, int] = {}
         self._alive: list[Any] = []
+        self._made: list[Any] = []
 
     def write(self, values: Iterable[Any]) -> None:
         """Write some values."""
@@ -186,6 +191,9 @@ class _Writer:
             self.parts.append(_pack_length(b"R", known))
             return
         self._alive.append(value)
+        if self._shown is not None:
+            value = self._shown(value)
+            self._made.append(value)  # what is written is told by where it lies
         kind = self._class(type(value))
         self.parts.append(b"O" + kind.number)
         self.write(kind.get(value))

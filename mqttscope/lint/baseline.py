@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.lint.finding import Finding, client_shape, topic_shape
-from mqttscope.lint.secrets import find_all, without
+from mqttscope.redact.secrets import find_all, without
 
 SCHEMA = 1
 

@@ -379,6 +379,7 @@ class Linter:
             raw=raw,
             missing=missing,
             sender=str(at.direction) if _is_located(report, event) else None,
+            doubt=at.sender.doubt,
         )
         made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, made.topic)
         return made

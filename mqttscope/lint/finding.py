@@ -134,6 +134,8 @@ class Finding:
     """For how many places of the packet it stands; field, offset, length and message are of the first one."""
     places: tuple[Place, ...] = ()
     """The first `MAX_PLACES` of them, where they are more than one."""
+    doubt: int = dataclasses.field(default=0, compare=False)
+    """How little its bytes are trusted not to be of a secret (`redact.packets`)."""
 
     @property
     def blamed(self) -> str:

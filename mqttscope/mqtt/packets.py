@@ -111,11 +111,17 @@ def version_of_level(level: int | None) -> ProtocolVersion:
     return V3_1 if level in (3, 0x83) else V3_1_1
 
 
+MAX_TOLD_NAME = 5
+"""Characters of the longest invented protocol name that a fault quotes."""
+
+
 def _protocol_faults(name: str, level: int) -> list[Fault]:
     if (name, level) in _KNOWN or name is None:
         return []
     if name not in ("MQTT", "MQIsdp"):
-        detail = f"protocol name is {name!r}, must be 'MQTT' (or 'MQIsdp' for MQTT 3.1)"
+        # A name whose length is wrong may have all the rest of the packet in it, its password included.
+        told = f"is {name!r}" if len(name) <= MAX_TOLD_NAME else f"has {len(name)} characters"
+        detail = f"protocol name {told}, must be 'MQTT' (or 'MQIsdp' for MQTT 3.1)"
         return [Fault(MalformedReason.PROTOCOL_NAME_INVALID, 0, detail, field="protocol_name")]
     if level is None:
         return []

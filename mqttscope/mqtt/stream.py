@@ -88,6 +88,11 @@ class PacketStream:
     """Packets of a reserved type since framing was last found."""
     closed: bool = False
 
+    @property
+    def busy(self) -> bool:
+        """Whether it holds bytes, or passes over some, of which nothing was said yet."""
+        return bool(self.held or self.searching or self.skip)
+
     def whole(self, data: bytes) -> ControlPacket | None:
         """Take bytes that are exactly one well-formed packet, as they nearly always are.
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
@@ -147,16 +146,20 @@ def view(
     limit: int = PAYLOAD_LIMIT,
     show_secrets: bool = False,
     only: tuple[str, ...] | None = None,
+    hide_payload: bool = False,
 ) -> View:
     """Fields of a packet by name.
 
     A field that the version does not have is left out, one that the packet does not have is ``None``.  An omitted
     reason code of 5.0 is shown as the 0 it means, omitted properties as ``{}``.  ``only`` names the fields to show (of
-    a malformed packet: those that were read).
+    a malformed packet: those that were read).  ``hide_payload`` leaves of the payload of a PUBLISH its length.
     """
     if packet.packet_type == 3 and only is None:
-        return _publish(packet, version, limit)  # type: ignore[arg-type]
-    shown: View = {}
+        shown = _publish(packet, version, limit)  # type: ignore[arg-type]
+        if hide_payload:
+            shown["payload"] = {"length": shown["payload"]["length"], "redacted": True}
+        return shown
+    shown = {}
     kind = packet.packet_type
     for name, how in _FIELDS[version][kind]:
         if only is not None and name not in only:
@@ -203,44 +206,13 @@ def _publish(packet: Publish, version: ProtocolVersion, limit: int) -> View:
     return shown
 
 
-_AUTHENTICATING = (PacketType.CONNACK, PacketType.AUTH)
-
-
-def secret_ranges(raw: bytes, version: ProtocolVersion) -> list[tuple[int, int]]:
-    """Ranges of a packet that hold a password or Authentication Data, or may hold it since fields before are broken."""
-    kind = raw[0] >> 4 if raw else 0
-    if kind != PacketType.CONNECT and (kind not in _AUTHENTICATING or version < ProtocolVersion.V5):
-        return []
-    found = []
-    for span in trace(raw, version):
-        if span.field == "password":
-            found.append((span.start + 2, span.end))
-        elif span.field.endswith("properties.authentication_data"):
-            at = span.start
-            while raw[at] & 0x80 and at < span.end - 1:
-                at += 1  # an identifier that was written too long
-            found.append((min(at + 3, span.end), span.end))
-        elif span.field in ("trailing_bytes", "unparsed"):
-            found.append((span.start, span.end))
-    return found
-
-
-def redacted(raw: bytes, version: ProtocolVersion) -> bytes:
-    """The bytes of a packet with a ``*`` for each byte of its password and Authentication Data."""
-    shown = bytearray(raw)
-    for start, end in secret_ranges(raw, version):
-        shown[start:end] = b"*" * (end - start)
-    return bytes(shown)
-
-
-def malformed_view(
-    found: Malformed, version: ProtocolVersion, *, limit: int = PAYLOAD_LIMIT, show_secrets: bool = True
-) -> View:
+def malformed_view(found: Malformed, *, limit: int = PAYLOAD_LIMIT, raw: bytes | None = None) -> View:
     """The ``malformed`` object: reason, place, reason code, bytes, and further faults where there are any.
 
-    Without ``show_secrets`` the bytes of a password are ``2a`` (an asterisk) in ``raw``, and ``redacted`` says so.
+    ``raw`` are the bytes as they are to be shown, where that is not as they are: those of a secret are ``2a`` (an
+    asterisk), and ``redacted`` says so.
     """
-    raw = found.raw if show_secrets else redacted(found.raw, version)
+    raw = found.raw if raw is None else raw
     shown: View = {
         "reason": str(found.reason),
         "offset": found.offset,

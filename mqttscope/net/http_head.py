@@ -15,6 +15,11 @@ Remark = tuple[str, str]
 HEAD_END = re.compile(rb"\r?\n\r?\n")
 REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([^ \r\n]+) +HTTP/1\.(\d)[ \t]*\r?(?:\n|$)")
 _STATUS_LINE = re.compile(rb"HTTP/1\.(\d) (\d{3})(?: [^\r\n]*)?\r?(?:\n|$)")
+_METHODS = re.compile("[A-Z]{3,8}")
+_NUMBER = re.compile(r"\d{1,3}")
+_PROTOCOL = re.compile(r"h2c|HTTP/\d(?:\.\d)?|TLS/\d(?:\.\d)?|mqtt\w{0,5}", re.IGNORECASE)
+EXTENSION = re.compile(r"(?:permessage|x-webkit)-[\w-]{1,24}")
+_PARAMETER = re.compile(r"(?:client|server)_(?:no_context_takeover|max_window_bits)(?:=\d{1,3})?")
 _KEY = re.compile("[A-Za-z0-9+/]{21}[AQgw]==")
 
 
@@ -60,14 +65,18 @@ def parse_request(head: bytes) -> Request | None:
     offered = _elements(headers, "sec-websocket-protocol")
     token = "subprotocol_old" if OLD_SUBPROTOCOL in offered else "subprotocol_foreign"
     checks = [
-        (line[1] == b"GET", "request_not_get", f"the method is {_text(line[1])}"),
+        (line[1] == b"GET", "request_not_get", f"the method is {told(_text(line[1]), _METHODS)}"),
         (line[3] != b"0", "http_version_old", "the request is HTTP/1.0"),
         *_tokens(headers, "request"),
-        (version == "13", "websocket_version_wrong", f"Sec-WebSocket-Version is {version!r}"),
+        (version == "13", "websocket_version_wrong", f"Sec-WebSocket-Version is {told(version, _NUMBER)}"),
         (key is not None, "key_missing", "the request has no Sec-WebSocket-Key"),
-        (key is None or _KEY.fullmatch(key), "key_invalid", f"Sec-WebSocket-Key {key!r} is not 16 bytes in base64"),
+        (
+            key is None or _KEY.fullmatch(key),
+            "key_invalid",
+            f"Sec-WebSocket-Key is not 16 bytes in base64: {told(key)}",
+        ),
         (offered, "subprotocol_not_offered", "the request offers no subprotocol"),
-        (not offered or SUBPROTOCOL in offered, token, f"the request offers {', '.join(offered)}"),
+        (not offered or SUBPROTOCOL in offered, token, f"the request offers {listed(offered)}"),
     ]
     remarks = [(reason, detail) for good, reason, detail in checks if not good]
     extensions = [element.split(";")[0].strip().lower() for element in _elements(headers, "sec-websocket-extensions")]
@@ -99,7 +108,7 @@ def parse_response(head: bytes) -> Response | None:
         response.remarks.append(("not_upgraded", f"the server answers {status}"))
     elif to and not checks[0][0]:
         response.switches = False
-        response.remarks.append(("not_upgraded", f"the server switches to {', '.join(to)}"))
+        response.remarks.append(("not_upgraded", f"the server switches to {listed(to, _PROTOCOL)}"))
     else:
         response.remarks += [(reason, detail) for good, reason, detail in checks if not good]
         _negotiate(response)
@@ -111,7 +120,7 @@ def _negotiate(response: Response) -> None:
     for element in response.extensions:
         name, *rest = (part.strip() for part in element.split(";"))
         if name.lower() != "permessage-deflate":
-            response.remarks.append(("extension_unknown", f"the response uses {name!r}"))
+            response.remarks.append(("extension_unknown", f"the response uses {told(name, EXTENSION)}"))
             continue
         seen = set()
         bad = "it is there twice" if response.deflate else ""
@@ -119,13 +128,13 @@ def _negotiate(response: Response) -> None:
         for parameter in rest:
             word, _, value = (part.strip().strip('"') for part in parameter.partition("="))
             if word in seen:
-                bad = f"{word} is there twice"
+                bad = f"{told(word, _PARAMETER)} is there twice"
             seen.add(word)
             if word in ("client_no_context_takeover", "server_no_context_takeover") and not value:
                 response.client_takeover &= word[0] != "c"
                 response.server_takeover &= word[0] != "s"
             elif word not in ("client_max_window_bits", "server_max_window_bits") or value not in WINDOW_BITS:
-                bad = f"{parameter!r} is not a parameter of a response"
+                bad = f"{told(parameter, _PARAMETER)} is not a parameter of a response"
         if bad:
             response.remarks.append(("deflate_parameters_invalid", f"permessage-deflate: {bad}"))
 
@@ -154,6 +163,20 @@ def _headers(head: bytes) -> dict[str, list[str]]:
             values = fields.setdefault(_text(name.strip()).lower(), [])
             values.append(_text(value.strip()))
     return fields
+
+
+def told(value: str | None, known: re.Pattern[str] | None = None) -> str:
+    """A value for a remark: what is not of a known form may be a token, so only its length is said."""
+    if value is None:
+        return "missing"
+    return repr(value) if known is not None and known.fullmatch(value) else f"{len(value)} characters"
+
+
+def listed(values: list[str], known: re.Pattern[str] = re.compile(r"mqtt[\w.]{0,8}", re.IGNORECASE)) -> str:
+    """Values of a list for a remark; those that are not of a known form, which may be tokens, are counted."""
+    shown = [one for one in values if known.fullmatch(one)]
+    others = len(values) - len(shown)
+    return ", ".join([*shown, *([f"{others} other{'s' if others > 1 else ''}"] if others else [])]) or "none"
 
 
 def _first(headers: dict[str, list[str]], name: str) -> str | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha1
 
 from mqttscope.net.http_head import (
+    EXTENSION,
     HEAD_END,
     OLD_SUBPROTOCOL,
     REQUEST_LINE,
@@ -19,8 +20,10 @@ from mqttscope.net.http_head import (
     Remark,
     Request,
     Response,
+    listed,
     parse_request,
     parse_response,
+    told,
 )
 
 MAX_HEADER_BYTES = 64 * 1024
@@ -43,6 +46,7 @@ HTTP_REASONS = (
 )
 """Every ``Problem.reason`` of the HTTP exchange, separated by spaces."""
 
+_ACCEPT = re.compile("[A-Za-z0-9+/]{27}=")
 _UPGRADE_LINE = re.compile(rb"\nupgrade[ \t]*:(?:[^\r\n]*[ \t,])?websocket[ \t,/\r\n]", re.IGNORECASE)
 
 
@@ -271,14 +275,16 @@ def _compare(request: Request | None, response: Response) -> list[Remark]:
     if got is None:
         remarks.append(("accept_missing", "the response has no Sec-WebSocket-Accept"))
     elif wanted is not None and got != wanted:
-        remarks.append(("accept_wrong", f"Sec-WebSocket-Accept is {got!r}, the key asks for {wanted!r}"))
+        remarks.append(("accept_wrong", f"Sec-WebSocket-Accept is {told(got, _ACCEPT)}, the key asks for {wanted!r}"))
     if selected is None:
         remarks.append(("subprotocol_missing", "the response selects no subprotocol"))
     elif selected not in known or (request and selected not in request.subprotocols):
-        offered = ", ".join(request.subprotocols) if request else "unknown"
-        remarks.append(("subprotocol_wrong", f"the response selects {selected!r} (offered: {offered or 'none'})"))
+        offered = listed(request.subprotocols) if request else "unknown"
+        remarks.append(("subprotocol_wrong", f"the response selects {listed([selected])} (offered: {offered})"))
     for element in response.extensions:
         name = element.split(";")[0].strip().lower()
         if request and name not in request.extensions:
-            remarks.append(("extension_not_offered", f"the response uses {name!r}, which was not offered"))
+            remarks.append(
+                ("extension_not_offered", f"the response uses {told(name, EXTENSION)}, which was not offered")
+            )
     return remarks

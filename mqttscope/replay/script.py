@@ -57,6 +57,8 @@ class Entry:
     """The bytes as they were on the wire."""
     origin: Entry | None = None
     """In what options changed: the packet of the capture that this one was made of."""
+    doubt: int = 0
+    """How little its bytes are trusted not to be of a secret (`redact.packets`)."""
 
     @property
     def type(self) -> str:
@@ -181,7 +183,7 @@ class ScriptReader:
         if entry.from_client and script.ending.by == "server" and _comes_behind(event):
             script.late += 1
             return False
-        entry.place = self.places
+        entry.place, entry.doubt = self.places, event.connection.side(event.direction).doubt
         self.places += 1
         script.entries.append(entry)
         if script.ending.how != "open":

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from mqttscope.events import Event, MalformedEvent, UnparsedEvent
-from mqttscope.mqtt.constants import Direction
+from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
+from mqttscope.redact.packets import Ranges, hidden_in_damaged, hidden_in_packet, hidden_in_unparsed, visible_fields
 
 
 class Reporter(Protocol):
@@ -70,38 +71,19 @@ class Clock:
         return f"{self._text}.{nanosecond:09d}Z"
 
 
-REDACTED = "***"
-
-
-def without_query_values(path: str) -> str:
-    """The path of a request with asterisks for what its query says: brokers take tokens and passwords there."""
-    before, mark, query = path.partition("?")
-    if not query:
-        return path
-    parts = []
-    for part in query.split("&"):
-        name, equals, _ = part.partition("=")
-        parts.append(f"{name}={REDACTED}" if equals else REDACTED)
-    return f"{before}{mark}{'&'.join(parts)}"
-
-
-MIN_PASSWORD_BYTES = 6
-"""Fewer bytes than these cannot hold the end of a CONNECT with a password worth hiding."""
-
-
-def may_hold_password(event: MalformedEvent | UnparsedEvent) -> bool:
-    """Whether bytes that are no packet may be those of a CONNECT.
-
-    They come from the client, no CONNECT was read yet, and the beginning of the connection was captured or they name
-    the protocol.
-    """
+def hidden_of(event: PacketEvent | MalformedEvent | UnparsedEvent) -> Ranges:
+    """Ranges of the bytes of an event that may be of a secret; its connection is in the state before it."""
     connection = event.connection
-    if event.direction is not Direction.CLIENT_TO_SERVER or connection.connect_packet is not None:
-        return False
-    if isinstance(event, UnparsedEvent):
-        raw = event.unparsed.raw
-    elif event.malformed.packet is None:
-        raw = event.malformed.raw
-    else:
-        return False
-    return len(raw) >= MIN_PASSWORD_BYTES and (connection.handshake_seen or b"MQ" in raw)
+    version, doubt = connection.version, connection.side(event.direction).doubt
+    if isinstance(event, PacketEvent):
+        packet = event.packet
+        return hidden_in_packet(packet, packet.version if isinstance(packet, Connect) else version, doubt)
+    if isinstance(event, MalformedEvent):
+        return hidden_in_damaged(event.malformed.raw, version, doubt)
+    return hidden_in_unparsed(event.unparsed, version, doubt)
+
+
+def fields_shown(event: MalformedEvent, hidden: Ranges) -> tuple[str, ...]:
+    """The fields of a malformed packet that were read and may be shown."""
+    found = event.malformed
+    return visible_fields(found.fields_read, found.raw, event.connection.version, hidden)

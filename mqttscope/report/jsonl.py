@@ -19,9 +19,11 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, redacted, text, view
+from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, text, view
 from mqttscope.net.frame import CaptureError
-from mqttscope.report.base import Clock, Sink, may_hold_password, without_query_values
+from mqttscope.redact.packets import covered
+from mqttscope.redact.text import public_details, without_secrets
+from mqttscope.report.base import Clock, Sink, fields_shown, hidden_of
 from mqttscope.report.packet_lines import SCHEMA, PacketLines, dumps_text
 from mqttscope.session.connection import Connection
 
@@ -69,14 +71,10 @@ class JsonLines:
     A sink may say by an attribute ``immediate`` that nobody waits for single lines; else each is written at once.
     """
 
-    def __init__(
-        self, sink: Sink, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False, show_raw: bool = False
-    ) -> None:
+    def __init__(self, sink: Sink, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False) -> None:
         self.sink = sink
         self.payload_limit = payload_limit
         self.show_secrets = show_secrets
-        self.show_raw = show_raw or show_secrets
-        """Whether the bytes of damaged packets are shown as they are, a password in them included."""
         self._clock = Clock()
         self._lines = PacketLines(payload_limit, show_secrets=show_secrets)
         self._line = self._lines.line
@@ -114,11 +112,13 @@ class JsonLines:
             shown: dict[str, Any] = {"length": found.length, "reason": found.reason, "missing": found.missing}
             if found.packet_type is not None:
                 shown["packet_type"] = found.packet_type
-            if self.show_raw or not may_hold_password(event):
-                raw = found.raw if self.show_raw else redacted(found.raw, event.connection.version)
-                shown["raw"] = binary(raw, self.payload_limit)
-            else:
+            hidden = [] if self.show_secrets else hidden_of(event)
+            if hidden and hidden[0] == (0, len(found.raw)):
                 shown["raw"] = {"length": len(found.raw), "redacted": True}
+            else:
+                shown["raw"] = binary(covered(found.raw, hidden), self.payload_limit)
+                if hidden:
+                    shown["raw"]["redacted"] = True
             return f"{self._lines.envelope('unparsed', event)},{dumps_text(shown)[1:]}\n"
         if isinstance(event, ConnectionOpened | ConnectionClosed):
             return dumps_text(self.connection(event)) + "\n"
@@ -130,7 +130,7 @@ class JsonLines:
             return line
         if isinstance(event, CaptureError):
             error = {"schema": SCHEMA, "event": "capture_error", "capture": text(event.capture)}
-            error |= {"message": text(event.message), "offset": event.offset, "frames": event.frames}
+            error |= {"message": text(without_secrets(event.message)), "offset": event.offset, "frames": event.frames}
             return dumps_text(error) + "\n"
         return None
 
@@ -150,24 +150,26 @@ class JsonLines:
         found = event.malformed
         version = event.connection.version
         kind = event.type
+        hidden = [] if self.show_secrets else hidden_of(event)
         shown: dict[str, Any] = {
             "packet": event.number,
             "type": kind,
             "length": len(found.raw) + found.missing,
-            "malformed": malformed_view(found, version, limit=self.payload_limit, show_secrets=self.show_raw),
+            "malformed": malformed_view(
+                found, limit=self.payload_limit, raw=covered(found.raw, hidden) if hidden else None
+            ),
         }
-        if not self.show_raw and may_hold_password(event):
-            shown["malformed"] |= {"raw": "2a" * min(len(found.raw), self.payload_limit), "redacted": True}
         if found.packet is not None and kind is not None:
             shown[kind] = view(
                 found.packet,
                 version,
                 limit=self.payload_limit,
                 show_secrets=self.show_secrets,
-                only=found.fields_read,
+                only=fields_shown(event, hidden),
             )
             if kind == "publish":
-                shown["topic"] = None if event.topic is None else text(event.topic)
+                topic = event.topic if "topic_name" in shown[kind] or not hidden else None
+                shown["topic"] = None if topic is None else text(topic)
         return f"{self._lines.envelope('malformed', event)},{dumps_text(shown)[1:]}\n"
 
     def _ending(self, event: ConnectionEnding) -> dict[str, Any]:
@@ -210,14 +212,10 @@ class JsonLines:
         }
         details = dict(connection.details)
         counters, proxy = details.pop("tcp", None), details.pop("proxy", None)
-        path = details.get("path")
-        if not self.show_secrets and isinstance(path, str):
-            details["path"] = without_query_values(path)
+        if not self.show_secrets:
+            details = public_details(details)
         if connection.decrypted:
             details["decrypted"] = True
-            inside = details.get("websocket")
-            if isinstance(inside, dict) and isinstance(inside.get("path"), str) and not self.show_secrets:
-                details["websocket"] = inside | {"path": without_query_values(str(inside["path"]))}
         if details:
             shown[connection.transport] = _plain(details)
         if counters is not None:

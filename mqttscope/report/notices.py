@@ -16,7 +16,8 @@ from mqttscope.events import (
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.report.base import may_hold_password, without_query_values
+from mqttscope.redact.text import public_details, without_secrets
+from mqttscope.report.base import hidden_of
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration
 from mqttscope.session.connection import Connection
@@ -56,8 +57,6 @@ _CLOSED = {
     "evicted": "given up to save memory",
     "capture_end": "still open at the end of the capture",
 }
-_SECRETIVE = (PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH)
-"""Packet types that carry passwords or Authentication Data."""
 MAX_HEX = 16
 """Bytes that are shown of those that could not be read."""
 MAX_SERVER_NAME = 64
@@ -92,13 +91,14 @@ def opened(line: Wrapped, event: ConnectionOpened, painter: Painter, *, show_sec
 def _details(connection: Connection, *, show_secrets: bool) -> list[str]:
     """Values of the transport that say something."""
     shown = []
-    for name, value in connection.details.items():
+    details = connection.details if show_secrets else public_details(connection.details)
+    for name, value in details.items():
         if not value or value is True or isinstance(value, Mapping):
             continue
         if isinstance(value, list | tuple):
             value = " ".join(str(one)[:MAX_DETAIL] for one in value[:5])
         if name == "path":
-            shown.append((str(value) if show_secrets else without_query_values(str(value)))[:MAX_DETAIL])
+            shown.append(str(value)[:MAX_DETAIL])
         else:
             shown.append(f"{name.replace('_', ' ')} {str(value)[:MAX_DETAIL]}")
     return shown
@@ -201,10 +201,12 @@ def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secr
     line.add(f"{what} {_UNPARSED.get(found.reason, found.reason)}{kind}", style)
     if found.missing:
         line.add(f", {found.missing} of them not captured", "error")
-    hidden = found.packet_type in _SECRETIVE or may_hold_password(event)
-    if found.raw and (show_secrets or not hidden):
-        more = painter.ellipsis if len(found.raw) > MAX_HEX else ""
-        line.add(f"  0x{found.raw[:MAX_HEX].hex()}{more}", "dim")
+    hidden = [] if show_secrets else hidden_of(event)
+    start = hidden[0][0] if hidden else len(found.raw)
+    shown = found.raw[: min(start, MAX_HEX)]
+    if shown:
+        more = painter.ellipsis if len(found.raw) > len(shown) else ""
+        line.add(f"  0x{shown.hex()}{more}", "dim")
 
 
 def malformed(line: Wrapped, event: MalformedEvent, painter: Painter) -> None:
@@ -235,7 +237,7 @@ def capture_error(line: Wrapped, event: CaptureError | CaptureDrops, painter: Pa
         if event.frames
         else ""
     )
-    line.add(f"{painter.safe(event.message)}{where}{kept}", "error")
+    line.add(f"{painter.safe(without_secrets(event.message))}{where}{kept}", "error")
 
 
 def sender(direction: Direction) -> str:

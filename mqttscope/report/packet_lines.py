@@ -15,6 +15,7 @@ from mqttscope.mqtt.constants import REASON_CODES, Direction, PacketType, Protoc
 from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.mqtt.view import binary, printable, properties_view, text, view
+from mqttscope.redact.packets import DISGUISED, hides_payload
 from mqttscope.report.base import Clock
 from mqttscope.session.connection import Connection
 
@@ -86,8 +87,7 @@ class PacketLines:
             f'"timestamp_ns":{nanoseconds},{parts[1] if event.direction is _C2S else parts[2]},"packet":{event.number},'
             f'"type":"{start}'
         )
-        if type(packet) is Publish:
-            name = packet.topic_name
+        if type(packet) is Publish and (name := packet.topic_name) not in DISGUISED and not connection.doubtful:
             topic = event.topic
             shown = resolved = self._topics.get(name) or self._topic(name)
             if topic is not name:
@@ -119,8 +119,21 @@ class PacketLines:
                 return f'{head}{{"packet_identifier":{identifier},{_OUTCOMES[code]}'
             if type(packet) in _PINGS:
                 return f"{head}{{}}}}\n"
+        if type(packet) is Publish:
+            return self._doubtful(head, event, packet)
         fields = view(packet, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
         return f"{head}{dumps_text(fields)}}}\n"
+
+    def _doubtful(self, head: str, event: PacketEvent, packet: Publish) -> str:
+        """The line of a PUBLISH whose payload may be the rest of a CONNECT."""
+        hide = not self.show_secrets and hides_payload(packet, event.connection.side(event.direction).doubt)
+        fields = view(packet, event.connection.version, limit=self.payload_limit, hide_payload=hide)
+        head = head[: head.rindex('"publish":')]
+        topic = None if event.topic is None else text(event.topic)
+        more: dict[str, Any] = {"publish": fields, "topic": topic}
+        if packet.missing:
+            more["missing"] = packet.missing
+        return f"{head}{dumps_text(more)[1:]}\n"
 
     def envelope(self, name: str, event: Any) -> str:
         """What the line of an event that is no packet begins with: capture, frame, time, connection, direction."""

@@ -11,6 +11,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.properties import LISTS, Properties, property_name
 from mqttscope.mqtt.wire import counted
+from mqttscope.redact.packets import DISGUISED, hides_payload
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.payload import PayloadView
@@ -93,6 +94,11 @@ class Summary:
             self._properties(line, block, keep)
         line.add("  ")
         if line.left < 0:
+            return
+        connection = event.connection
+        may = (connection.doubtful or packet.topic_name in DISGUISED) and not self.show_secrets
+        if may and hides_payload(packet, connection.side(event.direction).doubt):
+            line.add(f"({counted(len(packet.payload), 'byte')}, hidden)", "dim")
             return
         shown = self.payload.preview(
             packet.payload, line.left + 1, content_type=content_type, indicator=indicator, missing=packet.missing

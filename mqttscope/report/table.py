@@ -42,7 +42,8 @@ from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.view import printable, properties_view
-from mqttscope.report.base import Clock, Sink, View
+from mqttscope.redact.packets import DISGUISED
+from mqttscope.report.base import Clock, Sink, View, fields_shown, hidden_of
 from mqttscope.report.jsonl import harmless
 from mqttscope.report.payload import text_of
 
@@ -140,9 +141,21 @@ class Table:
             length, reason = len(event.packet.raw) + event.packet.missing, ""
         else:
             found = event.malformed
-            packet, read = found.packet, found.fields_read
+            hidden = [] if self.show_secrets else hidden_of(event)
+            packet, read = found.packet, fields_shown(event, hidden)
             length, reason = len(found.raw) + found.missing, str(found.reason)
         values: dict[str, Any] = {} if packet is None else self._fields(packet, connection.version, read)
+        topic = event.topic
+        if read is not None and "topic_name" not in read:
+            topic = None
+        elif (
+            isinstance(event, PacketEvent)
+            and event.type == "publish"
+            and not self.show_secrets
+            and (connection.doubtful or topic in DISGUISED)
+            and hidden_of(event)
+        ):
+            values["payload"] = None
         return [
             _safe(event.capture),
             event.frame,
@@ -157,7 +170,7 @@ class Table:
             connection.version.text,
             event.type,
             length,
-            _safe(event.topic),
+            _safe(topic),
             *map(values.get, _FROM_TOPIC_NAME),
             reason,
             values.get("properties"),

@@ -10,9 +10,8 @@ from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
 from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.mqtt.view import secret_ranges
 from mqttscope.mqtt.wire import counted
-from mqttscope.report.base import Sink, View, may_hold_password
+from mqttscope.report.base import Sink, View, hidden_of
 from mqttscope.report.escape import cells
 from mqttscope.report.hexdump import Hexdump, Mark, letter
 from mqttscope.report.meaning import Meaning
@@ -70,12 +69,10 @@ class Tree:
         version = packet.version if isinstance(packet, Connect) else event.connection.version
         out = self._header(event, raw, missing, malformed)
         spans = self._spans(raw, packet, version)
-        hidden = [] if self.view.show_secrets else secret_ranges(raw, version)
-        if isinstance(event, MalformedEvent) and not self.view.show_secrets and may_hold_password(event):
-            hidden = [(0, len(raw))]
+        hidden = [] if self.view.show_secrets else hidden_of(event)
         shown = ""
         block: list[str] = []
-        if isinstance(packet, Publish) and (malformed is None or malformed.complete):
+        if isinstance(packet, Publish) and (malformed is None or malformed.complete) and not hidden:
             shown, block = self._payload(packet)
         out += self._fields(event, shown, raw, spans, hidden, version)
         if missing:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.properties import EMPTY, Properties
+from mqttscope.mqtt.stream import Unparsed
+from mqttscope.redact.packets import BROKEN, CLEAR, SUSPECT, hidden_in_damaged, hidden_in_unparsed, is_identified
 from mqttscope.session.history import History
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
 
@@ -113,6 +115,8 @@ class Connection:
     """Plain values of the transport: WebSocket path and subprotocol, TLS server name and versions."""
     history: History | None = None
     """What judging needs beside this; ``None`` unless somebody asked for it when the connection was opened."""
+    doubtful: bool = False
+    """Whether a side is not to be trusted with a payload either (`redact.packets.BROKEN`)."""
     revision: int = 0
     """Grows whenever something changes that identifies the connection in reports."""
     flow_key: bytes = b""
@@ -166,8 +170,12 @@ class Connection:
         self.version, self.version_evidence, self.version_known = version, evidence, known
         self.revision += 1
 
-    def identify(self, packet: ControlPacket) -> None:
-        """Take what a CONNECT or CONNACK says of who speaks which version; done before the packet is shown."""
+    def identify(self, packet: ControlPacket, damaged: bytes = b"") -> None:
+        """Take what a CONNECT or CONNACK says of who speaks which version; done before the packet is shown.
+
+        ``damaged`` are the bytes of one that breaks the layout: what stands in the place of its Client Identifier may
+        be its password.
+        """
         if isinstance(packet, packets.Connect):
             level = packet.protocol_level
             if level in KNOWN_LEVELS:
@@ -176,7 +184,8 @@ class Connection:
                 # The layout is a guess, and what the server speaks is still open.
                 self.version, self.version_known = packet.version, False
                 self.version_evidence = f"a CONNECT with unknown protocol level {level}"
-            self.client_identifier = packet.client_identifier
+            if not damaged or is_identified(damaged):
+                self.client_identifier = packet.client_identifier
             self.revision += 1
         elif isinstance(packet, packets.Connack) and packet.properties is not None:
             assigned = packet.properties.assigned_client_identifier
@@ -190,6 +199,8 @@ class Connection:
         side.packets += 1
         side.bytes += len(packet.raw)
         side.last_timestamp_ns = timestamp_ns
+        if side.doubt:
+            self._believe(packet, side)
         if type(packet) is packets.Publish:
             block = packet.properties
             if packet.qos or (block is not None and block.items):
@@ -214,6 +225,33 @@ class Connection:
         else:
             self._other(packet, side, direction, number, frame, timestamp_ns)
 
+    def distrust(self, found: Malformed | Unparsed, direction: Direction) -> None:
+        """Take note of bytes that are no packet: what comes behind them may be the rest of a secret in them."""
+        side = self.side(direction)
+        if isinstance(found, Malformed):
+            hides = bool(hidden_in_damaged(found.raw, self.version, side.doubt))
+        else:
+            hides = bool(hidden_in_unparsed(found, self.version, side.doubt))
+        kind = found.packet_type
+        if kind in (None, *_SECRETIVE) or (hides and kind in (0, PacketType.DISCONNECT)):
+            side.doubt = BROKEN
+            self.doubtful = True
+        elif hides:
+            side.doubt = max(side.doubt, SUSPECT)
+
+    def answered(self) -> None:
+        """The server has answered the CONNECT, and the client has sent nothing since: all of it has come."""
+        self.client_side.doubt = CLEAR
+        self.doubtful = self.server_side.doubt == BROKEN
+
+    def _believe(self, packet: ControlPacket, side: Side) -> None:
+        """Trust the bytes behind a packet without a fault more than those before."""
+        kind = packet.packet_type
+        if kind in _SECRETIVE:
+            return
+        side.doubt = SUSPECT if kind == PacketType.PUBLISH and side.doubt == BROKEN else CLEAR
+        self.doubtful = BROKEN in (self.client_side.doubt, self.server_side.doubt)
+
     def _other(
         self, packet: ControlPacket, side: Side, direction: Direction, number: int, frame: int, timestamp_ns: int
     ) -> None:
@@ -224,9 +262,13 @@ class Connection:
         elif kind == PacketType.PINGRESP:
             self.receiver(direction).ping_packet = None
         elif isinstance(packet, packets.Connect):
+            side.doubt = max(side.doubt, SUSPECT)
             self._connect(packet, number, timestamp_ns)
         elif isinstance(packet, packets.Connack):
+            side.doubt = max(side.doubt, SUSPECT)
             self._connack(packet, number)
+        elif isinstance(packet, packets.Auth):
+            side.doubt = max(side.doubt, SUSPECT)
         elif isinstance(packet, packets.Subscribe):
             count = len(packet.subscriptions or ())
             side.begin(Exchange(packet.packet_identifier, number, frame, timestamp_ns, "subscribe", filters=count))
@@ -337,6 +379,8 @@ _ANSWERS = {
     PacketType.SUBACK: "subscribe",
     PacketType.UNSUBACK: "unsubscribe",
 }
+_SECRETIVE = (PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH)
+"""Packets that may hold a secret, and so may what follows them."""
 _AVAILABLE = (
     "retain_available",
     "wildcard_subscription_available",

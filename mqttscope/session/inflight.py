@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mqttscope.redact.packets import SUSPECT
+
 MAX_PACKET_IDENTIFIERS = 65_535
 """Packet identifiers of one direction, and so the Receive Maximum of a side that announces none (5.0 3.1.2.11.3)."""
 MAX_ALIAS_BYTES = 16 * 1024 * 1024
@@ -78,6 +80,8 @@ class Side:
     """Place of what comes next in the stream of this side: all before it was told in events, or is told to be lost."""
     gapped: bool = False
     """Whether bytes of this direction were lost: unfinished exchanges prove nothing any more."""
+    doubt: int = field(default=SUSPECT, repr=False, compare=False)
+    """How little the next bytes of this side are trusted not to be of a secret (`redact.packets`)."""
 
     def set_alias(self, alias: int, topic: str) -> None:
         """Set or re-map an alias, within the limit of bytes."""

@@ -29,6 +29,7 @@ from mqttscope.capture.sources import (
     why_not_opened,
 )
 from mqttscope.net.frame import CaptureError
+from mqttscope.redact.text import without_secrets
 
 READ_AHEAD_BYTES = 4 << 20
 """How much is asked of a remote store at a time."""
@@ -219,7 +220,7 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
 
 def _public(uri: str) -> str:
     """A URI without the password in it."""
-    return re.sub(r"//[^/@:]*:[^/@]*@", "//", uri, count=1)
+    return without_secrets(re.sub(r"//[^/@:]*:[^/@]*@", "//", uri, count=1))
 
 
 def _is_capture(target: str, settings: Mapping[str, str]) -> bool:

@@ -25,6 +25,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from mqttscope.capture.own_file import make_folder, opener
 from mqttscope.lake.contents import Content
 from mqttscope.lake.faulty import add_errors, known_errors
 from mqttscope.lake.files import STREAM, commit, lake_lock, reading
@@ -182,7 +183,7 @@ class _Stream:
         key = "\0".join(sorted(os.path.abspath(one) for one in sources)).encode("utf-8", "surrogateescape")
         folder = root / STREAM / blake2b(key, digest_size=8).hexdigest()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             named = folder / "name"
             if not named.exists():
                 # What there is beside it is of a beginning that broke off.
@@ -363,7 +364,7 @@ class Watcher:
         if not table.datagrams:
             return whole, None
         path = self._stream.folder / f"fragments-{generation:010d}"
-        with path.open("wb") as file:
+        with open(path, "wb", opener=opener) as file:
             file.write(dump(list(table.datagrams.items())))
             file.flush()
             os.fsync(file.fileno())

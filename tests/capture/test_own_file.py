@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.capture.own_file import open_alone
+from mqttscope.capture.own_file import make_folder, open_alone, opener, replace_file
 
 
 def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -46,3 +46,46 @@ def test_a_device_may_be_written_by_many() -> None:
 
     for descriptor in both:
         os.close(descriptor)
+
+
+def rights(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_what_is_new_is_for_its_owner_alone_and_what_is_there_keeps_its_rights(tmp_path: Path) -> None:
+    make_folder(tmp_path / "a" / "b")
+    assert [rights(tmp_path / "a"), rights(tmp_path / "a" / "b")] == [0o700, 0o700]
+
+    path = tmp_path / "a" / "report.json"
+    with open(path, "w", encoding="utf-8", opener=opener) as file:
+        file.write("1")
+    assert rights(path) == 0o600
+
+    path.chmod(0o644)
+    tmp_path.joinpath("a").chmod(0o755)
+    with open(path, "w", encoding="utf-8", opener=opener) as file:
+        file.write("2")
+    make_folder(tmp_path / "a")
+    assert (rights(path), rights(tmp_path / "a"), path.read_text()) == (0o644, 0o755, "2")
+
+
+def test_a_file_takes_over_the_rights_of_the_one_it_replaces(tmp_path: Path) -> None:
+    for name, wanted in (("old", 0o640), ("none", 0o600)):
+        path, new = tmp_path / name, tmp_path / "new"
+        if name == "old":
+            path.touch()
+            path.chmod(0o640)
+        with open(new, "wb", opener=opener) as file:
+            file.write(b"1")
+        replace_file(new, path)
+        assert rights(path) == wanted
+
+
+def test_the_umask_of_the_program_stays(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with open(tmp_path / "a", "wb", opener=opener):
+            pass
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)

@@ -53,8 +53,8 @@ def _check_good(found: ControlPacket, data: bytes, version: ProtocolVersion) -> 
 
 
 def _check_malformed(found: Malformed, version: ProtocolVersion) -> None:
-    json.dumps(malformed_view(found, version))
-    malformed_view(found, version, limit=3)
+    json.dumps(malformed_view(found))
+    malformed_view(found, limit=3)
     if found.packet is not None:
         json.dumps(view(found.packet, version, only=found.fields_read))
 

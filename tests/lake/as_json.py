@@ -198,7 +198,9 @@ def gap(row: Row) -> Row:
         shown["missing"] = row["missing"]
         if row["packet_type"] is not None:
             shown["packet_type"] = row["packet_type"]
-        shown["raw"] = {"length": row["raw_length"], "redacted": True} if row["redacted"] else binary(row["raw"])
+        shown["raw"] = {"length": row["raw_length"]} if row["raw"] is None else binary(row["raw"])
+        if row["redacted"]:
+            shown["raw"]["redacted"] = True
     return shown
 
 

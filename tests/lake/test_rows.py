@@ -15,7 +15,7 @@ from mqttscope.dissect import Options, dissect, dissect_segments
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.secrets import LENGTH
+from mqttscope.redact.secrets import LENGTH
 from mqttscope.report.base import View
 from mqttscope.report.findings.jsonl import JsonLines as FindingLines
 from tests.dissect.scenes import mixed_tape

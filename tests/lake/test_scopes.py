@@ -68,7 +68,9 @@ class Tells(Rule):
             memory.connections.append(at.connection.client)
         if isinstance(packet, Publish) and at.topic is not None:
             memory.topics[at.topic] = memory.topics.get(at.topic, 0) + 1
-        shown = packet if packet.packet_type not in (1, 2, 15) else packet.packet_type
+        # What may be of a secret is not written down.
+        open_one = isinstance(at.event, PacketEvent) and packet.packet_type not in (1, 2, 15)
+        shown = packet if open_one else packet.packet_type
         return self.told(repr(shown), at)
 
     def check_damaged(self, found: Malformed, at: Moment) -> Findings:

@@ -22,7 +22,6 @@ from mqttscope.mqtt.view import (
     malformed_view,
     printable,
     properties_view,
-    redacted,
     secret,
     text,
     utf8,
@@ -48,7 +47,7 @@ def test_every_row_of_the_table_is_plain_json_with_text_that_can_be_written() ->
         if row not in LONG:
             found = decode(row.raw, row.version)
             if isinstance(found, Malformed):
-                json.dumps(malformed_view(found, row.version), ensure_ascii=False).encode()
+                json.dumps(malformed_view(found), ensure_ascii=False).encode()
                 found_packet, only = found.packet, found.fields_read
                 if found_packet is None:
                     continue
@@ -122,90 +121,12 @@ def test_a_property_that_is_repeated_against_the_rules_becomes_a_list() -> None:
     assert properties_view(None) == {}
 
 
-class TestRedaction:
-    CONNECT = "10 17 00 04 4d 51 54 54 04 c3 00 00 00 01 63 00 01 75 00 05 68 75 73 68 21"
-
-    def test_the_password_of_a_malformed_connect_is_hidden_and_its_length_kept(self) -> None:
-        found = decode(parse(self.CONNECT))
-
-        assert isinstance(found, Malformed)
-        shown = malformed_view(found, V3_1_1, show_secrets=False)
-        assert shown["raw"] == found.raw.hex().replace(b"hush!".hex(), b"*****".hex())
-        assert shown["redacted"] is True
-        assert "redacted" not in malformed_view(found, V3_1_1)
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            CONNECT.replace("10 17", "10 18"),
-            CONNECT.replace("10 17", "10 0c"),
-            CONNECT.replace("10 17", "10 ff ff ff ff"),
-            CONNECT.replace("00 01 75", "00 11 75"),
-            CONNECT.replace("04 c3", "04 02"),
-            CONNECT.replace("00 05 68", "00 25 68"),
-        ],
-        ids=[
-            "cut",
-            "too short a length",
-            "a length of five bytes",
-            "a user name too long",
-            "not announced",
-            "a password too long",
-        ],
-    )
-    def test_so_it_is_wherever_it_may_stand(self, text: str) -> None:
-        raw = parse(text)
-        found = decode(raw)
-
-        assert isinstance(found, Malformed)
-        assert b"hush!" not in redacted(raw, V3_1_1)
-        assert len(redacted(raw, V3_1_1)) == len(raw)
-        assert b"hush!".hex() not in malformed_view(found, V3_1_1, show_secrets=False)["raw"]
-
-    def test_other_packets_have_no_secrets(self) -> None:
-        for other in ("", "30 05 00 ff 61 62 63", "c0 00 c0"):
-            assert redacted(parse(other), V3_1_1) == parse(other)
-
-
-class TestAuthenticationData:
-    CONNECT = "10 1b 00 04 4d 51 54 54 05 02 00 3c 0b 15 00 01 6d 16 00 04 68 75 73 68 00 03 61 62 63"
-    CONNACK = "20 0e 00 00 0b 15 00 01 6d 16 00 04 68 75 73 68"
-    AUTH = "f0 0d 18 0b 15 00 01 6d 16 00 04 68 75 73 68"
-
-    @pytest.mark.parametrize("raw", [CONNECT, CONNACK, AUTH], ids=["connect", "connack", "auth"])
-    def test_it_is_hidden_like_a_password(self, raw: str) -> None:
-        found = decode(parse(raw), V5)
-        assert not isinstance(found, Malformed)
-
-        assert view(found, V5)["properties"]["authentication_data"] == {"length": 4, "redacted": True}
-        shown = view(found, V5, show_secrets=True)["properties"]["authentication_data"]
-        assert shown == {"length": 4, "text": "hush"}
-        assert redacted(parse(raw), V5) == parse(raw).replace(b"hush", b"****")
-
-    @pytest.mark.parametrize(
-        "raw",
-        [
-            AUTH.replace("f0 0d", "f0 0f"),
-            AUTH.replace("16 00 04", "16 00 09"),
-            AUTH.replace("18 0b", "18 07"),
-            AUTH.replace("f0 0d", "f1 0d"),
-            CONNACK.replace("16 00 04", "16 00 44"),
-            CONNACK.replace("0b 15", "5b 15"),
-        ],
-    )
-    def test_so_it_is_in_what_is_malformed(self, raw: str) -> None:
-        found = decode(parse(raw), V5)
-
-        assert isinstance(found, Malformed)
-        assert b"hush".hex() not in malformed_view(found, V5, show_secrets=False)["raw"]
-
-
 class TestMalformed:
     def test_the_fault_its_place_and_the_bytes(self) -> None:
         found = decode(parse("30 05 00 ff 61 62 63"))
 
         assert isinstance(found, Malformed)
-        assert malformed_view(found, V3_1_1) == {
+        assert malformed_view(found) == {
             "reason": "field_overrun",
             "offset": 2,
             "field": "topic_name",
@@ -218,7 +139,7 @@ class TestMalformed:
         found = decode(parse("36 20 00 02 61 ff 00 01"), V3_1_1)
 
         assert isinstance(found, Malformed)
-        shown = malformed_view(found, V3_1_1, limit=3)
+        shown = malformed_view(found, limit=3)
         assert shown["missing"] == 26
         assert (shown["raw"], shown["truncated"], shown["field"]) == ("362000", True, None)
         assert [one["reason"] for one in shown["faults"]] == ["qos_invalid", "utf8_ill_formed", "truncated"]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, MalformedEvent, PacketEvent
 from mqttscope.events import UnparsedEvent as UnparsedEvent
 from mqttscope.mqtt import ControlPacket, Direction, Malformed, ProtocolVersion, Publish, Unparsed, decode, encode
+from mqttscope.redact.packets import CLEAR
 from mqttscope.report.base import Reporter, View
 from mqttscope.session import Connection
 
@@ -49,6 +50,8 @@ class Talk:
             number, client, "10.0.0.2:1883", "a.pcap", 1, START_NS, handshake_seen=True, client_identifier=identifier
         )
         self.connection.assume_version(version, "CONNECT" if known else "a run of packets", known=known)
+        if identifier is not None:  # its CONNECT came, and other packets since
+            self.connection.client_side.doubt = self.connection.server_side.doubt = CLEAR
         self.now = START_NS
         self.packets = first_packet
         self.frame = 0

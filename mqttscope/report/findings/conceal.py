@@ -1,7 +1,7 @@
 """Secrets of the packets that findings are about, hidden in every format: in the words of a finding and in its bytes.
 
-What `lint.secrets` recognises counts, wherever it stands in the packet, and the values of User Properties whose names
-say that they are secrets.  Passwords and Authentication Data are found by their fields (`mqtt.view.secret_ranges`).
+What `redact.secrets` recognises counts, wherever it stands in the packet, and the values of User Properties whose names
+say that they are secrets; passwords, Authentication Data and what may be of them as `redact.packets` finds them.
 A finding is only looked at when it is shown.
 """
 
@@ -14,13 +14,16 @@ from functools import lru_cache
 from typing import Literal
 
 from mqttscope.lint.finding import Finding, Related
-from mqttscope.lint.secrets import LENGTH, OVERLAP, SUSPECT_BYTES, find_all, is_secret_name, without
 from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.redact.packets import covered, hidden_ranges, joined
+from mqttscope.redact.secrets import LENGTH, OVERLAP, SUSPECT_BYTES, find_all, is_secret_name, without
 from mqttscope.report.base import View
 
 MIN_TOLD = 4
 """Characters of the shortest secret that is looked for in messages: shorter ones are in too many words."""
+RUN = 6
+"""Bytes in a row of a broken packet's hidden part that a message does not quote."""
 MIN_BEGINNING = 8
 """Characters of a secret by which its beginning is known in a message that was cut."""
 MIN_BEGINNING_OF_VALUE = 24
@@ -50,8 +53,10 @@ class Concealed:
 
     finding: Finding
     """Its ``raw`` has an asterisk for each byte of a secret."""
+    decoded: Finding
+    """The same, but for what its packet needs to be decoded and that is hidden by ``hidden``."""
     hidden: list[tuple[int, int]] = field(default_factory=list)
-    """Ranges of these bytes."""
+    """Ranges of bytes that are not shown."""
 
 
 def conceal(finding: Finding, view: View) -> Finding:
@@ -67,22 +72,66 @@ def client_name(finding: Finding, view: View) -> str:
 def concealed(finding: Finding, view: View) -> Concealed:
     """The finding as reports show it, with the places of its bytes that are hidden."""
     if view.show_secrets:
-        return Concealed(finding)
+        return Concealed(finding, finding)
     length = view.secret_length
     secrets, hidden = _of_packet(finding, view) if _may_hold_secret(finding.raw) else ([], [])
     message = _told(finding.message, secrets, length)
     name, topic = _name(finding.client_identifier, secrets, length), _name(finding.topic, secrets, length)
     related = tuple(_related(one, secrets, length) for one in finding.related)
-    if not hidden and (message, name, topic, related) == (
-        finding.message,
-        finding.client_identifier,
-        finding.topic,
-        finding.related,
+    places = _places(finding.raw, finding.version, finding.doubt) if finding.raw else ()
+    if places:
+        runs = [finding.raw[start:end] for start, end in places]
+        message = _without_runs(message, runs)
+        name, topic = (None if one is None else _without_runs(one, runs) for one in (name, topic))
+        related = tuple(replace(one, message=_without_runs(one.message, runs)) for one in related)
+    if (
+        not hidden
+        and not places
+        and (message, name, topic, related)
+        == (
+            finding.message,
+            finding.client_identifier,
+            finding.topic,
+            finding.related,
+        )
     ):
-        return Concealed(finding)
-    raw = _covered(finding.raw, hidden) if hidden else finding.raw
+        return Concealed(finding, finding)
+    raw = covered(finding.raw, hidden) if hidden else finding.raw
     made = replace(finding, message=message, client_identifier=name, topic=topic, related=related, raw=raw)
-    return Concealed(made, hidden)
+    if not places:
+        return Concealed(made, made, hidden)
+    return Concealed(replace(made, raw=covered(raw, places)), made, joined([*hidden, *places]))
+
+
+@lru_cache(64)
+def _places(raw: bytes, version: str, doubt: int) -> tuple[tuple[int, int], ...]:
+    """Where passwords and Authentication Data stand, or may; a packet often has several findings."""
+    return tuple(hidden_ranges(raw, ProtocolVersion.from_text(version), doubt))
+
+
+def _without_runs(text: str, runs: Sequence[bytes]) -> str:
+    """A text without what it has in common with bytes that are hidden: `RUN` bytes of them or more."""
+    raw = text.encode("utf-8", "surrogateescape")
+    parts: list[bytes] = []
+    at = start = 0
+    while at + MIN_TOLD <= len(raw):
+        size = max((_common(raw, at, run) for run in runs), default=0)
+        if not size:
+            at += 1
+            continue
+        parts += [raw[start:at], b"***(%d bytes)" % size]
+        at = start = at + size
+    return b"".join([*parts, raw[start:]]).decode("utf-8", "surrogateescape") if parts else text
+
+
+def _common(raw: bytes, at: int, run: bytes) -> int:
+    """How many bytes from some place on are a part of hidden bytes; 0 where they are too few."""
+    size = min(RUN, len(run))
+    if size < MIN_TOLD or at + size > len(raw) or raw[at : at + size] not in run:
+        return 0
+    while at + size < len(raw) and raw[at : at + size + 1] in run:
+        size += 1
+    return size
 
 
 def masked(text: str, length: int = LENGTH) -> str:
@@ -113,13 +162,6 @@ def _name(text: str | None, secrets: Sequence[_Secret], length: int) -> str | No
     if text is None:
         return None
     return _told(text, secrets, length) if secrets else masked(text, length)
-
-
-def _covered(raw: bytes, hidden: list[tuple[int, int]]) -> bytes:
-    shown = bytearray(raw)
-    for start, end in hidden:
-        shown[start:end] = b"*" * (end - start)
-    return bytes(shown)
 
 
 def _told(message: str, secrets: Sequence[_Secret], length: int) -> str:

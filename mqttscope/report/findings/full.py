@@ -56,10 +56,10 @@ class Full:
         text.add(f"  ({finding.slug})", "dim")
         out = text.texts()
         out += self._told(place(finding, painter), "dim")
-        event = self.packets.event(finding)
+        event = self.packets.event(without.decoded)
         if event is not None:
             out += self.packets.lines(event)
-            out += self.packets.dump(finding, event, without.hidden)
+            out += self.packets.dump(without.decoded, event, without.hidden)
         for one in finding.related:
             ago = finding.timestamp_ns - one.timestamp_ns
             when = f", {duration(ago, unicode=painter.unicode)} before" if ago > 0 else ""

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.secrets import find_all
 from mqttscope.mqtt.codec import NEED_MORE, decode, packet_end
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.view import secret_ranges
 from mqttscope.mqtt.wire import write_variable_byte_integer
-from mqttscope.report.base import View, may_hold_password
+from mqttscope.redact.packets import BROKEN
+from mqttscope.redact.secrets import find_all
+from mqttscope.report.base import View, hidden_of
 from mqttscope.report.hexdump import Hexdump, Mark
 from mqttscope.report.payload import PayloadView
 from mqttscope.report.style import Painter
@@ -72,8 +72,8 @@ class PacketView:
             finding.connection, finding.client, finding.server, finding.capture, finding.frame, finding.timestamp_ns,
             handshake_seen=True, version=version, version_known=True, client_identifier=finding.client_identifier,
         )  # fmt: skip
-        if finding.client_identifier is not None:
-            connection.connect_packet = 0  # its CONNECT was read
+        connection.side(direction).doubt = finding.doubt
+        connection.doubtful = finding.doubt >= BROKEN
         place = connection, direction, finding.packet, finding.frame, finding.timestamp_ns, finding.capture
         found = _decoded(finding.raw, finding.missing, version)
         if isinstance(found, Malformed):
@@ -105,10 +105,7 @@ class PacketView:
         ``concealed`` are ranges of secrets that were covered before.
         """
         raw = finding.raw
-        version = event.packet.version if _is_connect(event) else event.connection.version  # type: ignore[union-attr]
-        hidden = [] if self.view.show_secrets else [*secret_ranges(raw, version), *concealed]
-        if isinstance(event, MalformedEvent) and not self.view.show_secrets and may_hold_password(event):
-            hidden = [(0, len(raw))]
+        hidden = [] if self.view.show_secrets else [*hidden_of(event), *concealed]
         marks: list[Mark] = []
         spans: list[Span] = []
         shown = [(0, HEAD_BYTES)]
@@ -119,10 +116,6 @@ class PacketView:
             spans = [Span(finding.field, start, end)] if self.painter.colour else []
             shown.append((start - AROUND_BYTES, cut + AROUND_BYTES))
         return list(Hexdump(raw, spans, self.painter, marks=marks, hidden=hidden, skip=_skips(shown, len(raw))).lines())
-
-
-def _is_connect(event: PacketEvent | MalformedEvent) -> bool:
-    return isinstance(event, PacketEvent) and event.packet.packet_type == PacketType.CONNECT
 
 
 def _skips(shown: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:

@@ -10,17 +10,20 @@ from copy import copy
 from typing import Any
 
 from mqttscope.events import MalformedEvent, PacketEvent
-from mqttscope.lint.secrets import is_secret_name
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import Direction, type_name
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
+from mqttscope.redact.packets import BROKEN, Ranges
+from mqttscope.redact.secrets import is_secret_name
+from mqttscope.redact.text import REDACTED
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import reason_text
-from mqttscope.report.base import REDACTED, View
+from mqttscope.report.base import View, hidden_of
 from mqttscope.report.findings.conceal import masked
+from mqttscope.session.connection import Connection
 
 IDLE = ("packet_identifier", "dup", "topic_name", "properties.topic_alias", "properties.reason_string")
 """Fields that do not count."""
@@ -29,7 +32,7 @@ IDLE = ("packet_identifier", "dup", "topic_name", "properties.topic_alias", "pro
 def event_of(entry: Entry, script: Script) -> PacketEvent | MalformedEvent:
     """The event of a packet, as if it had come from a capture; its number is its place."""
     direction = Direction.CLIENT_TO_SERVER if entry.from_client else Direction.SERVER_TO_CLIENT
-    place = script.connection, direction, entry.place, entry.frame, entry.timestamp_ns, entry.capture
+    place = _as_it_was(entry, script), direction, entry.place, entry.frame, entry.timestamp_ns, entry.capture
     packet = entry.packet
     if isinstance(packet, Malformed):
         return MalformedEvent(*place, packet, entry.topic)
@@ -37,6 +40,18 @@ def event_of(entry: Entry, script: Script) -> PacketEvent | MalformedEvent:
         packet = copy(packet)
         packet.raw = entry.raw or encode(packet, script.version)
     return PacketEvent(*place, packet, entry.topic)
+
+
+def _as_it_was(entry: Entry, script: Script) -> Connection:
+    """The connection with what was in doubt when the packet came."""
+    connection = copy(script.connection)
+    side = copy(connection.client_side if entry.from_client else connection.server_side)
+    side.doubt, connection.doubtful = entry.doubt, entry.doubt >= BROKEN
+    if entry.from_client:
+        connection.client_side = side
+    else:
+        connection.server_side = side
+    return connection
 
 
 def concealed(value: Any, shown: View) -> Any:
@@ -79,13 +94,18 @@ def fields_of(entry: Entry, script: Script, shown: View) -> dict[str, str]:
     """The fields of a packet by their paths, as text that is not escaped yet; absent ones are left out."""
     packet = entry.packet
     version = packet.version if isinstance(packet, Connect) else script.version
+    hidden: Ranges = []
+    if not shown.show_secrets:
+        hidden = hidden_of(event_of(entry, script))
     if isinstance(packet, Malformed):
-        values = malformed_view(packet, version, limit=shown.payload_limit, show_secrets=shown.show_secrets)
+        values = malformed_view(packet, limit=shown.payload_limit)
         # Bytes may hold anything; that there are further faults is for JSON.
         del values["raw"]
         values.pop("faults", None)
     else:
-        values = view(packet, version, limit=shown.payload_limit, show_secrets=shown.show_secrets)
+        values = view(
+            packet, version, limit=shown.payload_limit, show_secrets=shown.show_secrets, hide_payload=bool(hidden)
+        )
         kind = packet.packet_type
         values.pop("reason", None)
         values.pop("reasons", None)

@@ -11,13 +11,15 @@ from dataclasses import replace
 
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.view import secret_ranges
 from mqttscope.mutate import Action, Case, Change
+from mqttscope.redact.packets import hidden_ranges, holds_secrets
 from mqttscope.replay.script import Script
 from mqttscope.trial.run import Result
 
 MIN_KNOWN = 4
 """Bytes of the shortest secret that is looked for outside of its field: shorter ones are in too much."""
+RUN = 6
+"""Bytes in a row of a longer one that are not shown either."""
 _Ranges = list[tuple[int, int]]
 
 
@@ -50,11 +52,20 @@ def concealed(parts: Sequence[bytes], version: ProtocolVersion, known: Sequence[
     return found
 
 
+def _places(raw: bytes, version: ProtocolVersion) -> _Ranges:
+    """Where secrets stand in a packet whose type has some.
+
+    Of other packets everything is shown, however broken they are: that is what a mutation is about, and what was
+    recorded as a secret is known.
+    """
+    return hidden_ranges(raw, version) if holds_secrets(raw) else []
+
+
 def known_secrets(script: Script | None) -> list[bytes]:
     """What is secret in the packets of a connection, as far as it is long enough to be known again."""
     entries = () if script is None else script.entries
     version = ProtocolVersion.V5 if script is None else script.version
-    values = {one.raw[start:end] for one in entries for start, end in secret_ranges(one.raw, version)}
+    values = {one.raw[start:end] for one in entries for start, end in _places(one.raw, version)}
     return sorted((one for one in values if len(one) >= MIN_KNOWN), key=len, reverse=True)
 
 
@@ -65,7 +76,7 @@ def _of_packets(joined: bytes, version: ProtocolVersion) -> Iterator[tuple[int, 
         if body <= 0:
             # Nobody knows where the next packet begins.
             end = len(joined)
-        yield from ((at + start, at + stop) for start, stop in secret_ranges(joined[at:end], version))
+        yield from ((at + start, at + stop) for start, stop in _places(joined[at:end], version))
         at = end
 
 
@@ -73,15 +84,19 @@ def _of_parts(parts: Sequence[bytes], version: ProtocolVersion) -> Iterator[tupl
     """The same by the steps, which are whole packets mostly, whatever their lengths say."""
     at = 0
     for part in parts:
-        yield from ((at + start, at + stop) for start, stop in secret_ranges(part, version))
+        yield from ((at + start, at + stop) for start, stop in _places(part, version))
         at += len(part)
 
 
 def _occurrences(data: bytes, value: bytes) -> Iterator[tuple[int, int]]:
-    at = data.find(value)
-    while at >= 0:
-        yield at, at + len(value)
-        at = data.find(value, at + len(value))
+    """Where a secret stands, or `RUN` bytes of it in a row."""
+    size = min(RUN, len(value))
+    for start in range(len(value) - size + 1):
+        run = value[start : start + size]
+        at = data.find(run)
+        while at >= 0:
+            yield at, at + size
+            at = data.find(run, at + 1)
 
 
 def _covered(data: bytes, places: _Ranges) -> bytes:
@@ -98,7 +113,7 @@ def _change(one: Change, script: Script | None, version: ProtocolVersion, known:
     if one.entry is None or script is None:
         return replace(one, inserted=concealed([one.inserted], version, known)[0])
     end = one.offset + len(one.removed)
-    secret = secret_ranges(script.entries[one.entry].raw, version)
+    secret = _places(script.entries[one.entry].raw, version)
     places = [(max(start, one.offset) - one.offset, min(stop, end) - one.offset) for start, stop in secret]
     places = [(start, stop) for start, stop in places if start < stop]
     # What takes the place of a secret may have a part of it.

@@ -6,7 +6,6 @@ from mqttscope.lint.examples import client, conversation, make_connect, opened, 
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
-from mqttscope.lint.secrets import masked
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import (
@@ -24,6 +23,7 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
+from mqttscope.redact.secrets import masked
 
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (

@@ -6,13 +6,13 @@ from mqttscope.lint.examples import client, conversation, make_connect, opened, 
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.secrets import Secret, find_secret, is_secret_name
 from mqttscope.lint.strings import shown, strings_of
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
+from mqttscope.redact.secrets import Secret, find_secret, is_secret_name
 
 _FIELDS = (
     "client_identifier",

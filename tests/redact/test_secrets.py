@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from mqttscope.lint.secrets import MAX_SEARCHED, find_all, find_secret, is_secret_name, masked, without
+from mqttscope.redact.secrets import MAX_SEARCHED, find_all, find_secret, is_secret_name, masked, without
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 BASE64 = "wJalrXUtnFEMI7K9MDENGbPxRfiCYzEXAMPLEK4y"

@@ -1,0 +1,168 @@
+"""What is remembered of a flow between two ingests, without its secrets: bytes of the same length stand for them.
+
+A flow that is still open holds bytes that are no packet yet, and packets that rules look at later.  What a later ingest
+needs of a secret is its length alone, so asterisks take its place wherever it is known to stand: in the CONNECT that is
+kept, in the part of a packet that has come, in the head of an HTTP request.  Bytes of which nobody can say what they
+are, since they lie behind a hole in the opening of a connection or in a message that is compressed and not complete,
+are not kept as they are.  The bytes that were delivered last, by which a retransmission with other content is told, are
+forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from mqttscope.dissect.dialogue import Dialogue
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.stream import PacketStream, Unparsed
+from mqttscope.net.events import StreamData
+from mqttscope.net.flows import Flow
+from mqttscope.net.inflate import Inflater
+from mqttscope.net.reassembly import HalfStream
+from mqttscope.net.websocket import WebSocket
+from mqttscope.redact.packets import (
+    BROKEN,
+    CLEAR,
+    SUSPECT,
+    Ranges,
+    covered,
+    hidden_in_beginning,
+    hidden_in_damaged,
+    hidden_in_packet,
+    hidden_in_unparsed,
+    joined,
+)
+from mqttscope.redact.text import public_details, without_http_secrets
+from mqttscope.redact.values import public, public_damaged
+from mqttscope.session.connection import Connection
+
+_V5 = ProtocolVersion.V5
+_NAME = re.compile(rb"\x00\x04MQTT|\x00\x06MQIsdp", re.IGNORECASE)
+_METHOD = re.compile(rb"\x15\x00[\x01-\x40][ -~]{1,64}\x16")
+
+
+def public_object(value: object) -> object:
+    """A packet, or bytes that are none, as they may be written down; anything else as it is."""
+    if isinstance(value, ControlPacket):
+        hidden = hidden_in_packet(value, _V5) if value.raw else []
+        return public(value, hidden) if hidden else value
+    if isinstance(value, Malformed):
+        places: Ranges = []
+        for version in (_V5, ProtocolVersion.V3_1_1):
+            places += hidden_in_damaged(value.raw, version, SUSPECT)
+        return public_damaged(value, joined(places), _V5) if places else value
+    if isinstance(value, Unparsed):
+        places = hidden_in_unparsed(value, _V5, SUSPECT)
+        return replace(value, raw=covered(value.raw, places)) if places else value
+    return value
+
+
+def forget_secrets(flow: Flow) -> None:
+    """Take the secrets out of what a flow holds; it goes on as before."""
+    dialogue = flow.context
+    if not isinstance(dialogue, Dialogue):
+        return
+    connection = dialogue.connection
+    for half, from_client in ((flow.initiator, True), (flow.responder, False)):
+        _half(half, connection, from_client is dialogue.client_is_initiator)
+    _dialogue(dialogue)
+    if dialogue.inner is not None:
+        _dialogue(dialogue.inner)
+
+
+def _half(half: HalfStream, connection: Connection | None, from_client: bool) -> None:
+    half.history.clear()
+    if from_client and connection is not None and connection.handshake_seen and connection.connect_packet is None:
+        half.buffer.parts = [b"*" * len(part) for part in half.buffer.parts]
+    else:
+        half.buffer.parts = [covered(part, _in_stream(part)) for part in half.buffer.parts]
+
+
+def _dialogue(dialogue: Dialogue) -> None:
+    connection = dialogue.connection
+    for from_client in (True, False):
+        side = None if connection is None else connection.client_side if from_client else connection.server_side
+        _stream(dialogue.stream(from_client), SUSPECT if side is None else side.doubt)
+    for from_initiator in (True, False):
+        _waiting(dialogue, from_initiator)
+    if connection is not None:
+        connection.details = public_details(connection.details)
+    if dialogue.web is not None:
+        _web(dialogue.web, connection)
+
+
+def _stream(stream: PacketStream, doubt: int) -> None:
+    stream.passed_chunks = [b"*" * len(one) for one in stream.passed_chunks]
+    if not stream.held:
+        return
+    whole = b"".join(stream.chunks)
+    if stream.searching:
+        hidden = [(0, len(whole))] if doubt >= BROKEN else _in_stream(whole)
+    else:
+        hidden = hidden_in_beginning(whole, doubt)
+    if hidden:
+        stream.chunks = [covered(whole, hidden)]
+
+
+def _waiting(dialogue: Dialogue, from_initiator: bool) -> None:
+    """What arrived while it was not known what a flow speaks."""
+    events = [one for one in dialogue.waiting if isinstance(one, StreamData) and one.from_initiator == from_initiator]
+    whole = b"".join(one.data for one in events)
+    if not whole:
+        return
+    if whole[:1].isalpha():
+        shown = without_http_secrets(whole)
+    else:
+        shown = covered(whole, joined([*hidden_in_beginning(whole, SUSPECT), *_in_stream(whole)]))
+    at = 0
+    made = {}
+    for one in events:
+        made[id(one)] = replace(one, data=shown[at : at + len(one.data)])
+        at += len(one.data)
+    dialogue.waiting = [made.get(id(one), one) for one in dialogue.waiting]
+
+
+def _web(web: WebSocket, connection: Connection | None) -> None:
+    if web.handshake is not None:
+        for opening in (web.handshake.client, web.handshake.server):
+            if opening.buffer:
+                opening.buffer[:] = without_http_secrets(bytes(opening.buffer))
+        request = web.handshake.request
+        if request is not None:
+            request.path = str(public_details({"path": request.path})["path"])
+            request.subprotocols = [one if one.lower().startswith("mqtt") else "*" for one in request.subprotocols]
+    for side, from_client in ((web.client, True), (web.server, False)):
+        doubt = SUSPECT
+        if connection is not None:
+            doubt = (connection.client_side if from_client else connection.server_side).doubt
+        if side.held and doubt > CLEAR:
+            side.held[:] = b"*" * len(side.held)
+        if side.inflater is not None:
+            _inflater(side.inflater, opening=from_client and (connection is None or connection.connect_packet is None))
+
+
+def _inflater(inflater: Inflater, *, opening: bool) -> None:
+    for window in (inflater.window, inflater.tail):
+        hidden = _in_stream(bytes(window))
+        if hidden:
+            window[:] = covered(bytes(window), hidden)
+    if opening:
+        inflater.pending.clear()
+
+
+def _in_stream(data: bytes) -> Ranges:
+    """Secrets in bytes that hold packets somewhere: CONNECT is known by its name, Authentication Data by its method."""
+    found: Ranges = []
+    for one in _NAME.finditer(data):
+        start = next((at for at in range(2, 6) if one.start() >= at and data[one.start() - at] >> 4 == 1), 0)
+        if start:
+            found += [
+                (one.start() - start + first, one.start() - start + behind)
+                for first, behind in hidden_in_beginning(data[one.start() - start :])
+            ]
+    for one in _METHOD.finditer(data):
+        length = int.from_bytes(data[one.end() : one.end() + 2], "big")
+        found.append((one.end() + 2, min(len(data), one.end() + 2 + length)))
+    return joined(found)

@@ -1,0 +1,71 @@
+"""Packets without their secrets, for whoever keeps them: the same lengths, an asterisk for each hidden byte."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Connect, Publish
+from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.properties import Properties
+from mqttscope.redact.packets import AUTHENTICATION_DATA, Ranges, covered, visible_fields
+
+
+def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
+    """A packet without what stands in the hidden ranges of its bytes."""
+    changed: dict[str, Any] = {"raw": covered(packet.raw, hidden)}
+    if isinstance(packet, Connect) and packet.password is not None:
+        changed["password"] = b"*" * len(packet.password)
+    if (
+        isinstance(packet, Publish)
+        and packet.payload
+        and hidden
+        and hidden[-1][1] > len(packet.raw) - len(packet.payload)
+    ):
+        changed["payload"] = b"*" * len(packet.payload)
+    block: Properties | None = getattr(packet, "properties", None)
+    if block is not None:
+        changed["properties"] = _without_data(block)
+    return replace(packet, **changed)
+
+
+def public_damaged(found: Malformed, hidden: Ranges, version: ProtocolVersion) -> Malformed:
+    """The same of a packet that breaks the layout; values that are hidden in part are hidden whole."""
+    made = found.packet
+    if made is not None:
+        made = public(made, hidden)
+        seen = set(visible_fields(found.fields_read, found.raw, version, hidden))
+        lost = [row.name for row in made.declaration if row.kind == "wire" and row.name not in seen]
+        made = replace(made, **{name: _starred(getattr(made, name)) for name in lost if name in found.fields_read})
+        made.raw = covered(found.raw, hidden)
+    return replace(found, raw=covered(found.raw, hidden), packet=made)
+
+
+def _starred(value: Any) -> Any:
+    """A value of the same form and length with nothing in it."""
+    if isinstance(value, str):
+        return "*" * len(value)
+    if isinstance(value, bytes):
+        return b"*" * len(value)
+    if isinstance(value, tuple):
+        return tuple(_starred(one) for one in value)
+    if isinstance(value, list):
+        return [_starred(one) for one in value]
+    if isinstance(value, Properties):
+        return Properties.of((number, _starred(one)) for number, one in value.items)
+    if isinstance(value, Will):
+        return replace(
+            value, will_topic=_starred(value.will_topic), will_payload=_starred(value.will_payload),
+            properties=_starred(value.properties),
+        )  # fmt: skip
+    if isinstance(value, Subscription):
+        return replace(value, topic_filter=_starred(value.topic_filter))
+    return value
+
+
+def _without_data(block: Properties) -> Properties:
+    return Properties.of(
+        (number, _starred(value) if number == AUTHENTICATION_DATA else value) for number, value in block.items
+    )

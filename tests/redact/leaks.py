@@ -1,0 +1,122 @@
+"""Looking for secrets in what a program has written, in every form in which somebody could read them there.
+
+A run of `RUN` bytes of a secret is a leak: as it is, as hexadecimal digits (also spread over the rows of a hexdump),
+in base64, or behind the escapes of JSON, XML, percent signs and backslashes.
+"""
+
+from __future__ import annotations
+
+import binascii
+import html
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Iterator
+
+RUN = 6
+"""Bytes of a secret that give too much of it away."""
+_ROW = re.compile(rb"^ *[0-9a-f]{4,8}  ((?:[0-9a-f]{2}|\*\*)(?: (?:[0-9a-f]{2}|\*\*))*) *(?:  (.*))?$")
+"""A row of a hexdump: offset, bytes, the same as text."""
+_DIGITS = re.compile(rb"(?:[0-9a-fA-F]{2}){6,}")
+_SPACED = re.compile(rb"(?:[0-9a-fA-F]{2}[ :,]){5,}[0-9a-fA-F]{2}")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{12,}={0,2}")
+_ESCAPE = re.compile(rb"\\+(?:x([0-9a-fA-F]{2})|u00([0-9a-fA-F]{2})|U000000([0-9a-fA-F]{2})|0?([0-7]{3}))")
+_SHORT = {b"\\n": b"\n", b"\\r": b"\r", b"\\t": b"\t", b'\\"': b'"', b"\\/": b"/", b"\\b": b"\b", b"\\f": b"\f"}
+_PERCENT = re.compile(rb"%([0-9a-fA-F]{2})")
+_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+
+
+class Secrets:
+    """Secrets to look for."""
+
+    def __init__(self, values: Iterable[bytes]) -> None:
+        self.values = tuple(values)
+        # Every run of 6 bytes has one of 4 in it that begins at a third byte: fewer to look for.
+        runs: dict[bytes, set[bytes]] = {}
+        for one in self.values:
+            for at in range(max(0, len(one) - RUN + 1)):
+                start = -(-at // 3) * 3
+                runs.setdefault(one[start : start + 4], set()).add(one[at : at + RUN])
+        self._runs = tuple((short, tuple(sorted(found))) for short, found in runs.items())
+
+    def inside(self, data: bytes) -> bytes | None:
+        """The first run of a secret in these bytes."""
+        for short, found in self._runs:
+            if short in data:
+                for run in found:
+                    if run in data:
+                        return run
+        return None
+
+    def leak(self, written: bytes) -> tuple[str, bytes] | None:
+        """The form in which some run of a secret stands in what was written, and the run."""
+        for form, data in readings(written):
+            found = self.inside(data)
+            if found is not None:
+                return form, found
+        return None
+
+
+def readings(written: bytes) -> Iterator[tuple[str, bytes]]:
+    """What can be read out of something written, by the names of the forms."""
+    written = _COLOUR.sub(b"", written)
+    yield "plain", written
+    yield "hexdump", b"\n".join(_hexdumps(written))
+    digits = b"\n".join(_unhexed(_DIGITS.findall(written)))
+    yield "hex", digits
+    spaced = (re.sub(rb"[ :,]", b"", one) for one in _SPACED.findall(written))
+    yield "spaced hex", b"\n".join(_unhexed(spaced))
+    yield "base64", b"\n".join(_from_base64(written))
+    plain = _unescaped(written)
+    yield "escapes", plain
+    yield "escapes twice", _unescaped(plain)
+    if b"&" in written:
+        yield "xml", html.unescape(written.decode("utf-8", "replace")).encode("utf-8", "replace")
+    if b"%" in written:
+        yield "percent", _PERCENT.sub(lambda found: bytes.fromhex(found[1].decode()), written)
+
+
+def _hexdumps(written: bytes) -> Iterator[bytes]:
+    """The bytes of each hexdump in one piece, and its texts in one piece."""
+    rows: list[bytes] = []
+    texts: list[bytes] = []
+    for line in written.replace(b"\\n", b"\n").split(b"\n"):
+        found = _ROW.match(line)
+        if found is not None:
+            rows += (b"\0" if one == b"**" else bytes.fromhex(one.decode()) for one in found[1].split(b" "))
+            texts.append(found[2] or b"")
+        elif rows and not line.strip(b" ^-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_."):
+            continue  # what stands under a row
+        elif rows:
+            yield b"".join(rows)
+            yield b"".join(texts)
+            rows, texts = [], []
+    yield b"".join(rows)
+    yield b"".join(texts)
+
+
+def _unhexed(found: Iterable[bytes]) -> Iterator[bytes]:
+    for one in found:
+        yield binascii.unhexlify(one[: len(one) // 2 * 2])
+        yield binascii.unhexlify(one[1 : len(one) - 1 + len(one) % 2])
+
+
+def _from_base64(written: bytes) -> Iterator[bytes]:
+    for one in _BASE64.findall(written):
+        body = one.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
+        for start in range(4):
+            part = body[start:]
+            part = part[: len(part) // 4 * 4]
+            if part:
+                yield b64decode(part)
+
+
+def _unescaped(written: bytes) -> bytes:
+    for short, plain in _SHORT.items():
+        written = written.replace(short, plain)
+    return _ESCAPE.sub(_byte, written)
+
+
+def _byte(found: re.Match[bytes]) -> bytes:
+    if found[4]:
+        return bytes((int(found[4], 8) & 0xFF,))
+    return bytes.fromhex((found[1] or found[2] or found[3]).decode())
