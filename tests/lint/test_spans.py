@@ -67,12 +67,9 @@ def test_a_packet_is_traced_once_for_all_its_findings(monkeypatch: pytest.Monkey
     assert wrong.count == 2_000
     assert wrong.message.endswith(", and 1,999 more")
     assert [one.field for one in wrong.places] == [f"subscriptions[{n}].topic_filter" for n in range(MAX_PLACES)]
-    assert (
-        [wrong.raw[one.offset :][: one.length] for one in wrong.places]
-        == [
-            len(row.topic_filter).to_bytes(2, "big") + row.topic_filter.encode() for row in rows[:MAX_PLACES]
-        ]
-    )
+    assert [wrong.raw[one.offset :][: one.length] for one in wrong.places] == [
+        len(row.topic_filter).to_bytes(2, "big") + row.topic_filter.encode() for row in rows[:MAX_PLACES]
+    ]
     assert (wrong.field, wrong.offset, wrong.length) == (
         wrong.places[0].field,
         wrong.places[0].offset,
