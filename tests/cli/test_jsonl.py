@@ -174,7 +174,7 @@ def test_all_27_properties_have_their_names() -> None:
         "12": ("assigned_client_identifier", "0001 63", "c"),
         "13": ("server_keep_alive", "001e", 30),
         "15": ("authentication_method", "0001 6d", "m"),
-        "16": ("authentication_data", "0001 00", {"length": 1, "redacted": True}),
+        "16": ("authentication_data", "0001 00", {"length": 1, "hex": "00"}),
         "17": ("request_problem_information", "00", 0),
         "18": ("will_delay_interval", "00000005", 5),
         "19": ("request_response_information", "01", 1),
