@@ -293,6 +293,7 @@ def finding_row(finding: Finding, connection_id: str, scope: str, number: int, s
         finding.version, finding.packet, stream_offset, finding.packet_type, utf8(finding.field), finding.offset,
         finding.length, finding.reason_code, finding.fingerprint,
         None if topic is None else text(topic, "topic", bad), related or None, bad or None, finding.count,
+        [{"field": utf8(one.field), "offset": one.offset, "length": one.length} for one in finding.places] or None,
     )  # fmt: skip
 
 

@@ -205,6 +205,7 @@ FINDINGS = TableSchema(
         Column("places", pa.list_(_SPOT), "the first of them, where there are several"),
         Column("not_utf8", NOT_UTF8),
         Column("count", L, "for how many places of the packet the finding stands; field and offset are the first's"),
+        Column("places", pa.list_(_SPOT), "the first of them, where there are several"),
     ),
 )  # fmt: skip
 GAPS = TableSchema(

@@ -222,4 +222,6 @@ def finding(row: Row) -> Row:
              "timestamp_ns": one["timestamp_ns"]}
             for one in row["related"]
         ]  # fmt: skip
+    if row["count"] > 1:
+        shown |= {"count": row["count"], "places": row["places"]}
     return shown
