@@ -61,8 +61,12 @@ def public_object(value: object) -> object:
 
 def forget_secrets(flow: Flow) -> None:
     """Take the secrets out of what a flow holds; it goes on as before."""
+    flow.kept = [replace(one, payload=covered(one.payload, _in_stream(one.payload))) for one in flow.kept]
     dialogue = flow.context
     if not isinstance(dialogue, Dialogue):
+        # It is over, and what it delivered last would only tell copies from other data.
+        flow.initiator.history.clear()
+        flow.responder.history.clear()
         return
     connection = dialogue.connection
     for half, from_client in ((flow.initiator, True), (flow.responder, False)):

@@ -87,18 +87,13 @@ def test_wherever_an_ingest_ends_it_keeps_no_secret(scene: Scene) -> None:
         assert secrets.leak(bytes_of(got)) is None, f"after {stop} segments of {len(found)}"
 
 
-def test_the_search_finds_what_is_kept_as_it_is() -> None:
+def test_the_search_finds_what_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The state before this was thought of."""
     scene = SCENES[0]
     found = talk(scene, 7)
-    from mqttscope.lake import kernel
-
-    shown, forget = kernel.public_object, kernel.forget_secrets
-    kernel.public_object, kernel.forget_secrets = (lambda value: value), (lambda flow: None)  # type: ignore[assignment]
-    try:
-        got = by_kernel(segment_rows(found[:20]), options(), more=True, watermark_ns=found[19].timestamp_ns)
-    finally:
-        kernel.public_object, kernel.forget_secrets = shown, forget
+    monkeypatch.setattr("mqttscope.lake.kernel.public_object", lambda value: value)
+    monkeypatch.setattr("mqttscope.lake.kernel.forget_secrets", lambda flow: None)
+    got = by_kernel(segment_rows(found[:20]), options(), more=True, watermark_ns=found[19].timestamp_ns)
     assert Secrets(scene.secrets).leak(bytes_of(got)) is not None
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mqttscope.cli.main import EXIT_USAGE
-from mqttscope.cli.output import printable
+from mqttscope.cli.main import EXIT_USAGE, printable
 from mqttscope.cli.pipeline.common import Failed, lake_option, on_spark, session
 
 if TYPE_CHECKING:

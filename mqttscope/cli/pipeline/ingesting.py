@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
-from mqttscope.cli.output import Output, describe, printable, warn
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
+from mqttscope.cli.output import Output, describe, warn
 from mqttscope.cli.pipeline.common import EXTRA, Failed, session, task_progress, warn_errors
 from mqttscope.lake.options import LakeOptions
 from mqttscope.mqtt.view import text, utf8

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
-from mqttscope.cli.output import describe, printable, warn
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
+from mqttscope.cli.output import describe, warn
 from mqttscope.cli.pipeline.common import EXTRA, Failed, session, warn_errors
 from mqttscope.lake.options import LakeOptions
 from mqttscope.mqtt.wire import counted
