@@ -182,7 +182,9 @@ def new_message(
     if type(packet) is not Publish or "payload_length" not in fields:
         return None
     bad: Bad = list(intro.who(event.connection, event.direction)[1])
-    topic = None if event.topic is None else text(event.topic, "topic", bad)
+    topic = None
+    if event.topic is not None and "topic_name" in fields:  # else it may be of a secret
+        topic = text(event.topic, "topic", bad)
     block = packet.properties
     head = [
         *row[:11], event.number, event.stream_offset, topic, packet.qos, packet.retain, packet.packet_identifier,

@@ -203,7 +203,10 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted, *, droppe
         found = event.malformed
         hidden = hidden_of(event)
         damaged = public_damaged(found, hidden, connection.version) if hidden else found
-        what = (event.direction is C2S, event.number, damaged, event.topic, event.stream_offset)
+        topic = event.topic
+        if topic is not None and hidden and damaged.packet is not None:
+            topic = getattr(damaged.packet, "topic_name", None) or "*" * len(topic)
+        what = (event.direction is C2S, event.number, damaged, topic, event.stream_offset)
     elif isinstance(event, GapEvent):
         what = (event.direction is C2S, event.length, event.reason, event.stream_offset)
     elif isinstance(event, UnparsedEvent):

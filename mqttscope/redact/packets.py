@@ -53,6 +53,10 @@ _OF_VALUES = frozenset(
     )
 )
 """Faults that leave every field where it is."""
+MAX_CUT = 1_024
+"""Bytes of a field that may be missing at the end of what came; more are taken for a length that lies."""
+MAX_FAULTS = 2
+"""Faults of a packet that may be in its values alone; with more of them its type is not believed."""
 _SIZES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
 
 Ranges = list[tuple[int, int]]
@@ -65,9 +69,15 @@ def hidden_in_packet(packet: ControlPacket, version: ProtocolVersion, doubt: int
         if doubt < BROKEN and packet.topic_name not in DISGUISED:  # type: ignore[attr-defined]
             return []
         length = len(packet.payload or b"")  # type: ignore[attr-defined]
-        return [(len(packet.raw) - length, len(packet.raw))] if length else []
-    if kind == PacketType.CONNECT or (kind in _HOLDERS and version == ProtocolVersion.V5):
+        start = len(packet.raw) - length
+        if doubt >= BROKEN:
+            start = max(2, packet_end(packet.raw, 0, len(packet.raw))[0])
+        return _tail(start, len(packet.raw))
+    if kind == PacketType.CONNECT:
         return _by_fields(packet.raw, version)
+    if kind in _HOLDERS and getattr(packet, "properties", None):
+        # Properties are of 5.0, whatever the connection is taken for.
+        return _by_fields(packet.raw, ProtocolVersion.V5)
     return []
 
 
@@ -214,7 +224,8 @@ def _other(raw: bytes, body: int, end: int, version: ProtocolVersion) -> Ranges:
         return []
     start = length
     unknown = [(one.start + 1, one.end) for one in trace(raw, version) if ".unknown_" in one.field]
-    if not found.complete or any(fault.reason not in _OF_VALUES for fault in found.faults):
+    faults = found.faults
+    if not found.complete or len(faults) > MAX_FAULTS or any(one.reason not in _OF_VALUES for one in faults):
         for fault in found.faults:
             if fault.offset < length:
                 prefix = 2 * (fault.reason is MalformedReason.FIELD_OVERRUN)
@@ -331,7 +342,7 @@ def _payload(raw: bytes, at: int, end: int, flags: int, five: bool, hidden: Rang
                 return fields, at, False
             at = block.end
         after = at + 2 + int.from_bytes(raw[at : at + 2], "big")
-        fits = at + 2 <= min(end, len(raw)) and after <= end
+        fits = at + 2 <= min(end, len(raw)) and after <= min(end, len(raw) + MAX_CUT)
         value = raw[at + 2 : after]
         clean = name in ("will_payload", "password") or _is_clean(value)
         fields.append(_Field(name, at, min(after, len(raw)), fits, clean, number + 1 < len(names)))

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from mqttscope.cli.decode import Sequence
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import PacketEvent
 from mqttscope.mqtt.packets import Connect
@@ -21,7 +22,10 @@ AUTHENTICATION_DATA = 0x16
 
 def says(made: Mutant, secrets: Secrets) -> bool:
     """Whether a well-formed packet names a run of a secret as something that is none: a user name, a topic."""
-    for event in dissect_segments(made.segments, READING):
+    found = list(dissect_segments(made.segments, READING))
+    for sender, side in (("client", made.client), ("server", made.server)):
+        found += Sequence(None, None, sender).events(b"".join(side))
+    for event in found:
         if isinstance(event, PacketEvent) and secrets.inside(b"\0".join(_open_values(event))) is not None:
             return True
     return False

@@ -169,7 +169,7 @@ class TestOtherPackets:
         packet = decode(parse("30 06 00 01 61 62 63 64"))
         assert not isinstance(packet, Malformed)
         assert hidden_in_packet(packet, V3_1_1, SUSPECT) == []
-        assert hidden_in_packet(packet, V3_1_1, BROKEN) == [(5, 8)]
+        assert hidden_in_packet(packet, V3_1_1, BROKEN) == [(2, 8)]
 
     def test_tokens_of_http_are_hidden_in_whatever_packet_they_are_found(self) -> None:
         raw = b"GET /mqtt?token=abcdef HTTP/1.1\r\nCookie: id=12345678\r\n"
