@@ -108,7 +108,8 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
             # It is sent again until the other side's data comes; a side that has taken or sent data is beyond that.
             return Verdict.SAME if untouched and not half.fin_offset >= 0 and peer.acknowledged <= 0 else soon
         # A client that has acknowledged anything, or has sent data in answer to it, does not send its SYN again.
-        established = peer.state != UNSEEN and not segment.payload
+        # Data in a SYN (TCP Fast Open) is sent again with it until the server answers.
+        established = peer.state != UNSEEN and (not segment.payload or peer.offset > 0)
         return soon if established and not (untouched and peer.offset == 0) else Verdict.SAME
     start = half.locate(advance(segment.sequence, 1))
     if half.initial_sequence < 0:
@@ -133,7 +134,10 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     if begins_connection(segment.payload) and (half.offset or peer.offset):
         if any(_strange(half, peer, segment, BEGIN_WINDOW)):
             return Verdict.NEW
-        if half.locate(segment.sequence) == 0 and half.offset:
+        start = half.locate(segment.sequence)
+        if 0 < start < half.offset and _differs(half, segment):
+            return Verdict.NEW if segment.timestamp_ns - flow.opened_ns > COPY_NS else Verdict.COPY
+        if 0 <= start < half.offset:
             # What begins the stream comes again.  Data that is sent again carries the latest acknowledgment; what
             # carries an older one is a copy, or comes from a stack that has forgotten the connection.
             now = segment.timestamp_ns
@@ -161,7 +165,7 @@ def _judge_closed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segme
             return Verdict.COPY
         forgotten = _acknowledges_less(peer, segment) or half.acknowledged > 0
         return Verdict.NEW if forgotten or _differs(half, segment) else Verdict.SAME
-    if begins and start >= half.offset:
+    if begins and (start >= half.offset or _differs(half, segment)):
         return Verdict.NEW
     if flow.closed == "reset" and half.fin_offset < 0 and start == half.offset:
         return Verdict.RESUMED

@@ -25,7 +25,7 @@ from mqttscope.lint.finding import Severity
 from mqttscope.mqtt import ControlPacket, Disconnect, Puback, Publish, Suback, Subscribe, Subscription
 from mqttscope.mqtt.packets import Connect
 from mqttscope.net.segment import ACK, SYN, Segment
-from tests.dissect.talk import CONNACK, Talk, Tape, connect
+from tests.dissect.talk import CONNACK, Talk, Tape, connect, wire
 
 ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
         "outage", "outage with data under way")  # fmt: skip
@@ -181,3 +181,51 @@ def test_most_are_told_apart_even_without_a_handshake() -> None:
     wrong = [name(case) for case in unseen if not result(case).right]
 
     assert len(wrong) <= len(unseen) * 0.1, wrong
+
+
+def boot(
+    tape: Tape, client_isn: int, server_isn: int, topic: str, *, fast_open: bool = False, handshake: bool = True
+) -> None:
+    """One life of a device that is cut off at its end."""
+    talk = Talk(tape)
+    talk.position = {"client": client_isn, "server": server_isn}
+    count = len(tape.segments)
+    if fast_open:
+        talk._send("client", SYN, wire(connect()))
+        talk._send("server", SYN | ACK)
+        talk.ack("client")
+    else:
+        talk.handshake()
+        talk.client(connect())
+    talk.server(CONNACK)
+    talk.client(message(topic, 2))
+    talk.server(Puback(2))
+    if not handshake:
+        del tape.segments[count : count + 3]
+    for number, one in enumerate(tape.segments, 1):
+        one.frame = number
+
+
+def test_a_connect_inside_a_syn_begins_a_connection_each_time() -> None:
+    """TCP Fast Open, and a power cut without any end."""
+    tape = Tape()
+    boot(tape, 1000, 5000, "one", fast_open=True)
+    tape.wait(60)
+    boot(tape, 1000, 77_777_777, "two", fast_open=True)
+
+    found = outcome(tape.segments)
+
+    assert (found.topics, found.connects, found.errors) == ([["one"], ["two"]], [1, 1], [])
+
+
+@pytest.mark.parametrize("further", [1, 2, 20])
+def test_numbers_that_begin_inside_of_what_was_sent_before(further: int) -> None:
+    """Without a handshake: the CONNECT stands where the connection before had other bytes."""
+    tape = Tape()
+    boot(tape, 1000, 5000, "one")
+    tape.wait(3600)
+    boot(tape, 1000 + further, 5000, "two", handshake=False)
+
+    found = outcome(tape.segments)
+
+    assert (found.topics, found.connects, found.errors) == ([["one"], ["two"]], [1, 1], [])
