@@ -263,16 +263,25 @@ def _inside(holes: Iterable[tuple[bool, int, int]], from_initiator: bool, start:
 def _is_copy(flow: Flow, segment: Segment) -> bool:
     """Whether nothing of a segment that fits is new."""
     half, _, _ = _halves(flow, segment)
-    if segment.flags & (SYN | FIN | RST) or not segment.payload or half.state == UNSEEN:
+    if half.state == UNSEEN:
         return False
-    return half.locate(segment.sequence) + len(segment.payload) + segment.missing <= half.offset
+    if segment.flags & SYN:
+        return half.initial_sequence == segment.sequence
+    end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
+    if flow.closed or segment.payload:
+        return end <= half.offset and (flow.closed != "" or not segment.flags & (FIN | RST))
+    # What says nothing new of a stream that went on: a reset, too, that nobody heeded.
+    return end < half.offset
 
 
 def _count_copy(flow: Flow | None, segment: Segment) -> None:
     assert flow is not None
     half, _, _ = _halves(flow, segment)
-    half.data_segments += 1
-    half.duplicate_segments += 1
+    if segment.payload:
+        half.data_segments += 1
+        half.duplicate_segments += 1
+    else:
+        half.empty_segments += 1
 
 
 __all__ = ["LATE", "MAX_PARTS", "Hole", "Late"]

@@ -115,6 +115,17 @@ def test_what_was_read_before_is_no_packet_again(
     check(ingested([first, second, whole], (1, 0, 2), tmp_path / "lake"), wanted)
 
 
+def test_connections_that_ended_are_no_others_again(
+    found: list[Segment], wanted: Counter[tuple[object, ...]], tmp_path: Path
+) -> None:
+    """Their handshakes and FINs come again too."""
+    (first,) = written(found[:-30], tmp_path / "first", 1)
+    (second,) = written(found[40:], tmp_path / "second", 1)
+
+    check(ingested([first, second], (0, 1), tmp_path / "lake"), wanted)
+    assert len(read_table(tmp_path / "lake", "connections")) == 9
+
+
 def test_a_capture_whose_clock_goes_back_is_not_late(found: list[Segment], tmp_path: Path) -> None:
     """The same file, read on after it has grown."""
     back = [replace(one, timestamp_ns=one.timestamp_ns - HOUR_NS) for one in found[300:]]

@@ -39,7 +39,7 @@ class Failed(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Tell it on standard error."""
-        click.echo(f"mqttscope: {self.format_message()}", err=True)
+        click.echo(f"mqttscope: {self.format_message()}", file=file, err=file is None)
 
 
 def pairs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
