@@ -91,6 +91,8 @@ class Flow:
     """Why they are kept."""
     kept_until_ns: int = NEVER
     """Capture time at which that is decided without more evidence."""
+    furthest_ns: int = -NEVER
+    """Capture time of the last segment of the capture before, where the next one overlaps with it."""
     views: list[bytes] = field(default_factory=list)
     """Direction keys with other tags or tunnels under which the same segments were captured again."""
 
@@ -124,6 +126,7 @@ class FlowTable(FlowRegister):
             not flow.clear
             or segment.flags & 0x17 != ACK
             or timestamp_ns >= flow.check_ns
+            or timestamp_ns < flow.last_timestamp_ns
             or not segment.window
             or segment.missing
         ):
@@ -258,6 +261,8 @@ class FlowTable(FlowRegister):
             self._take_late(flow, half, peer, segment, report)
             return
         copied = _is_copy(flow, half, peer, segment)
+        if now < flow.last_timestamp_ns and segment.capture != flow.last_capture:
+            flow.furthest_ns = max(flow.furthest_ns, flow.last_timestamp_ns)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place
         before = half.buffer.size + peer.buffer.size
         if copied:
@@ -281,6 +286,8 @@ class FlowTable(FlowRegister):
     def _take_late(self, flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: Report) -> None:
         """Count a segment of a flow that is over, and report data that no stream has."""
         self.late_segments += 1
+        if segment.timestamp_ns < flow.last_timestamp_ns and segment.capture != flow.last_capture:
+            flow.furthest_ns = max(flow.furthest_ns, flow.last_timestamp_ns)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = report.place
         if segment.flags & (ACK | RST) == ACK:
             peer.acknowledge(segment.acknowledgment, report)
@@ -306,8 +313,10 @@ class FlowTable(FlowRegister):
             self._route(segment, events)
             return
         if not flow.kept:
-            wait = LINGER_NS if doubt is Verdict.RESUMED else COPY_NS
-            flow.doubt, flow.kept_until_ns = doubt, segment.timestamp_ns + wait
+            until = segment.timestamp_ns + (LINGER_NS if doubt is Verdict.RESUMED else COPY_NS)
+            if segment.capture != flow.last_capture:
+                until = max(until, flow.last_timestamp_ns)
+            flow.doubt, flow.kept_until_ns = doubt, until
             flow.clear = False
         flow.kept.append(segment)
         self._watch_kept(flow)

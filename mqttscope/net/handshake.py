@@ -92,7 +92,7 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     answer = bool(segment.flags & ACK)
     same = half.initial_sequence == segment.sequence
     untouched = half.offset == 0 and not half.buffer
-    soon = Verdict.COPY if segment.timestamp_ns - flow.opened_ns <= COPY_NS else Verdict.NEW
+    soon = Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
     if flow.closed:
         if not same:
             return Verdict.NEW
@@ -136,15 +136,14 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
             return Verdict.NEW
         start = half.locate(segment.sequence)
         if 0 < start < half.offset and _differs(half, segment):
-            return Verdict.NEW if segment.timestamp_ns - flow.opened_ns > COPY_NS else Verdict.COPY
+            return Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
         if 0 <= start < half.offset:
             # What begins the stream comes again.  Data that is sent again carries the latest acknowledgment; what
             # carries an older one is a copy, or comes from a stack that has forgotten the connection.
-            now = segment.timestamp_ns
-            if now - flow.last_timestamp_ns > PERSISTENCE_NS:
+            if segment.timestamp_ns - flow.last_timestamp_ns > PERSISTENCE_NS:
                 return Verdict.NEW
             if _acknowledges_less(peer, segment):
-                return Verdict.NEW if now - flow.opened_ns > COPY_NS else Verdict.COPY
+                return Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
     if half.ended and _differs(half, segment):
         return Verdict.NEW  # what is sent again behind a FIN is what was sent before it
     if is_stray(half, peer, segment):
@@ -161,7 +160,7 @@ def _judge_closed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segme
         return Verdict.NEW
     start = half.locate(segment.sequence)
     if begins and start == 0 and half.offset:
-        if segment.timestamp_ns - flow.opened_ns <= COPY_NS:
+        if _may_be_copy(flow, segment):
             return Verdict.COPY
         forgotten = _acknowledges_less(peer, segment) or half.acknowledged > 0
         return Verdict.NEW if forgotten or _differs(half, segment) else Verdict.SAME
@@ -251,6 +250,18 @@ def is_stray(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
 def _within(half: HalfStream, sequence: int, window: int = START_WINDOW) -> bool:
     """Whether a sequence number is one that a side has used, or is about to use."""
     return -window <= half.locate(sequence) <= max(half.offset, half.sent, half.acknowledged) + window
+
+
+def _may_be_copy(flow: Flow, segment: Segment) -> bool:
+    """Whether a segment may be the copy of one of a flow: it is hardly later than the first, or of another capture.
+
+    Captures that overlap are read one behind the other, so that time goes back where the second one begins.  Inside of
+    one capture it goes back where the clock was set, which says nothing.
+    """
+    now = segment.timestamp_ns
+    if now < flow.furthest_ns or (now < flow.last_timestamp_ns and segment.capture != flow.last_capture):
+        return True
+    return -COPY_NS <= now - flow.opened_ns <= COPY_NS
 
 
 def _acknowledges_less(peer: HalfStream, segment: Segment) -> bool:

@@ -4,7 +4,7 @@ recur.  No case loses anything silently, the linter accuses nobody, and nearly a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 
@@ -225,6 +225,37 @@ def test_numbers_that_begin_inside_of_what_was_sent_before(further: int) -> None
     boot(tape, 1000, 5000, "one")
     tape.wait(3600)
     boot(tape, 1000 + further, 5000, "two", handshake=False)
+
+    found = outcome(tape.segments)
+
+    assert (found.topics, found.connects, found.errors) == ([["one"], ["two"]], [1, 1], [])
+
+
+@pytest.mark.parametrize("start", [0, 1, 3, 5, 9])
+def test_captures_that_overlap_say_everything_once(start: int) -> None:
+    """Two taps of one connection, read one behind the other: time goes back where the second one begins."""
+    tape = Tape()
+    talk = Talk(tape).handshake()
+    tape.wait(3)
+    life(talk, FIRST)
+    tape.wait(3)
+    talk.client(message("two", 7))
+    talk.close()
+    again = [replace(one, frame=number, capture="b.pcap") for number, one in enumerate(tape.segments[start:], 1)]
+    for number, one in enumerate(tape.segments, 1):
+        one.frame = number
+
+    found = outcome(tape.segments[:-5] + again)
+
+    assert (found.topics, found.connects, found.errors) == ([[*FIRST, "two"]], [1], [])
+
+
+def test_a_clock_that_is_set_back_hides_no_connection() -> None:
+    """Both ends choose the same numbers at each boot, and the second one seems to come an hour before the first."""
+    tape = Tape()
+    boot(tape, 1000, 5000, "one")
+    tape.wait(-3600)
+    boot(tape, 1000, 5000, "two")
 
     found = outcome(tape.segments)
 
