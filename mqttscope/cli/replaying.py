@@ -40,6 +40,7 @@ from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.when import duration
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
+from mqttscope.transport.judging import HURRY_S, REST_S
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.target import Target, loopback
 
@@ -127,7 +128,10 @@ class Session:
                     break
         finally:
             if self.recording is not None:
-                self.recording.close()
+                self.recording.close(HURRY_S if outcome.stopped else REST_S)
+                for sentence in self.recording.told():
+                    more = f"; mqttscope lint {self.recording.path} judges all" if self.recording.path else ""
+                    warn(sentence + more)
             if self.lint is not None:
                 self.lint.close()
         self._report(outcome, self._output())
