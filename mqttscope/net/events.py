@@ -101,7 +101,7 @@ class SegmentDiscarded:
     reason: str
     """``after_fin``: behind the FIN of its own side; ``after_close``, ``after_reset``: the connection was over;
     ``late_copy``: after that too, but its bytes were delivered before; ``before_start``: before the first byte
-    delivered; ``out_of_window``: its numbers belong to no connection that is known."""
+    delivered; ``out_of_window``: its numbers belong to no connection that is known; ``in_reset``: text beside a RST."""
     frame: int
     timestamp_ns: int
     capture: str

@@ -269,6 +269,8 @@ class FlowTable(FlowRegister):
             half.copied_segments += 1
         elif segment.flags & RST:
             half.empty_segments += 1
+            if segment.payload:
+                report.discarded(len(segment.payload), "in_reset")
             if plausible_reset(half, peer, segment):
                 half.flush(report)
                 peer.flush(peer_report)

@@ -33,6 +33,7 @@ _DISCARDED = {
     "after_reset": "after the connection was reset",
     "after_fin": "after the FIN of this side",
     "out_of_window": "with numbers that belong to no connection",
+    "in_reset": "beside a reset",
     "before_start": "before the first byte that was read",
     "late_copy": "that came again after the end",
 }

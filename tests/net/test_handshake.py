@@ -55,7 +55,7 @@ END = "closed capture_end"
         ),
         pytest.param(
             [*HANDSHAKE, "> R 101:reason 0"],
-            ["opened", "> closed reset", "< closed reset", "closed reset"],
+            ["opened", "> discarded 6 in_reset", "> closed reset", "< closed reset", "closed reset"],
             id="text in a reset is not data",
         ),
         pytest.param(
