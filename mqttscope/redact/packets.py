@@ -209,6 +209,8 @@ def _embedded(raw: bytes, start: int) -> Iterator[tuple[int, int]]:
 def _holder(raw: bytes, body: int, end: int, kind: int) -> Ranges:
     """CONNACK, DISCONNECT and AUTH, in the layout of 5.0 whatever version is spoken."""
     at = body + (2 if kind == PacketType.CONNACK else 1)
+    if raw[0] & 15 or (kind == PacketType.CONNACK and raw[body : body + 1] > b"\x01"):
+        return _tail(body, len(raw))  # not even its first bytes are those of this type
     block = _Block(raw, at, min(end, len(raw)), kind)
     return block.hidden if block.trusted is None else [*block.hidden, *_tail(block.trusted, len(raw))]
 

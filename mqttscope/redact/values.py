@@ -38,7 +38,7 @@ def public_damaged(found: Malformed, hidden: Ranges, version: ProtocolVersion) -
         made = public(made, hidden)
         seen = set(visible_fields(found.fields_read, found.raw, version, hidden))
         lost = [row.name for row in made.declaration if row.kind == "wire" and row.name not in seen]
-        made = replace(made, **{name: _starred(getattr(made, name)) for name in lost if name in found.fields_read})
+        made = replace(made, **{name: _starred(getattr(made, name)) for name in lost})
         made.raw = covered(found.raw, hidden)
     return replace(found, raw=covered(found.raw, hidden), packet=made)
 
