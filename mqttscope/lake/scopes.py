@@ -196,7 +196,8 @@ def scope_row(event: Any, told: Beside, tracker: Tracker, at: Emitted, *, droppe
     if isinstance(event, PacketEvent):
         hidden = hidden_of(event)
         packet = public(event.packet, hidden) if hidden else event.packet
-        if _is_as_its_bytes_say(packet, connection):
+        # Bytes with something hidden in them need not be a packet any more.
+        if not hidden and _is_as_its_bytes_say(packet, connection):
             data = packet_rows.write(event, packet.raw, written, dropped=dropped)
         what = (event.direction is C2S, event.number, packet, event.topic, event.stream_offset)
     elif isinstance(event, MalformedEvent):

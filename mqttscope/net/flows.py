@@ -463,11 +463,7 @@ def _is_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -
         return False
     if end > half.offset:
         return half.buffer.holds(start, payload)
-    return end > half.offset - _remembered(half) and not compare(half.history, half.offset, start, payload)[1]
-
-
-def _remembered(half: HalfStream) -> int:
-    return sum(map(len, half.history))
+    return not compare(half.history, half.offset, start, payload)[1]
 
 
 def _is_view(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:

@@ -107,7 +107,9 @@ def invoke(*arguments: str | Path, given: bytes = b"", env: Mapping[str, str | N
 def inspected(*arguments: str | Path, given: bytes = b"") -> Done:
     """``inspect --format jsonl`` in this process, which must end well."""
     done = invoke("inspect", "--format", "jsonl", *arguments, given=given)
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0
+    # How a capture was taken is said, and is no fault.
+    assert all("captured twice" in line or "one direction only" in line for line in done.err.splitlines()), done.err
     return done
 
 

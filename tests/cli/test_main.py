@@ -19,7 +19,7 @@ from mqttscope.dev.generate import command_names, find_command, help_text
 from tests.cli.running import Done, capture, environment, invoke, run
 from tests.conftest import ROOT
 
-SCREEN = 50
+SCREEN = 55
 EVERY = [(), *command_names()]
 """The names that lead to each command, and to the overview."""
 """Lines that a help page may have."""

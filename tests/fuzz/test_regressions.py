@@ -102,7 +102,7 @@ def test_an_upgrade_that_is_not_utf_8_can_be_written_as_json() -> None:
     opened = json.loads(lines[0])
     assert opened["event"] == "connection_opened"
     assert opened["websocket"]["path"] == {"length": 6, "hex": b"/mqtt\xff".hex()}
-    assert opened["websocket"]["host"] == {"length": 1, "hex": "fe"}
+    assert opened["websocket"]["host"] == "***"  # it may hold a name and a password
 
 
 def test_damaged_gzip_gives_the_same_bytes_however_few_are_read_at_a_time() -> None:

@@ -34,7 +34,7 @@ def connection_of(offered: str | None, selected: str | None, opcode: int = 2) ->
     [
         (None, "subprotocol_not_offered", "the request offers no subprotocol"),
         ("mqttv3.1", "subprotocol_old", "the request offers mqttv3.1"),
-        ("MQTT, chat", "subprotocol_foreign", "the request offers MQTT, chat"),
+        ("MQTT, chat", "subprotocol_foreign", "the request offers MQTT, 1 other"),
     ],
 )
 def test_what_the_request_offers_instead_is_told(offered: str | None, reason: str, detail: str) -> None:
