@@ -17,7 +17,7 @@ from mqttscope.dissect.detect import (
 )
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.mqtt.stream import PacketStream, StreamItem
-from mqttscope.net.events import StreamData, StreamGap
+from mqttscope.net.events import SegmentDiscarded, StreamData, StreamGap
 from mqttscope.net.flows import Flow
 from mqttscope.net.http_upgrade import looks_like_upgrade
 from mqttscope.net.proxy_protocol import header_length
@@ -36,6 +36,9 @@ GAP_COST = 256
 """What a gap counts."""
 LOOKS = 64
 """So many pieces are looked at one by one; then a look waits until the bytes have grown by a quarter."""
+
+MAX_DISCARDED = 64
+"""Discarded segments that are remembered of a flow while it is undecided."""
 
 HANDSHAKE = "TCP handshake"
 UNDECIDED = "undecided"
@@ -130,6 +133,8 @@ class Dialogue:
     also_closed: OtherEnd | None = None
     """How the other side ended."""
     ending_reported: bool = False
+    discarded: list[SegmentDiscarded] = field(default_factory=list)
+    """Segments that were not taken before it was known what is spoken, at most `MAX_DISCARDED`."""
     counting: Counting = field(default_factory=Counting)
     """What its packets are numbered with."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqttscope.dissect.counters import tcp_counters
-from mqttscope.dissect.dialogue import NOTHING, UNDECIDED, Dialogue, Over
+from mqttscope.dissect.dialogue import MAX_DISCARDED, NOTHING, UNDECIDED, Dialogue, Over
 from mqttscope.dissect.items import C2S, S2C
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
 from mqttscope.dissect.transports import Transports, cut_off
@@ -139,6 +139,14 @@ class Dissector(Transports):
             else:
                 yield from self.data(dialogue, event)
         dialogue.replaying = False
+        yield from self._late_discards(dialogue)
+
+    def _late_discards(self, dialogue: Dialogue) -> Iterator[Event]:
+        """What was discarded before there was a connection to report it of."""
+        if dialogue.connection is not None:
+            before, dialogue.discarded = dialogue.discarded, []
+            for event in before:
+                yield from self._discarded(event)
 
     def _gap(self, dialogue: Dialogue, event: StreamGap) -> Iterator[Event]:
         if dialogue.phase == UNDECIDED:
@@ -168,7 +176,11 @@ class Dissector(Transports):
     def _discarded(self, event: SegmentDiscarded) -> Iterator[Event]:
         """Data of a segment that no stream takes; only that of MQTT connections is of interest."""
         spoken = event.flow.context
-        if not isinstance(spoken, Dialogue | Over) or spoken.connection is None:
+        if not isinstance(spoken, Dialogue | Over):
+            return
+        if spoken.connection is None:
+            if isinstance(spoken, Dialogue) and spoken.phase != NOTHING and len(spoken.discarded) < MAX_DISCARDED:
+                spoken.discarded.append(event)
             return
         connection = spoken.connection
         direction = C2S if event.from_initiator is spoken.client_is_initiator else S2C
@@ -195,7 +207,9 @@ class Dissector(Transports):
         if dialogue.inner is not None and dialogue.inner.phase not in (UNDECIDED, NOTHING):
             yield from self._last_items(dialogue.inner, from_client, event)
         yield from self._last_items(dialogue, from_client, event)
-        yield from self._report_ending(dialogue)
+        if not dialogue.held and not dialogue.holding:
+            # Else there is more to come from before the end.
+            yield from self._report_ending(dialogue)
 
     def _report_ending(self, dialogue: Dialogue) -> Iterator[Event]:
         """Report the first FIN or RST once, as soon as there is a connection."""
@@ -239,6 +253,7 @@ class Dissector(Transports):
             self._tls_details(dialogue)
         dialogue.closed_how = dialogue.closed_how or event.how
         self._note_close(dialogue)
+        yield from self._late_discards(dialogue)
         self._sum_up(dialogue, connection)
         yield from self._report_ending(dialogue)
         yield ConnectionClosed(connection, *(dialogue.closed_place if dialogue.closed_place[0] else place))

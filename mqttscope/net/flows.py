@@ -49,6 +49,8 @@ YOUNG_NS = 1_000_000_000
 """So long after its first segment a flow that was joined in the middle may have had bytes under way."""
 
 _VIEW_WINDOW = 1 << 16
+_BESIDE = frozenset((Verdict.STRAY, Verdict.KNOCK))
+"""Why segments are kept while the flow goes on beside them."""
 _LITTLE_BEHIND = (1 << 32) - START_WINDOW
 
 _NOTHING: tuple[FlowEvent, ...] = ()
@@ -222,10 +224,10 @@ class FlowTable(FlowRegister):
             flow, half, peer, _ = entry
             if flow.kept:
                 verdict = weigh(flow, half, peer, segment)
-                if verdict is Verdict.CONTINUES:
+                if verdict is Verdict.CONTINUES and flow.doubt is Verdict.RESUMED:
                     self._resume(flow, segment, events)
                     return
-                if verdict is not flow.doubt and (verdict is not Verdict.SAME or flow.doubt is not Verdict.STRAY):
+                if verdict is not flow.doubt and (verdict is not Verdict.SAME or flow.doubt not in _BESIDE):
                     kept = self._take_kept(flow)
                     if verdict is Verdict.NEW and flow.doubt is not Verdict.RESUMED:
                         self._replace(flow, kept[0], events)
@@ -315,7 +317,7 @@ class FlowTable(FlowRegister):
             self._route(segment, events)
             return
         if not flow.kept:
-            until = segment.timestamp_ns + (LINGER_NS if doubt is Verdict.RESUMED else COPY_NS)
+            until = segment.timestamp_ns + (COPY_NS if doubt in (Verdict.COPY, Verdict.STRAY) else LINGER_NS)
             if segment.capture != flow.last_capture:
                 until = max(until, flow.last_timestamp_ns)
             flow.doubt, flow.kept_until_ns = doubt, until
@@ -338,7 +340,9 @@ class FlowTable(FlowRegister):
         for one in kept:
             entry = self._index.get(one.key)
             assert entry is not None
-            if flow.doubt is Verdict.STRAY:
+            if flow.doubt is Verdict.KNOCK and not one.payload:
+                entry[1].ignored_syns += 1
+            elif flow.doubt in _BESIDE:
                 place = (one.frame, one.timestamp_ns, one.capture)
                 entry[1].stray_segments += 1
                 Report(flow, entry[3], place, events).discarded(len(one.payload) + one.missing, "out_of_window")

@@ -52,11 +52,14 @@ class Verdict(Enum):
     """The flow was reset, and the side that sends this goes on: the reset may have been ignored."""
     CONTINUES = "continues"
     """The other side has taken what was sent behind the reset: it was ignored, and the connection goes on."""
+    KNOCK = "knock"
+    """A SYN with numbers of its own inside of a connection that lives: a device that came back, or a stranger.  The
+    other side answers with SYN-ACK, or tells where the connection stands (RFC 5961 section 4) and goes on."""
     STRAY = "stray"
     """Its numbers have nothing to do with the flow: a connection of which the beginning was not captured, or noise."""
 
 
-DOUBTFUL = frozenset((Verdict.COPY, Verdict.RESUMED, Verdict.STRAY))
+DOUBTFUL = frozenset((Verdict.COPY, Verdict.RESUMED, Verdict.KNOCK, Verdict.STRAY))
 
 
 def begins_connection(payload: bytes) -> bool:
@@ -112,11 +115,13 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
         established = peer.state != UNSEEN and (not segment.payload or peer.offset > 0)
         return soon if established and not (untouched and peer.offset == 0) else Verdict.SAME
     start = half.locate(advance(segment.sequence, 1))
+    lives = half.state != UNSEEN and peer.state != UNSEEN and (half.offset or peer.offset)
+    other = Verdict.KNOCK if lives and not answer else Verdict.NEW
     if half.initial_sequence < 0:
         if untouched:
             return Verdict.NEW if not answer and peer.offset > 0 and start != 0 else Verdict.SAME
         if not -START_WINDOW <= start <= 0:
-            return Verdict.NEW
+            return other
         if not half.offset or not (peer.offset or half.acknowledged):
             return Verdict.SAME  # nobody has answered yet: the first segments come in another order
         return soon
@@ -124,7 +129,7 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
         if untouched:
             return Verdict.SAME
         return soon if segment.acknowledgment == advance(peer.initial_sequence, 1) else Verdict.NEW
-    return Verdict.NEW
+    return other
 
 
 def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
@@ -177,6 +182,8 @@ def weigh(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> V
         return _weigh_copy(flow, half, peer, segment)
     if flow.doubt is Verdict.RESUMED:
         return _weigh_resumed(flow, half, peer, segment)
+    if flow.doubt is Verdict.KNOCK:
+        return _weigh_knock(flow, half, peer, segment)
     return _weigh_stray(flow, half, peer, segment)
 
 
@@ -197,6 +204,25 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     if segment.flags & FIN and flow.closed and end != half.fin_offset:
         return Verdict.NEW
     return Verdict.COPY
+
+
+def _weigh_knock(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
+    """Whether a SYN inside of a living connection was answered, or the connection goes on."""
+    first = flow.kept[0]
+    begin = advance(first.sequence, 1)
+    if first.key == segment.key:
+        if segment.flags & SYN:
+            return Verdict.KNOCK if segment.sequence == first.sequence else judge(flow, half, peer, segment)
+        ahead = (segment.sequence - begin) & 0xFFFFFFFF
+        if segment.sequence == begin or (ahead < BEGIN_WINDOW and not _within(half, segment.sequence, BEGIN_WINDOW)):
+            return Verdict.NEW
+        return Verdict.CONTINUES
+    if segment.flags & (SYN | RST) and segment.flags & ACK:
+        return Verdict.NEW if segment.acknowledgment == begin else Verdict.SAME
+    answers = segment.flags & ACK and 0 < (segment.acknowledgment - begin) & 0xFFFFFFFF < BEGIN_WINDOW
+    if answers and not _within(peer, segment.acknowledgment, BEGIN_WINDOW):
+        return Verdict.NEW
+    return Verdict.SAME  # it may be the answer to the SYN of a stranger, and the connection goes on with it
 
 
 def _weigh_resumed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:

@@ -260,3 +260,29 @@ def test_a_clock_that_is_set_back_hides_no_connection() -> None:
     found = outcome(tape.segments)
 
     assert (found.topics, found.connects, found.errors) == ([["one"], ["two"]], [1, 1], [])
+
+
+@pytest.mark.parametrize("challenged", [True, False])
+def test_a_stranger_s_syn_ends_no_connection(challenged: bool) -> None:
+    """A port scan, or a forged SYN: the server says where the connection stands, and both sides go on."""
+    tape = Tape()
+    talk = Talk(tape).handshake()
+    life(talk, FIRST)
+    count = len(tape.segments)
+    Talk(tape).position = {}
+    stranger = Talk(tape)
+    stranger.position["client"] = 3_000_000_000
+    stranger.client_opens()
+    if challenged:
+        talk.ack("server")
+    tape.wait(2)
+    talk.client(message("two", 8))
+    talk.server(Puback(8))
+    talk.client(message("three", 9))
+    talk.server(Puback(9))
+    talk.client(Disconnect())
+    talk.close()
+
+    found = outcome([replace(one, frame=number) for number, one in enumerate(tape.segments, 1)])
+
+    assert (found.topics, found.connects, found.errors) == ([[*FIRST, *SECOND_TOPICS]], [1], [])
