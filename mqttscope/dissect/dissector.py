@@ -104,6 +104,11 @@ class Dissector(Transports):
             yield from self._end_of_stream(dialogue, event)
         elif isinstance(event, StreamOverlap):
             self.overlaps += 1
+            if dialogue.connection is not None:
+                # Which of the two the receiver has read, nobody knows.
+                dialogue.connection.side(
+                    C2S if event.from_initiator is dialogue.client_is_initiator else S2C
+                ).gapped = True
         elif isinstance(event, FlowClosed):
             yield from self._end_of_flow(dialogue, event)
 

@@ -128,7 +128,7 @@ class FlowTable(FlowRegister):
             not flow.clear
             or segment.flags & 0x17 != ACK
             or timestamp_ns >= flow.check_ns
-            or timestamp_ns < flow.last_timestamp_ns
+            or segment.capture != flow.last_capture
             or not segment.window
             or segment.missing
         ):
@@ -546,5 +546,6 @@ def _take(entry: Entry, segment: Segment, report: Report, peer_report: Report) -
         half.empty_segments += 1
     else:
         half.receive_empty(sequence, young, report)
-    if flags & FIN:
+    if flags & FIN and not (flow.syn_seen and peer.state == UNSEEN and not half.offset and not payload):
+        # Nobody ends a connection that was not answered: that FIN is one of the connection before.
         half.finish(advance(sequence, len(payload) + missing), report)

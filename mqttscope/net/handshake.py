@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mqttscope.net.pieces import compare
-from mqttscope.net.reassembly import START_WINDOW, UNSEEN
+from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN
 from mqttscope.net.segment import ACK, FIN, RST, SYN
 from mqttscope.net.sequence import advance
 
@@ -31,8 +31,6 @@ LATE_NS = 3_000_000_000
 """So long after the end of a flow a segment that brings nothing new is taken for a retransmission."""
 BEGIN_WINDOW = 1 << 16
 """How far the numbers of what looks like the beginning of a connection may be from those of the one before."""
-LOST_WINDOW = 1 << 26
-"""The capture may have lost so much of both directions in one place."""
 
 _PROTOCOL_NAMES = (b"\x00\x04MQTT", b"\x00\x06MQIsdp")
 _HTTP_METHOD, _HTTP_ANSWER = b"GET /", b"HTTP/1.1 101"
@@ -95,6 +93,7 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     answer = bool(segment.flags & ACK)
     same = half.initial_sequence == segment.sequence
     untouched = half.offset == 0 and not half.buffer
+    lives = half.state != UNSEEN and peer.state != UNSEEN and bool(half.offset or peer.offset)
     soon = Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
     if flow.closed:
         if not same:
@@ -107,6 +106,8 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
         foreign = answer and peer.offset > 0 and not _within(peer, segment.acknowledgment)
         return Verdict.NEW if foreign else Verdict.SAME
     if same:
+        if lives and soon is Verdict.NEW:
+            soon = Verdict.KNOCK  # it may be a late copy all the same
         if answer:
             # It is sent again until the other side's data comes; a side that has taken or sent data is beyond that.
             return Verdict.SAME if untouched and not half.fin_offset >= 0 and peer.acknowledged <= 0 else soon
@@ -115,7 +116,6 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
         established = peer.state != UNSEEN and (not segment.payload or peer.offset > 0)
         return soon if established and not (untouched and peer.offset == 0) else Verdict.SAME
     start = half.locate(advance(segment.sequence, 1))
-    lives = half.state != UNSEEN and peer.state != UNSEEN and (half.offset or peer.offset)
     other = Verdict.KNOCK if lives and not answer else Verdict.NEW
     if half.initial_sequence < 0:
         if untouched:
@@ -213,16 +213,20 @@ def _weigh_knock(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
     if first.key == segment.key:
         if segment.flags & SYN:
             return Verdict.KNOCK if segment.sequence == first.sequence else judge(flow, half, peer, segment)
+        if half.initial_sequence == first.sequence and half.locate(segment.sequence) == half.offset:
+            return Verdict.CONTINUES
         ahead = (segment.sequence - begin) & 0xFFFFFFFF
         if segment.sequence == begin or (ahead < BEGIN_WINDOW and not _within(half, segment.sequence, BEGIN_WINDOW)):
             return Verdict.NEW
         return Verdict.CONTINUES
     if segment.flags & (SYN | RST) and segment.flags & ACK:
-        return Verdict.NEW if segment.acknowledgment == begin else Verdict.SAME
+        taken = (segment.acknowledgment - begin) & 0xFFFFFFFF
+        return Verdict.NEW if taken <= len(first.payload) else Verdict.SAME
     answers = segment.flags & ACK and 0 < (segment.acknowledgment - begin) & 0xFFFFFFFF < BEGIN_WINDOW
     if answers and not _within(peer, segment.acknowledgment, BEGIN_WINDOW):
         return Verdict.NEW
-    return Verdict.SAME  # it may be the answer to the SYN of a stranger, and the connection goes on with it
+    # It may be the answer to the SYN of a stranger, and the connection goes on with it.
+    return judge(flow, half, peer, segment)
 
 
 def _weigh_resumed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:

@@ -37,6 +37,8 @@ HISTORY_BYTES = 64 * 1024
 """How much is remembered of a single delivery that is longer."""
 PLAUSIBLE_WINDOW = 1 << 30
 """The largest window of RFC 7323: data and acknowledgments further away do not belong to the stream."""
+LOST_WINDOW = 1 << 26
+"""The capture may have lost so much in one place; a FIN further away is of another connection."""
 RESET_WINDOW = 65_535
 """How far ahead of what is expected a reset may be."""
 START_WINDOW = 1 << 20
@@ -265,7 +267,7 @@ class HalfStream:
             self.release(report)
         position = self.locate(sequence)
         known = self.buffer.end() if self.buffer else self.offset
-        if self.ended or self.fin_offset >= 0 or not known <= position <= self.offset + PLAUSIBLE_WINDOW:
+        if self.ended or self.fin_offset >= 0 or not known <= position <= self.offset + LOST_WINDOW:
             self.ignored_fins += 1
             return
         self.fin_offset, self.fin_place = position, report.place

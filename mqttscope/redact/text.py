@@ -29,6 +29,8 @@ def without_query_values(path: str) -> str:
 
     What has the form of a query counts as one, wherever it stands: nobody knows where a broken request has its ``?``.
     """
+    path = re.sub(r"//[^/@]*@", f"//{REDACTED}@", path)
+    path = re.sub(r"#.+", f"#{REDACTED}", path, flags=re.DOTALL)
     before, mark, query = path.partition("?")
     if "=" in before or ";" in before:
         before = re.sub(r"=[^/]*", f"={REDACTED}", re.sub(r";[^/]*", f";{REDACTED}", before))

@@ -174,7 +174,7 @@ def test_a_rule_that_takes_minutes_does_not_matter(tmp_path: Path) -> None:
             assert asked_to_end(process, signal.SIGTERM) == 143
         finally:
             end(process)  # type: ignore[arg-type]
-    assert b"no findings" in (tmp_path / "out").read_bytes()
+    assert b"nothing to judge" in (tmp_path / "out").read_bytes()
 
 
 def test_nothing_is_limited_where_the_process_is_somebody_elses() -> None:

@@ -268,8 +268,6 @@ def test_a_stranger_s_syn_ends_no_connection(challenged: bool) -> None:
     tape = Tape()
     talk = Talk(tape).handshake()
     life(talk, FIRST)
-    count = len(tape.segments)
-    Talk(tape).position = {}
     stranger = Talk(tape)
     stranger.position["client"] = 3_000_000_000
     stranger.client_opens()
