@@ -41,7 +41,7 @@ from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
-from mqttscope.redact.packets import covered
+from mqttscope.redact.packets import CLEAR, covered
 from mqttscope.redact.text import public_details
 from mqttscope.redact.values import public, public_damaged
 from mqttscope.report.base import hidden_of
@@ -131,6 +131,9 @@ def _tell(connection: Connection, told: Beside) -> None:
             setattr(connection, name, value)
     client, server = connection.client_side, connection.server_side
     (client.gapped, client.stream_offset), (server.gapped, server.stream_offset) = sides
+    # What may be of a secret is hidden in the rows already.
+    client.doubt = server.doubt = CLEAR
+    connection.doubtful = False
     if details is not None:
         connection.details = details
     if tcp is not None:
