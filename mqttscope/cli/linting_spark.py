@@ -85,3 +85,5 @@ class SparkRun(Run):
         dissector.cut_bytes, dissector.closed_bytes = sums.cut_bytes, sums.kept_bytes
         dissector.other_tls.update(sums.other_tls)
         dissector.named_otherwise.update(sums.named_otherwise)
+        for name in type(sums).OF_CONNECTIONS:
+            setattr(dissector, name, getattr(sums, name))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from mqttscope.dissect import Dissector
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
@@ -37,6 +37,8 @@ class Sums:
     failures: dict[str, int] = field(default_factory=dict)
     internal_errors: list[InternalError] = field(default_factory=list)
     clients: set[str] = field(default_factory=set)
+    OF_CONNECTIONS: ClassVar = ("discarded_segments", "discarded_bytes", "copied_segments", "one_sided", "overlaps")
+    """What a dissector counts of connections, for the lines on standard error."""
     packets: int = 0
     spoken: set[str] = field(default_factory=set)
     """Captures that hold packets."""
@@ -44,6 +46,11 @@ class Sums:
     opened_flows: int = 0
     cut_bytes: int = 0
     kept_bytes: int = 0
+    discarded_segments: int = 0
+    discarded_bytes: int = 0
+    copied_segments: int = 0
+    one_sided: int = 0
+    overlaps: int = 0
     other_tls: dict[str, int] = field(default_factory=dict)
     named_otherwise: dict[tuple[int, str, str], int] = field(default_factory=dict)
 
@@ -61,6 +68,8 @@ class Sums:
         self.opened_flows += dissector.flows.opened_flows
         self.cut_bytes += dissector.cut_bytes
         self.kept_bytes += dissector.kept_bytes
+        for name in self.OF_CONNECTIONS:
+            setattr(self, name, getattr(self, name) + getattr(dissector, name))
         _add(self.other_tls, dissector.other_tls)
         _add(self.named_otherwise, dissector.named_otherwise)
 
@@ -72,7 +81,7 @@ class Sums:
         self.internal_errors += other.internal_errors
         self.clients |= other.clients
         self.spoken |= other.spoken
-        for name in ("packets", "connections", "opened_flows", "cut_bytes", "kept_bytes"):
+        for name in ("packets", "connections", "opened_flows", "cut_bytes", "kept_bytes", *self.OF_CONNECTIONS):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,10 +93,21 @@ def run(*words: str | Path, folder: Path, stop: Callable[[], None] | None = None
         stop()
         process.send_signal(how)
         began = time.monotonic()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, largest(process.pid))
+        time.sleep(0.02)
     killer.cancel()
-    return Ran(process.returncode, out.read_text(), usage.ru_maxrss * 1024, time.monotonic() - began)
+    return Ran(process.returncode, out.read_text(), peak, time.monotonic() - began)
+
+
+def largest(process: int) -> int:
+    """The most memory that a process has had.  `wait4` counts that of the process it was forked from."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def replayed(port: int, folder: Path, *options: str, **more: Any) -> Ran:
