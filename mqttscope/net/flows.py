@@ -370,8 +370,8 @@ class FlowTable(FlowRegister):
         self._forget(flow)
         place = (first.frame, first.timestamp_ns, first.capture)
         new = Flow(
-            flow.key, flow.initiator_known, first.timestamp_ns, first.frame, first.capture, *last_place_of(first),
-            context=flow.context,
+            flow.key, flow.initiator_known, first.timestamp_ns, first.frame, first.capture,
+            first.timestamp_ns, first.frame, first.capture, context=flow.context,
         )  # fmt: skip
         new.initiator, new.responder = _continued(flow.initiator), _continued(flow.responder)
         self._register(new)
@@ -430,11 +430,6 @@ class FlowTable(FlowRegister):
             self._register(flow)
             self.buffered_bytes = buffered
         return self._index[segment.key]
-
-
-def last_place_of(segment: Segment) -> tuple[int, int, str]:
-    """Time, frame and capture of a segment, in the order of `Flow`'s fields for the last one."""
-    return segment.timestamp_ns, segment.frame, segment.capture
 
 
 def _continued(half: HalfStream) -> HalfStream:
