@@ -8,18 +8,16 @@ is done with it.  Neither side waits for the other: what the pipe does not take 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import BinaryIO, Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from mqttscope.capture.tls_frames import ARGUMENTS
-from mqttscope.capture.tshark import NOISE
-from mqttscope.capture.write import PcapngWriter
+from mqttscope.capture.tshark_process import TsharkProcess
 from mqttscope.net.frame import Frame
 
 T = TypeVar("T")
@@ -28,10 +26,8 @@ FRAME_COST = 1_000
 """Bytes by which tshark grows with each frame, beside its payload (measured: 700 to 800)."""
 STALL_SECONDS = 30.0
 """A tshark that says nothing for so long, though it has frames to read, is given up."""
-MAX_COMPLAINTS = 4_096
 _AWAY_SECONDS = 1.0
 """Whoever did not look for so long was stopped or had to wait himself."""
-_PIECE = 1 << 16
 FIELDS = ("-l", "-T", "fields", "-e", "frame.number", "-e", "frame.protocols", "-e", "data.data")
 """What is printed, a line at once."""
 
@@ -55,36 +51,18 @@ class Tshark(Generic[T]):
         """Bytes of these frames."""
         self._sizes: deque[int] = deque()
         self._answered = 0
-        self._unwritten: deque[bytes] = deque()
         self._given: set[bytes] = set()
         self._rest = b""
-        self._said = b""
         self._looked_at = self._moved_at = time.monotonic()
         self._keys, path = _private()
         keep = (self._keys,) if path.startswith("/dev/fd/") else ()
         self._path = "" if keep else path
+        words = [word.replace("{keys}", path) for word in (*command, *ARGUMENTS, *FIELDS)]
         try:
-            self._process = subprocess.Popen(
-                [word.replace("{keys}", path) for word in (*command, *ARGUMENTS, *FIELDS)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=keep,
-                # Ctrl-C is for this process to act on.
-                start_new_session=True,
-            )
+            self._process = TsharkProcess(words, keep)
         except BaseException:
             self._forget_keys()
             raise
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
-        self._input, self._output, self._errors = (pipe.fileno() for pipe in self._pipes)
-        for pipe in (self._input, self._output, self._errors):
-            os.set_blocking(pipe, False)
-        self._complaining = True
-        self._writer = PcapngWriter(cast(BinaryIO, self))
 
     def keys(self, lines: bytes) -> None:
         """Add lines to the key log; before the frames that need them are fed."""
@@ -106,12 +84,12 @@ class Tshark(Generic[T]):
         self._sizes.append(size)
         self.waiting.append(owner)
         if self.fault is None:
-            self._writer.write(frame)
+            self._process.feed(frame)
 
     def answers(self) -> Iterator[tuple[T, list[bytes]]]:
         """Pass on what it can take, and yield what it is done with: the owner and what each record held."""
         if self.fault is None:
-            self._push()
+            self._process.push()
             moved = False
             for line in self._lines():
                 moved = True
@@ -130,51 +108,19 @@ class Tshark(Generic[T]):
         """Descriptors on which something comes when there is something to do."""
         if self.fault is not None:
             return []
-        return [self._output, self._errors] if self._complaining else [self._output]
+        process = self._process
+        return [process.output, process.errors] if process.complains else [process.output]
 
     def close(self) -> None:
         """End it now."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in self._pipes:
-            with suppress(OSError):
-                pipe.close()
+        self._process.close()
         self._forget_keys()
-
-    def write(self, data: bytes) -> int:
-        """For the writer of frames."""
-        self._unwritten.append(data)
-        return len(data)
-
-    def _push(self) -> None:
-        try:
-            while self._unwritten:
-                if len(self._unwritten[0]) < _PIECE:
-                    parts, size = [], 0
-                    while self._unwritten and size < _PIECE:
-                        parts.append(self._unwritten.popleft())
-                        size += len(parts[-1])
-                    self._unwritten.appendleft(b"".join(parts))
-                data = self._unwritten.popleft()
-                written = 0
-                try:
-                    written = os.write(self._input, data)
-                finally:
-                    if written < len(data):
-                        self._unwritten.appendleft(data[written:])
-        except BlockingIOError:
-            pass
-        except OSError:
-            # It has ended; its output says so as well, behind what it said before.
-            self._unwritten.clear()
 
     def _lines(self) -> Iterator[bytes]:
         while True:
-            if self._complaining:
-                self._hear()
-            try:
-                data = os.read(self._output, 1 << 20)
-            except BlockingIOError:
+            self._process.listen()
+            data = self._process.read()
+            if data is None:
                 return
             if not data:
                 self._fail("ended early")
@@ -183,7 +129,7 @@ class Tshark(Generic[T]):
             yield from lines
             if self.fault is not None:
                 return
-            self._push()
+            self._process.push()
 
     def _watch(self, *, moved: bool) -> None:
         now = time.monotonic()
@@ -193,29 +139,10 @@ class Tshark(Generic[T]):
             self._fail(f"silent for {STALL_SECONDS:.0f} s")
         self._looked_at = now
 
-    def _hear(self) -> None:
-        with suppress(BlockingIOError):
-            while self._complaining:
-                data = os.read(self._errors, _PIECE)
-                self._complaining = bool(data)
-                self._said = (self._said + data)[-MAX_COMPLAINTS:]
-
     def _fail(self, what: str) -> None:
-        if self.fault is not None:
-            return
-        try:
-            # One that closed its output is about to end by itself.
-            code: int | None = self._process.wait(0.2)
-        except subprocess.TimeoutExpired:
-            code = None
-            self._process.kill()
-            self._process.wait()
-        self._hear()
-        how = "" if code is None else f"; exit code {code}" if code >= 0 else f"; signal {-code}"
-        said = [line for line in self._said.decode("utf-8", "replace").splitlines() if not line.startswith(NOISE)]
-        last = f": {said[-1]}" if said else ""
-        self.fault = f"failed while it decrypted TLS ({what}{how}){last}; what it had not decrypted is missing"
-        self._unwritten.clear()
+        if self.fault is None:
+            how, last = self._process.give_up(0.2)
+            self.fault = f"failed while it decrypted TLS ({what}{how}){last}; what it had not decrypted is missing"
 
     def _forget_keys(self) -> None:
         with suppress(OSError):

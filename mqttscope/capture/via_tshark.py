@@ -11,17 +11,13 @@ side waits for the other: at most `MAX_AHEAD` frames are on the way.
 
 from __future__ import annotations
 
-import os
 import select
-import subprocess
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any
 
 from mqttscope.capture.tools import find_tool
-from mqttscope.capture.tshark import NOISE
-from mqttscope.capture.write import PcapngWriter
+from mqttscope.capture.tshark_process import TsharkProcess
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import (
     MARK_GENEVE,
@@ -47,9 +43,6 @@ MAX_FRAME_BYTES = 262_144
 """Longest frame that tshark reads; what is behind counts as cut off by a snap length."""
 MAX_ANSWER_BYTES = 256 << 20
 """Longest answer for one frame that is believed."""
-MAX_COMPLAINTS = 4_096
-"""Bytes of tshark's last words that are kept."""
-_PIECE = 1 << 16
 _END = b"</packet>"
 _BEGIN = b"<packet>"
 
@@ -106,27 +99,9 @@ class Dissection:
         self._frames_ahead = 0
         self._capture = ""
         self._exhausted = False
-        self._unwritten: deque[bytes] = deque()
         self._output = bytearray()
         self._searched = 0
-        self._said = b""
-        self._process = subprocess.Popen(
-            command(tshark, preferences),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # Ctrl-C is for this process to act on.
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
-        self._in, self._out, self._err = (pipe.fileno() for pipe in self._pipes)
-        for descriptor in (self._in, self._out, self._err):
-            os.set_blocking(descriptor, False)
-        self._open = {self._in, self._out, self._err}
-        self._writer = PcapngWriter(cast(BinaryIO, self))
+        self._process = TsharkProcess(command(tshark, preferences))
 
     def segments(self) -> Iterator[Segment | CaptureNotice]:
         """Segments in the order of the frames; notices among them pass through.
@@ -150,19 +125,7 @@ class Dissection:
 
     def close(self) -> None:
         """End tshark."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in self._pipes:
-            with suppress(OSError):
-                pipe.close()
-
-    def write(self, data: bytes) -> int:
-        """For the writer of frames."""
-        self._unwritten.append(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """For the writer of frames."""
+        self._process.close()
 
     def _fill(self) -> None:
         """Get frames while tshark has few of them."""
@@ -176,58 +139,33 @@ class Dissection:
                 return  # nobody should wait for it
             data = item.data[:MAX_FRAME_BYTES]
             try:
-                self._writer.write(Frame(0, 0, item.link_type, data, max(item.original_length, len(item.data)), ""))
+                self._process.feed(Frame(0, 0, item.link_type, data, max(item.original_length, len(item.data)), ""))
             except ValueError:
                 # A link type beyond those of pcapng: an empty frame keeps the count.
-                self._writer.write(Frame(0, 0, 1, b"", 0, ""))
+                self._process.feed(Frame(0, 0, 1, b"", 0, ""))
             self._ahead.append(item)
             self._frames_ahead += 1
 
     def _exchange(self) -> None:
         """Wait until something can be written or read, and do it."""
-        if self._exhausted and not self._unwritten and self._in in self._open:
-            self._open.discard(self._in)
-            self._pipes[0].close()
-        writing = [self._in] if self._unwritten and self._in in self._open else []
-        readable, writable, _ = select.select([one for one in (self._out, self._err) if one in self._open], writing, [])
-        if self._err in readable:
-            self._hear()
+        process = self._process
+        if self._exhausted and not process.behind:
+            process.end_input()
+        writing = [process.input] if process.behind and process.takes_input else []
+        reading = [process.output, process.errors] if process.complains else [process.output]
+        readable, writable, _ = select.select(reading, writing, [])
+        if process.errors in readable:
+            process.listen()
         if writable:
-            self._push()
-        if self._out in readable:
-            with suppress(BlockingIOError):
-                data = os.read(self._out, 1 << 20)
+            process.push()
+        if process.output in readable:
+            data = process.read()
+            if data:
                 self._output += data
-                if not data:
-                    self._fail("ended early")
+            elif data is not None:
+                self._fail("ended early")
         if len(self._output) > MAX_ANSWER_BYTES:
             self._fail(f"said more than {MAX_ANSWER_BYTES:,} bytes of one frame")
-
-    def _push(self) -> None:
-        try:
-            while self._unwritten:
-                data = b"".join(self._unwritten)
-                self._unwritten.clear()
-                written = 0
-                try:
-                    written = os.write(self._in, data)
-                finally:
-                    if written < len(data):
-                        self._unwritten.append(data[written:])
-        except BlockingIOError:
-            pass
-        except OSError:
-            # It has ended; its output says so as well, after what it said before.
-            self._unwritten.clear()
-            self._open.discard(self._in)
-
-    def _hear(self) -> None:
-        with suppress(BlockingIOError):
-            while self._err in self._open:
-                data = os.read(self._err, _PIECE)
-                if not data:
-                    self._open.discard(self._err)
-                self._said = (self._said + data)[-MAX_COMPLAINTS:]
 
     def _answers(self) -> Iterator[bytes]:
         """The whole answers among what tshark said."""
@@ -288,27 +226,14 @@ class Dissection:
             yield CaptureError(capture or "tshark", self.fault, None, self.answered)
 
     def _fail(self, what: str) -> None:
-        if self.fault is not None:
-            return
-        try:
-            # One that closed its output is about to end by itself.
-            code: int | None = self._process.wait(0.5)
-        except subprocess.TimeoutExpired:
-            code = None
-        self._hear()
-        how = "" if code is None else f"; exit code {code}" if code >= 0 else f"; signal {-code}"
-        said = [line for line in self._said.decode("utf-8", "replace").splitlines() if line and not _is_noise(line)]
-        last = f": {said[-1].removeprefix('tshark: ')}" if said else ""
-        self.fault = f"tshark failed ({what}{how}){last}; what it had not dissected is missing"
+        if self.fault is None:
+            how, last = self._process.give_up(0.5)
+            self.fault = f"tshark failed ({what}{how}){last}; what it had not dissected is missing"
 
 
 def find_tshark() -> str:
     """Path of tshark, as pyshark finds it; `MissingToolError` where there is none."""
     return find_tool("tshark", "to read captures with --via tshark")
-
-
-def _is_noise(line: str) -> bool:
-    return line.startswith((NOISE, "Capturing on ")) or line.endswith("packets captured")
 
 
 def command(tshark: str, preferences: Sequence[str] = ()) -> list[str]:

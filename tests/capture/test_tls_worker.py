@@ -50,7 +50,7 @@ def test_keys_are_there_for_it_alone(tmp_path: Path) -> None:
     tshark.keys(b"CLIENT_RANDOM a\nRSA b\n")
     tshark.keys(b"CLIENT_RANDOM c\nRSA b\n")
     tshark.feed(FRAME, "a")
-    tshark.write(b"\n")
+    tshark._process.write(b"\n")
 
     assert answers(tshark, 1) == [("a", [b"CLIENT_RANDOM a\nRSA b\nCLIENT_RANDOM c\n"])]
     tshark.close()

@@ -422,7 +422,7 @@ def test_who_looks_no_further_leaves_no_tshark_behind() -> None:
     running = dissection.segments()
     next(running)
     running.close()  # type: ignore[attr-defined]
-    assert dissection._process.poll() is not None
+    assert dissection._process.ended
 
 
 def test_the_shared_captures_of_links_and_transports() -> None:
