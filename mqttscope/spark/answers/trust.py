@@ -88,9 +88,12 @@ def _connections(connections: DataFrame) -> DataFrame:
 
 
 def _added(counts: Column) -> Column:
-    """A sum that stops at the largest number there is: a capture may say that it dropped so many frames."""
-    total = f.sum(counts.cast("decimal(38,0)"))
-    return f.coalesce(f.least(total, f.lit(MOST).cast("decimal(38,0)")).cast("bigint"), f.lit(0))
+    """A sum that stops at the largest number there is: a capture may say that it dropped that many frames.
+
+    The sum of no rows is null, which ``least`` passes over: it has to be zero before that.
+    """
+    nothing, most = (f.lit(number).cast("decimal(38,0)") for number in (0, MOST))
+    return f.least(f.coalesce(f.sum(counts.cast("decimal(38,0)")), nothing), most).cast("bigint")
 
 
 def by_capture(gaps: DataFrame, errors: DataFrame) -> DataFrame:
