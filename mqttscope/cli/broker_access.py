@@ -42,7 +42,7 @@ def tls_context(given: Mapping[str, Any], target: Target) -> ssl.SSLContext | No
     except TlsError as error:
         raise click.UsageError(str(error)) from None
     if given["insecure"]:
-        warn(f"--insecure: whoever answers as {target} is believed")
+        warn(f"--insecure: the certificate of {target} is not checked")
     return context
 
 

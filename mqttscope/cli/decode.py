@@ -38,7 +38,12 @@ Examples:
 )
 @click.option("--from", "sender", type=click.Choice(("client", "server")), help="Who sent the bytes.")
 @click.option(
-    "--format", "format_", type=click.Choice(("text", "jsonl")), default="text", show_default=True, help="Form."
+    "--format",
+    "format_",
+    type=click.Choice(("text", "jsonl")),
+    default="text",
+    show_default=True,
+    help="Output format.",
 )
 @click.option("--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, help="Payload bytes shown.")
 @click.option("--show-secrets", is_flag=True, help="Show passwords and tokens.")
@@ -52,11 +57,11 @@ def command(
     show_secrets: bool,
     colour: bool | None,
 ) -> int:
-    r"""Decode bytes given in hexadecimal: one sequence as arguments, or with - one on each line of input.
+    r"""Decode bytes in hexadecimal: one sequence from the arguments, or with - one from each line of input.
 
-    A sequence may hold several packets.  White space, colons, commas, 0x and \x are passed over.  Hexdumps with
-    offsets, b'\x10...' of Python, strings and arrays of C are read as well.  Exit code 1 when a packet is malformed or
-    incomplete, 3 when a line holds no bytes.
+    A sequence may hold several packets.  White space, colons, commas, 0x and \x are ignored.  Hexdumps with
+    offsets, Python's b'\x10...', and strings and arrays of C are read as well.  Exit code 1 when a packet is malformed
+    or incomplete, 3 when a line holds no bytes.
     """
     from mqttscope.cli.output import Output, awaited, make_view, warn
 

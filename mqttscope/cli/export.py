@@ -135,7 +135,7 @@ class Export:
         refuse_name(self.target, OPTION, CAPTURE)
         directory = os.path.dirname(os.path.abspath(self.target))
         if not os.path.isdir(directory):
-            raise click.UsageError(f"{OPTION}: {directory} is no directory")
+            raise click.UsageError(f"{OPTION}: {directory} is not a directory")
         if os.path.isdir(self.target):
             raise click.UsageError(f"{OPTION}: {self.target} is a directory")
         exists = os.path.exists(self.target)

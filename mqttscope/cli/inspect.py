@@ -28,13 +28,15 @@ Examples:
 """
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=CAPTURES)
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form.")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Output format."
+)
 @dissection
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many packets.")
 @viewing
-@click.option("--output", "-o", metavar="FILE", help="File for the report. [default: standard output]")
-@click.option("--write", "-w", metavar="FILE", help="File for the frames of what is shown, as pcapng.")
-@click.option("--spreadsheet", is_flag=True, help="With csv: put ' before text that would be a formula.")
+@click.option("--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]")
+@click.option("--write", "-w", metavar="FILE", help="Write the frames of what is shown to this pcapng file.")
+@click.option("--spreadsheet", is_flag=True, help="With csv: put ' before text that a spreadsheet takes for a formula.")
 @colour_option
 def command(
     captures: tuple[str, ...],

@@ -64,14 +64,20 @@ def judging_settings(command: F) -> F:
     for decorate in reversed(
         (
             click.option(
-                "--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count."
+                "--baseline",
+                metavar="FILE",
+                envvar="MQTTSCOPE_BASELINE",
+                help="File of known findings, which do not count.",
             ),
             click.option(
                 "--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service."
             ),
             click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found."),
             click.option(
-                "--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]"
+                "--config",
+                metavar="FILE",
+                envvar="MQTTSCOPE_CONFIG",
+                help="Configuration file. [default: search upwards]",
             ),
             click.option("--no-config", is_flag=True, help="Use no configuration file."),
         )
@@ -101,7 +107,7 @@ def judging(command: F) -> F:
     """Options of every command that lints: which rules, and what counts."""
     for decorate in reversed(
         (
-            codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: the standards']"),
+            codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: those of the standards]"),
             codes_option("extend-select", "These rules as well."),
             codes_option("ignore", "Not these rules."),
             level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]"),
@@ -137,8 +143,16 @@ holds no MQTT packet to judge.
     envvar="MQTTSCOPE_FORMAT",
     help=f"{', '.join(FORMATS)}. [default: full]",
 )
-@click.option("--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help="Into a file; with FORMAT= additionally.")
-@click.option("--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="Known findings, which do not count.")
+@click.option(
+    "--output",
+    "-o",
+    multiple=True,
+    metavar="[FORMAT=]FILE",
+    help="Write to this file; FORMAT=FILE adds a further format.",
+)
+@click.option(
+    "--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE", help="File of known findings, which do not count."
+)
 @click.option("--update-baseline", is_flag=True, help="Write what is found now to the baseline.")
 @click.option("--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service.")
 @click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found.")
@@ -156,8 +170,10 @@ holds no MQTT packet to judge.
 )
 @click.option("--verbose", "-v", is_flag=True, help="Show each note in full, not one line for each rule.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of showing them.")
-@click.option("--show-settings", is_flag=True, help="Show what is in force and where it comes from, and stop.")
-@click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this file. [default: search upwards]")
+@click.option("--show-settings", is_flag=True, help="Show the settings and where they come from, and stop.")
+@click.option(
+    "--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Configuration file. [default: search upwards]"
+)
 @click.option("--no-config", is_flag=True, help="Use no configuration file.")
 @click.option("--port", "ports", type=Port(), multiple=True, metavar="PORT[:mqtt|ws|tls]", help="MQTT is spoken here.")
 @click.option(

@@ -198,7 +198,7 @@ class Run:
         """Why there is nothing to judge, or too little, where that is so."""
         required, packets = self.settings.require_packets, self.packets
         if required is not None and 0 < packets < required:
-            return f"too little to judge: {counted(packets, 'MQTT packet')}, of {required:,} that are required"
+            return f"too little to judge: {counted(packets, 'MQTT packet')}, {required:,} are required"
         if packets or required == 0 or (required is None and self.failing):
             return ""
         selection = self.selection
@@ -347,7 +347,7 @@ class Run:
             path.write_text(made.dumps(), "utf-8")
         except OSError as error:
             raise CannotWrite(f"cannot write {path}: {error.strerror or error}") from None
-        unseen = f"; {kept:,} kept, whose rules or clients were not looked at" if kept else ""
+        unseen = f"; {kept:,} kept, whose rules or clients were not judged" if kept else ""
         warn(f"baseline {path}: {len(made.entries):,} kinds of findings, {new:,} new, {gone:,} gone{unseen}")
 
     def _tell(self) -> None:

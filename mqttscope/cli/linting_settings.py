@@ -260,7 +260,7 @@ def read_outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, st
             if name not in FORMATS:
                 raise click.UsageError(f"--output {one}: {_unknown_format(name)} A file of that name is ./{one}.")
             if not path:
-                raise click.UsageError(f"--output {one}: no file behind the =")
+                raise click.UsageError(f"--output {one}: no file after the =")
             more.append((name, path))
         elif main is not None:
             raise click.UsageError("--output FILE is given twice; write FORMAT=FILE for a further format")

@@ -27,8 +27,8 @@ class LiveKeys(LiveDecryption):
         if not self.keyless:
             return ""
         return (
-            f"; those of {counted(self.keyless, 'connection')} were not there {KEY_SECONDS:g} s after it began,"
-            " and later ones are of no use"
+            f"; the keys of {counted(self.keyless, 'connection')} were not in it {KEY_SECONDS:g} s after the beginning,"
+            " and later keys are of no use"
         )
 
 

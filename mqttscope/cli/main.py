@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("mqttscope.cli.serve", "Play the broker of recorded connections to devices."),
     "mutate": ("mqttscope.cli.mutate", "Send mutated flows to a broker, and judge its answers."),
     "proxy": ("mqttscope.cli.proxy", "Forward MQTT connections, record and lint them."),
-    "pipeline": ("mqttscope.cli.pipeline", "Build tables of whole collections of captures."),
+    "pipeline": ("mqttscope.cli.pipeline", "Build tables from collections of captures."),
 }
 """Command name -> module that holds it as ``command``, and its line in the overview."""
 

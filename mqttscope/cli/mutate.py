@@ -36,7 +36,7 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
 @click.option(
     "--broker", metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER", help="mqtt://, mqtts://, ws://, wss://[USER@]HOST."
 )
-@click.option("--matrix", multiple=True, metavar="[NAME=]URL", help="Another broker; not with --reduce.")
+@click.option("--matrix", multiple=True, metavar="[NAME=]URL", help="Compare with another broker; not with --reduce.")
 @click.option(
     "--together",
     is_flag=True,
@@ -45,27 +45,45 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of all choices.")
 @click.option("--cases", "limit", type=click.IntRange(1), metavar="N", help="Play N cases. [default: each mutation]")
 @click.option("--time", "seconds", **_positive("Stop starting cases after SECONDS."))
-@click.option("--case", "number", type=click.IntRange(0), metavar="K", help="Play this case alone.")
-@click.option("--mutation", "pattern", default="*", metavar="PATTERN", help="Names: publish.topic_name, '*:utf8-*'.")
+@click.option("--case", "number", type=click.IntRange(0), metavar="K", help="Play only this case.")
+@click.option(
+    "--mutation",
+    "pattern",
+    default="*",
+    metavar="PATTERN",
+    help="Only these mutations: publish.topic_name, '*:utf8-*'.",
+)
 @click.option("--filter", "-f", "expression", metavar="EXPR", help="Only connections with a packet that matches.")
 @click.option("--list", "listing", is_flag=True, help="Show the mutations, and what they break.")
-@click.option("--write", "-w", metavar="FILE", help="Write the flows into a pcapng; no broker.")
-@click.option("--side", type=click.Choice(("client", "server")), help="Who is mutated, for --list and --write.")
-@click.option("--spawn", metavar="COMMAND", help="Start the broker; again when it has crashed.")
-@click.option("--broker-pid", "pid", type=click.IntRange(1), metavar="PID", help="The broker's process, to look at.")
+@click.option("--write", "-w", metavar="FILE", help="Write the flows to a pcapng file; needs no broker.")
+@click.option("--side", type=click.Choice(("client", "server")), help="Side that is mutated, for --list and --write.")
+@click.option("--spawn", metavar="COMMAND", help="Start the broker with this command, also after a crash.")
+@click.option(
+    "--broker-pid",
+    "pid",
+    type=click.IntRange(1),
+    metavar="PID",
+    help="Process of the broker, to watch for crashes and memory.",
+)
 @click.option("--reduce", "folder", metavar="FOLDER", help="Reduce failing cases; not with --matrix.")
 @click.option("--wait", "patience", **_positive("How long the broker has to react.", default=1.0, show_default=True))
 @click.option(
     "--longest", **_positive("Skip cases that need a pause longer than this.", default=10.0, show_default=True)
 )
-@click.option("--rate", type=click.FloatRange(0, min_open=True), callback=finite, metavar="N", help="Cases per second.")
-@click.option("--yes-i-may-test", "allowed", multiple=True, metavar="HOST", help="A broker that is not this host.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    metavar="N",
+    help="Start at most N cases per second.",
+)
+@click.option("--yes-i-may-test", "allowed", multiple=True, metavar="HOST", help="Allow a broker on this other host.")
 @connecting
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."
+    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Format of the report."
 )
-@click.option("--output", "-o", metavar="FILE", help="Write the report into a file.")
-@click.option("--show-secrets", is_flag=True, help="Passwords in the report as they are.")
+@click.option("--output", "-o", metavar="FILE", help="Write the report to this file.")
+@click.option("--show-secrets", is_flag=True, help="Show passwords in the report.")
 @click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
 @click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
 @front_end

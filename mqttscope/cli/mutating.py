@@ -288,7 +288,7 @@ async def _fitted(flows: Flows, spoken: list[int], trial: Trial) -> tuple[list[S
         if played.deviates:
             deviating.append(played)
         if (lacks := trial.rehearsed[own.connection.number].told()) and connack is not None:
-            warn(f"{own.name}: without any mutation {door.target} {lacks}; in its cases that is not told again")
+            warn(f"{own.name}: without any mutation {door.target} {lacks}; its cases do not report that again")
     return made, deviating
 
 

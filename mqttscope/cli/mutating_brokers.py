@@ -113,6 +113,6 @@ def process_of(given: dict[str, Any], broker: Broker) -> Process | None:
         others = ", ".join(map(str, sorted(ports)))
         warn(
             f"--broker-pid {pid}: this process does not listen on port {port} but on {others}; "
-            "whether it is the broker behind that port cannot be seen"
+            "whether it belongs to the broker at that port cannot be seen"
         )
     return process

@@ -88,10 +88,10 @@ def _settle_write(given: dict[str, Any]) -> None:
         raise click.UsageError(f"{idle} is for brokers: --write has none")
     if given["format_"] not in ("text", *PROGRAMS):
         raise click.UsageError(
-            f"--format {given['format_']} is for brokers; with --write json and jsonl tell what is where"
+            f"--format {given['format_']} is for brokers; with --write, json and jsonl list what the file holds"
         )
     if given["output"] is not None and given["format_"] == "text":
-        raise click.UsageError("--output with --write takes what is where: --format json or jsonl")
+        raise click.UsageError("--output with --write is for the list of flows: add --format json or jsonl")
     refuse_inputs(given["write"], given["captures"], option="--write")
 
 
@@ -105,7 +105,7 @@ def _settle_brokers(given: dict[str, Any]) -> None:
     if given["matrix"] and (given["spawn"] or given["pid"] or given["folder"]):
         raise click.UsageError("--matrix compares brokers that run: without --spawn, --broker-pid and --reduce")
     if given["folder"] is not None and os.path.lexists(given["folder"]) and not os.path.isdir(given["folder"]):
-        raise click.UsageError(f"--reduce: {given['folder']} is no folder")
+        raise click.UsageError(f"--reduce: {given['folder']} is not a folder")
 
 
 def _check_command(command: str) -> None:

@@ -77,7 +77,7 @@ class Size(_ParamType):
             return value
         found = re.fullmatch(r"([0-9]{1,12})([KM]?)(?:iB|B)?", str(value), re.IGNORECASE)
         if found is None:
-            self.fail(f"{value!r} is no number of bytes, such as 65536, 64K or 1M", param, ctx)
+            self.fail(f"{value!r} is not a number of bytes, such as 65536, 64K or 1M", param, ctx)
         size = int(found[1]) << {"": 0, "K": 10, "M": 20}[found[2].upper()]
         if not self.least <= size <= self.most:
             self.fail(f"{value} is not from {self.least:,} to {self.most:,} bytes", param, ctx)
@@ -205,7 +205,7 @@ def make_options(
 def finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
     """Refuse what is no number: a range lets it through."""
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no number that can be used", ctx, param)
+        raise click.BadParameter(f"{value} is not a number that can be used", ctx, param)
     return value
 
 

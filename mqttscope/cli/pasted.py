@@ -225,7 +225,7 @@ def _literal(given: str) -> tuple[bytes, str | None]:
             parts.append(ast.literal_eval(f"b{found[1]}"))
         except (SyntaxError, ValueError, MemoryError) as error:
             told = getattr(error, "msg", None) or str(error)
-            return b"", f"this is no literal of bytes: {told}"
+            return b"", f"this is not a literal of bytes: {told}"
     rest = _STRING.sub("", given)
     if not parts or "'" in rest or '"' in rest:
         return b"", "this literal of bytes has no end"
@@ -250,6 +250,6 @@ def _array(given: str) -> tuple[bytes, str | None] | None:
         except (SyntaxError, ValueError, IndexError):
             value = -1
         if not 0 <= value <= 255:
-            return b"", f"{item[:40]!r} in the array is no byte"
+            return b"", f"{item[:40]!r} in the array is not a byte"
         values.append(value)
     return bytes(values), None

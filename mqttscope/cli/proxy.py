@@ -16,7 +16,8 @@ Examples:
   mqttscope proxy --listen 127.0.0.1:1884 --upstream mqtt://broker:1883 --write device.pcapng
   mqttscope proxy --listen '*:1884' --upstream mqtts://broker.example --ca ca.pem --stop-on-finding
 
-Exit code 1 when a finding counts, 3 when it could not listen, write or ever reach the broker.
+Exit code 1 when a finding counts, 3 when the proxy could not listen or write, or never reached the
+broker.
 """
 )
 @click.option(
@@ -24,12 +25,12 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
     metavar="HOST:PORT",
     default="127.0.0.1:1884",
     show_default=True,
-    help="For clients; * is any address.",
+    help="Address for clients; * is any address.",
 )
 @click.option(
     "--upstream", metavar="URL", required=True, help="The broker: mqtt://, mqtts://, ws://, wss://HOST[:PORT]."
 )
-@click.option("--write", "-w", metavar="FILE", help="Record into a pcapng file.")
+@click.option("--write", "-w", metavar="FILE", help="Record the traffic into a pcapng file.")
 @click.option("--listen-cert", metavar="FILE", help="Speak TLS with clients, with this certificate (PEM).")
 @click.option("--listen-key", metavar="FILE", help="Its key, where it is in another file.")
 @click.option("--ca", metavar="FILE", help="CA certificates for the broker. [default: the system's]")
@@ -53,7 +54,13 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
     envvar="MQTTSCOPE_FORMAT",
     help=f"{', '.join(FORMATS)}. [default: full]",
 )
-@click.option("--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help="Into a file; with FORMAT= additionally.")
+@click.option(
+    "--output",
+    "-o",
+    multiple=True,
+    metavar="[FORMAT=]FILE",
+    help="Write to this file; FORMAT=FILE adds a further format.",
+)
 @judging_settings
 @click.option(
     "--duration",
@@ -62,20 +69,25 @@ Exit code 1 when a finding counts, 3 when it could not listen, write or ever rea
     metavar="SECONDS",
     help="End after this time.",
 )
-@click.option("--count", type=click.IntRange(1), metavar="PACKETS", help="End after so many packets.")
+@click.option("--count", type=click.IntRange(1), metavar="PACKETS", help="End after this many packets.")
 @click.option("--show/--quiet", default=False, help="Show packets as they pass. [default: quiet]")
 @click.option("--ready-file", metavar="FILE", help="Write the address into this file once clients can connect.")
 @click.option(
-    "--max-connections", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Clients at a time."
+    "--max-connections",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Clients served at the same time.",
 )
 @click.option(
     "--connect-timeout",
     type=click.FloatRange(0),
     callback=finite,
     metavar="SECONDS",
-    help="Wait for the broker (10) and a CONNECT (30); 0: for ever.",
+    help="Limit for the broker (10) and for a CONNECT (30); 0: none.",
 )
-@max_packet_option("Larger ones are forwarded unjudged.")
+@max_packet_option("Larger packets are forwarded but not judged.")
 @colour_option
 def command(**given: Any) -> int:
     """Forward MQTT connections to a broker, record and lint their traffic. Needs no capture privileges."""

@@ -161,7 +161,7 @@ def _secure(route: Route, given: dict[str, Any]) -> None:
     except TlsError as error:
         raise click.UsageError(str(error)) from None
     if given["insecure"]:
-        warn(f"--insecure: whoever answers as {route.upstream} is believed")
+        warn(f"--insecure: the certificate of {route.upstream} is not checked")
 
 
 class Session:

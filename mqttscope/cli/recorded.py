@@ -100,7 +100,7 @@ def read(given: dict[str, Any]) -> Recorded:
     late = sum(script.late for script in captured)
     if late:
         found.changes.append(
-            f"{counted(late, 'packet')} of clients left out: the broker had ended the connection before"
+            f"{counted(late, 'packet')} of clients left out: the broker had already ended the connection"
         )
     try:
         found.scripts, changes = select(found.scripts, clients=given["clients"], start=start, end=end, places=places)

@@ -82,9 +82,9 @@ def selecting(command: Any) -> Any:
                 "--filter", "-f", "expression", metavar="EXPR", help="Only packets that match, and what they need."
             ),
             click.option(
-                "--start", metavar="TIME", help="From here on: 2026-01-02T03:04:05Z, or 90s from the beginning."
+                "--start", metavar="TIME", help="Begin here: 2026-01-02T03:04:05Z, or 90s after the beginning."
             ),
-            click.option("--end", metavar="TIME", help="Up to here."),
+            click.option("--end", metavar="TIME", help="End here."),
             click.option(
                 "--map-topic", "topics", multiple=True, metavar="FROM=TO", help="Rename topics: 'plant/#=lab/#'."
             ),
@@ -101,7 +101,7 @@ def connecting(command: Any) -> Any:
     """Options that say how to reach a broker, and as whom."""
     for decorate in reversed(
         (
-            click.option("--ca", metavar="FILE", help="CAs that vouch for the broker. [default: the system's]"),
+            click.option("--ca", metavar="FILE", help="CA certificates for the broker. [default: the system's]"),
             click.option("--cert", metavar="FILE", help="Client certificate to show to the broker (PEM)."),
             click.option("--key", metavar="FILE", help="Its key, where it is in another file."),
             click.option(
@@ -119,7 +119,7 @@ def connecting(command: Any) -> Any:
                 default=10.0,
                 show_default=True,
                 metavar="SECONDS",
-                help="Longest wait for a connection.",
+                help="Longest time to connect.",
             ),
         )
     ):
@@ -143,7 +143,11 @@ Examples:
     help="mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT].",
 )
 @click.option(
-    "--map-port", "ports_map", type=MappedPort(), multiple=True, help="Connections to this port go to that one."
+    "--map-port",
+    "ports_map",
+    type=MappedPort(),
+    multiple=True,
+    help="Play connections to port RECORDED against port LIVE.",
 )
 @connecting
 @click.option(
@@ -154,7 +158,7 @@ Examples:
     type=click.FloatRange(0, min_open=True),
     callback=finite,
     metavar="SECONDS",
-    help="Cut silences to this (recorded time).",
+    help="Shorten recorded silences to this length.",
 )
 @click.option(
     "--rate",
@@ -173,13 +177,15 @@ Examples:
     metavar="SECONDS",
     help="How long the broker has for each answer.",
 )
-@click.option("--faithful", is_flag=True, help="The recorded bytes in recorded order, whatever the broker says.")
+@click.option(
+    "--faithful", is_flag=True, help="Send the recorded bytes in recorded order, whatever the broker answers."
+)
 @selecting
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change a field: connect.keep_alive=30.")
 @click.option("--unset", multiple=True, metavar="PATH", help="Leave a field or property out.")
 @click.option("--convert", type=Version(), metavar="3.1.1|5.0", help="Speak this version, where nothing is lost.")
 @click.option("--lossy", is_flag=True, help="With --convert 3.1.1: leave out what 3.1.1 cannot say.")
-@click.option("--loop", type=TURNS, default=1, show_default=True, metavar="N", help="Play it N times.")
+@click.option("--loop", type=TURNS, default=1, show_default=True, metavar="N", help="Play the recording N times.")
 @click.option(
     "--clients",
     "copies",
@@ -187,22 +193,22 @@ Examples:
     default=1,
     show_default=True,
     metavar="K",
-    help="K of each client.",
+    help="Play K copies of each client.",
 )
-@click.option("--client-template", metavar="TEXT", help="Their names. [default: {client}-{n}]")
-@click.option("--topic-template", metavar="TEXT", help="Their topics. [default: {topic}]")
+@click.option("--client-template", metavar="TEXT", help="Names of the copies. [default: {client}-{n}]")
+@click.option("--topic-template", metavar="TEXT", help="Topics of the copies. [default: {topic}]")
 @click.option("--verify", is_flag=True, help="Compare with the recording; exit code 1 where it differs.")
 @click.option("--write", "-w", metavar="FILE", help="Record the live run into a pcapng file.")
 @click.option("--lint", is_flag=True, help="Lint the live run, with the options of lint.")
 @judging
 @judging_settings
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."
+    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Format of the report."
 )
-@click.option("--output", "-o", metavar="FILE", help="The report into a file.")
+@click.option("--output", "-o", metavar="FILE", help="Write the report to this file.")
 @limiting
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask before something that is not this host is sent to.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before sending to another host.")
 @click.option("--port", "ports", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True, help="MQTT was spoken here.")
 @click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
 @front_end

@@ -277,7 +277,7 @@ class Session:
         scripts = self.recorded.scripts
         question = f"Send {sum(self.plan.packets.values()):,} packets of {len(scripts):,} connections to {self.target}?"
         if sys.stdin is None or not sys.stdin.isatty():
-            raise click.UsageError(f"{self.target} is not this host: --yes says that it may be sent to")
+            raise click.UsageError(f"{self.target} is another host: --yes allows sending to it")
         if not click.confirm(question, err=True):
             raise Unreachable("nothing was sent")
 

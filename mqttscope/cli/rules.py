@@ -22,13 +22,15 @@ Examples:
 """
 )
 @click.argument("names", nargs=-1, metavar="[CODE...]")
-@click.option("--coverage", is_flag=True, help="Every statement of MQTT 5.0 and 3.1.1 with its rules, or why none.")
+@click.option(
+    "--coverage", is_flag=True, help="List every statement of MQTT 5.0 and 3.1.1 with its rules, or why it has none."
+)
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
 @colour_option
 def command(names: tuple[str, ...], coverage: bool, format_: str, colour: bool | None) -> int:
-    """List the rules of the linter; explain those that are named whole, as CON212 or second-connect.
+    """List the rules of the linter, or explain rules by code or name, such as CON212 or second-connect.
 
-    A prefix (PUB, PUB1) lists the rules that begin with it. With --coverage: the statements that these rules cite.
+    A prefix (PUB, PUB1) lists the rules that begin with it. --coverage lists the statements that these rules cite.
     """
     from mqttscope.cli.output import Output, make_view
     from mqttscope.report.style import encoded

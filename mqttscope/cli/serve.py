@@ -29,7 +29,7 @@ Exit code 1 for a difference or a finding that counts, 3 when it cannot listen, 
     metavar="HOST:PORT",
     default="127.0.0.1:1884",
     show_default=True,
-    help="For devices; * is any address.",
+    help="Address for devices; * is any address.",
 )
 @click.option("--listen-cert", metavar="FILE", help="Speak TLS with devices, with this certificate (PEM).")
 @click.option("--listen-key", metavar="FILE", help="Its key, where it is in another file.")
@@ -39,7 +39,7 @@ Exit code 1 for a difference or a finding that counts, 3 when it cannot listen, 
     type=click.Choice(MATCHES),
     default="auto",
     show_default=True,
-    help="Find connections by name, in order, or both.",
+    help="Choose recorded connections by client, in order, or both.",
 )
 @click.option(
     "--pace",
@@ -56,18 +56,18 @@ Exit code 1 for a difference or a finding that counts, 3 when it cannot listen, 
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How late a device may be for deliveries.",
+    help="How long deliveries wait for a device that is late.",
 )
 @click.option(
     "--unexpected",
     type=click.Choice(UNEXPECTED),
     default="answer",
     show_default=True,
-    help="What the recording does not have.",
+    help="What to do with packets that are not in the recording.",
 )
 @click.option("--repeat", is_flag=True, help="Start over when all connections of a client have been played.")
 @click.option("--keep-running", is_flag=True, help="Continue when everything has been played.")
-@max_packet_option("Larger packets end a connection.")
+@max_packet_option("A larger packet ends its connection.")
 @selecting
 @click.option("--verify", is_flag=True, help="Compare what the device does with the recording.")
 @click.option("--write", "-w", metavar="FILE", help="Record the run into a pcapng file.")
@@ -75,9 +75,9 @@ Exit code 1 for a difference or a finding that counts, 3 when it cannot listen, 
 @judging
 @judging_settings
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."
+    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Format of the report."
 )
-@click.option("--output", "-o", metavar="FILE", help="The report into a file.")
+@click.option("--output", "-o", metavar="FILE", help="Write the report to this file.")
 @limiting
 @click.option("--ready-file", metavar="FILE", help="Write the address into this file once devices can connect.")
 @click.option(

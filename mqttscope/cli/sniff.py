@@ -31,24 +31,28 @@ Examples:
   mqttscope sniff -i lo --write ring.pcapng --ring-size 100 --ring-files 20 --dashboard
   mqttscope sniff -i eth0 --lint --stop-on-finding --duration 600
 
-The options of mqttscope lint that choose rules and say what counts hold here as well: --select, --extend-select,
+The options of mqttscope lint that choose rules and say what counts work here too: --select, --extend-select,
 --ignore, --fail-on, --fail-confidence, --min-confidence, --min-severity, --baseline, --profile, --exit-zero,
 --config, --no-config.
 
-Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing can be captured, or not to the end.
+Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing could be captured, or the capture broke off.
 """
 )
 @click.argument("interfaces", nargs=-1, metavar="[INTERFACE...]")
-@click.option("--interface", "-i", "more", multiple=True, metavar="NAME", help="Capture from here; may be repeated.")
+@click.option(
+    "--interface", "-i", "more", multiple=True, metavar="NAME", help="Interface to capture from; may be repeated."
+)
 @click.option("--list-interfaces", is_flag=True, help="List the interfaces and stop.")
-@click.option("--bpf", metavar="FILTER", default="", help="Capture only this (pcap-filter syntax), beside --port.")
+@click.option(
+    "--bpf", metavar="FILTER", default="", help="Capture only this (pcap-filter syntax), in addition to --port."
+)
 @click.option(
     "--buffer",
     type=click.IntRange(1, 2047),
     metavar="MIB",
     default=64,
     show_default=True,
-    help="Of the kernel, for frames.",
+    help="Size of the kernel's capture buffer in MiB.",
 )
 @click.option(
     "--format",
@@ -79,14 +83,18 @@ Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing can b
     type=click.FloatRange(0, min_open=True),
     callback=finite,
     metavar="MB",
-    help="Begin a new file after so many MB.",
+    help="Begin a new file after this many MB.",
 )
 @click.option("--ring-files", type=click.IntRange(1), metavar="N", help="Keep the newest N files only.")
-@click.option("--lint", is_flag=True, help="Lint as well, and show findings among the packets.")
-@click.option("--stop-on-finding", is_flag=True, help="Stop at the first finding that counts; lints.")
+@click.option("--lint", is_flag=True, help="Lint too, and show findings among the packets.")
+@click.option("--stop-on-finding", is_flag=True, help="Stop at the first finding that counts; implies --lint.")
 @judging
-@click.option("--lint-format", type=click.Choice(LINT_FORMATS), metavar="FORMAT", help="Of findings, as lint has it.")
-@click.option("--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help="Findings into a file; lints.")
+@click.option(
+    "--lint-format", type=click.Choice(LINT_FORMATS), metavar="FORMAT", help="Format of findings, as in lint."
+)
+@click.option(
+    "--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help="Write findings to this file; implies --lint."
+)
 @judging_settings
 @colour_option
 def command(
@@ -122,7 +130,7 @@ def command(
 ) -> int:
     """Show the MQTT packets of interfaces as they come.
 
-    dumpcap captures (Debian package tshark); without INTERFACE from the first of --list-interfaces.
+    dumpcap (Debian package tshark) captures the frames. Without INTERFACE it takes the first one of --list-interfaces.
     """
     from mqttscope.cli.live_keys import live_keys
     from mqttscope.cli.output import make_view
@@ -221,7 +229,7 @@ def _refuse_idle_options() -> None:
     context = click.get_current_context()
     for option in context.command.params:
         if option.name in IDLE and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option.opts[0]} is for --lint")
+            raise click.UsageError(f"{option.opts[0]} needs --lint")
 
 
 def _refuse_held_back(name: str, output: str | None, *, csv: bool) -> None:

@@ -32,6 +32,7 @@ from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
 
 if TYPE_CHECKING:
+    from mqttscope.cli.keyboard import Keyboard
     from mqttscope.cli.live_keys import LiveKeys
     from mqttscope.cli.sniffing_findings import Findings
 
@@ -96,10 +97,13 @@ class Sniffing:
         self.fragments = FragmentTable()
         self.sink = Output()
         self.dashboard = None
+        self.keyboard: Keyboard | None = None
         if form == "dashboard":
-            from mqttscope.report.dashboard import Dashboard
+            from mqttscope.cli.keyboard import keyboard
+            from mqttscope.report.dashboard import Dashboard, Look
 
-            self.dashboard = Dashboard(capture.name, view)
+            self.keyboard = keyboard()
+            self.dashboard = Dashboard(capture.name, view, None if self.keyboard is None else Look())
         elif findings is not None:
             findings.show_in(self.sink)
         self.reporter = self.dashboard or make_reporter(form, self.sink, view)
@@ -113,12 +117,13 @@ class Sniffing:
         self._deadline = float("inf")
         self._advance_at = 0.0
         capture.waiting = self._wait
-        if decryption is not None:
-            capture.watched = decryption.watched
+        capture.watched = self._watched
 
     def execute(self) -> int:
         """Capture until something ends it; returns the exit code."""
         before = self._catch_signals()
+        if self.keyboard is not None:
+            self.keyboard.open()
         source: Iterator[Segment | CaptureNotice | Plaintext]
         source = segments(self._recorded(self.capture.frames()), self.skipped, self.fragments)
         if self.decryption is not None:
@@ -208,6 +213,10 @@ class Sniffing:
                 warn(f"capturing on {self.capture.name}; Ctrl-C ends it")
         if self.decryption is not None:
             self._take_arrived(self.decryption)
+        if self.dashboard is not None and self.keyboard is not None:
+            self.dashboard.press(self.keyboard.pressed())
+            if self.dashboard.look is not None and self.dashboard.look.over:
+                self._deadline = now
         if self._over or (now >= self._deadline and not self.capture.stopping):
             self.capture.stop(settle=not self._over)
         if self.capture.silent and now >= self._advance_at:
@@ -222,6 +231,11 @@ class Sniffing:
             self.recorder.flush()
         if self.findings is not None:
             self.findings.flush()
+
+    def _watched(self) -> Sequence[int]:
+        """Descriptors that are looked after as soon as they have something."""
+        keys = () if self.keyboard is None else self.keyboard.watched()
+        return (*keys, *(() if self.decryption is None else self.decryption.watched()))
 
     def _take_arrived(self, decryption: LiveKeys) -> None:
         """Show what was decrypted while no frame came."""
@@ -239,6 +253,8 @@ class Sniffing:
                 self.findings.close(self.capture.name, truncated=bool(self.watch.errors))
             self.sink.flush()
         finally:
+            if self.keyboard is not None:
+                self.keyboard.close()
             if self.decryption is not None:
                 self.decryption.close()
             self.capture.close()
@@ -298,13 +314,13 @@ class Sniffing:
             yield f"limit: {counted(flows.idle_flows, 'TCP connection')} idle for {hours} hours, forgotten"
         if flows.evicted_flows:
             yield (
-                f"limit: {counted(flows.evicted_flows, 'TCP connection')} forgotten to make room, of which there is for"
-                f" {flows.max_flows:,}"
+                f"limit: {counted(flows.evicted_flows, 'TCP connection')} forgotten to make room: at most"
+                f" {flows.max_flows:,} are remembered"
             )
         if flows.total_limit_hits:
             yield (
-                f"limit: {flows.total_limit_hits:,} times bytes that waited for others were given up, since more than"
-                f" {flows.max_total_buffered_bytes:,} waited"
+                f"limit: {counted(flows.total_limit_hits, 'time')} out-of-order bytes were given up: at most"
+                f" {flows.max_total_buffered_bytes:,} are kept"
             )
         if self.fragments.evicted:
             yield f"limit: {counted(self.fragments.evicted, 'fragmented datagram')} forgotten to make room"

@@ -149,8 +149,8 @@ class Findings:
         said = [f"linted: {counted(self.gate.counts, self.gate.failing, self.settings.fail_on)}"]
         if self.dropped and self.doubtful:
             said.append(
-                f"frames were dropped, which dumpcap told at its end: what needs every frame is likely, not certain"
-                f" ({number_of(self.doubtful, 'finding')})"
+                "frames were dropped, which dumpcap reported only at its end: findings that need every frame are"
+                f" likely, not certain ({number_of(self.doubtful, 'finding')})"
             )
         if self.linter.forgotten_keys:
             said.append(f"limit: {self.linter.forgotten_keys:,} sessions were forgotten by the linter to make room")

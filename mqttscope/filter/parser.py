@@ -276,12 +276,12 @@ class _Parser:
     def value(self, before: Token) -> Token:
         token = self.token
         if token.kind == "end":
-            raise self.error(f"expected a value behind '{before.text}', but the expression ends", token)
+            raise self.error(f"expected a value after '{before.text}', but the expression ends", token)
         if token.kind not in ("string", "atom", "word"):
             hint = "sets and ranges need 'in'" if token.keyword == "{" else ""
-            raise self.error(f"expected a value behind '{before.text}', not {shown(token)}", token, hint)
+            raise self.error(f"expected a value after '{before.text}', not {shown(token)}", token, hint)
         if token.keyword in RESERVED and token.keyword not in ("true", "false"):
-            raise self.error(f"expected a value behind '{before.text}', not {shown(token)}", token)
+            raise self.error(f"expected a value after '{before.text}', not {shown(token)}", token)
         self.at += 1
         return token
 

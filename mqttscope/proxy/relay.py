@@ -134,7 +134,7 @@ class Relay:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.sleep(0)
         if self._said > MAX_SAID:
-            self.note(f"{self._said - MAX_SAID:,} more troubles of connections were not reported")
+            self.note(f"{self._said - MAX_SAID:,} more problems with connections were not reported")
 
     def _stop_listening(self) -> None:
         for sock in self._sockets:

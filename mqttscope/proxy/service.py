@@ -269,7 +269,7 @@ class Proxy:
             raise AssertionError(f"the traffic does not conform\n\n{self._told(counting)}{more}")
         unjudged = self._recording.unjudged_bytes if self._recording is not None else 0
         if unjudged:
-            raise AssertionError(f"{unjudged:,} bytes were forwarded but not judged: judging was too far behind")
+            raise AssertionError(f"{unjudged:,} bytes were forwarded but not judged: judging was too slow")
         if nothing:
             raise AssertionError(nothing)
         if self.forgotten_findings:
@@ -277,7 +277,7 @@ class Proxy:
             raise AssertionError(f"{lost} beyond the first {MAX_FINDINGS:,} were not kept, so that they may count")
         unjudged = self._recording.unjudged_bytes if self._recording is not None else 0
         if unjudged:
-            raise AssertionError(f"{unjudged:,} bytes were forwarded but not judged: judging was too far behind")
+            raise AssertionError(f"{unjudged:,} bytes were forwarded but not judged: judging was too slow")
 
     def _nothing(self, required: int) -> str:
         """Why there is nothing to judge, or too little."""
@@ -297,7 +297,7 @@ class Proxy:
                 who = f"no CONNECT passed in {counted(relay.served, 'connection')}"
             return f"nothing to judge: {who} to {self.address} ({allowed})"
         if packets < required:
-            return f"too little to judge: {counted(packets, 'packet')}, of {required:,} that are required"
+            return f"too little to judge: {counted(packets, 'packet')}, {required:,} are required"
         return ""
 
     def _counting(self, severity: Severity, confidence: Confidence, ignore: Iterable[str]) -> list[Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,11 @@ from mqttscope.report.base import View
 from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.ending import STYLES
 from mqttscope.report.style import Painter
-from mqttscope.report.traffic import Row, Traffic, busiest
+from mqttscope.report.traffic import ORDERS, Row, Traffic, busiest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.live import Live
     from rich.text import Text
 
@@ -39,15 +41,67 @@ _NARROW = 72
 _GAP = 3
 """Columns between two tables."""
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+MAX_WANTED = 64
+"""Characters of the text that names must contain."""
+_ESCAPE, _ENTERS, _ERASES = "\x1b", "\r\n", "\x7f\b"
+
+
+@dataclass(slots=True)
+class Look:
+    """What the keys have chosen."""
+
+    order: str = "packets/s"
+    wanted: str = ""
+    """Only clients and topics whose names contain this."""
+    typing: bool = False
+    """Keys are characters of ``wanted``."""
+    paused: bool = False
+    over: bool = False
+    """The capture is to end."""
+
+    def press(self, key: str) -> None:
+        """Do what a key stands for; others do nothing."""
+        if self.typing:
+            self._type(key)
+        elif key in "pP ":
+            self.paused = not self.paused
+        elif key in "sS":
+            orders = list(ORDERS)
+            self.order = orders[(orders.index(self.order) + 1) % len(orders)]
+        elif key == "/":
+            self.typing = True
+        elif key == _ESCAPE:
+            self.wanted = ""
+        elif key in "qQ":
+            self.over = True
+
+    def _type(self, key: str) -> None:
+        if key in _ENTERS:
+            self.typing = False
+        elif key == _ESCAPE:
+            self.typing, self.wanted = False, ""
+        elif key in _ERASES:
+            self.wanted = self.wanted[:-1]
+        elif key.isprintable():
+            self.wanted = (self.wanted + key)[:MAX_WANTED]
+
+    def selected(self, table: dict[str, Row]) -> dict[str, Row]:
+        """The rows of a table that are wanted."""
+        wanted = self.wanted.casefold()
+        return {name: row for name, row in table.items() if wanted in name.casefold()} if wanted else table
 
 
 class Dashboard:
     """A reporter that shows numbers instead of events."""
 
-    def __init__(self, capture: str, view: View) -> None:
+    def __init__(self, capture: str, view: View, look: Look | None = None) -> None:
         self.capture = capture
         self.view = view
         self.traffic = Traffic()
+        self.look = look
+        """None where no keys can be pressed."""
+        self._kept: Traffic | None = None
+        """The numbers of a picture that is paused."""
         self._live: Live | None = None
         self._last: Text | None = None
         self._refresh_at = 0.0
@@ -60,8 +114,16 @@ class Dashboard:
         """Take a finding that counts."""
         self.traffic.finding(conceal(finding, self.view))
 
+    def press(self, keys: Sequence[str]) -> None:
+        """Do what keys stand for, and show it with the next refresh."""
+        if self.look is None or not keys:
+            return
+        for key in keys:
+            self.look.press(key)
+        self._refresh_at = 0.0
+
     def refresh(self, now_ns: int, *, last: bool = False) -> None:
-        """Show the numbers of now, unless they were shown just before."""
+        """Show the numbers of now, unless they were shown just before or the picture is paused."""
         now = time.monotonic()
         if now < self._refresh_at and not last:
             return
@@ -71,7 +133,9 @@ class Dashboard:
         view = replace(self.view, width=max(MIN_WIDTH, columns))
         from rich.text import Text
 
-        text = "\n".join(lines(self.traffic, self.capture, view, max(MIN_HEIGHT, rows)))
+        # The last picture stays where no key can be pressed any more.
+        look = None if last else self.look
+        text = "\n".join(lines(self._pictured(look), self.capture, view, max(MIN_HEIGHT, rows), look))
         self._last = Text.from_ansi(text, no_wrap=True, overflow="crop")
         self._screen().update(self._last, refresh=True)
 
@@ -81,6 +145,14 @@ class Dashboard:
             self._live.stop()
             self._live.console.print(self._last)
             self._live = None
+
+    def _pictured(self, look: Look | None) -> Traffic:
+        if look is None or not look.paused:
+            self._kept = None
+            return self.traffic
+        if self._kept is None:
+            self._kept = self.traffic.snapshot()
+        return self._kept
 
     def _screen(self) -> Live:
         if self._live is None:
@@ -94,42 +166,69 @@ class Dashboard:
         return self._live
 
 
-def lines(traffic: Traffic, capture: str, view: View, height: int = 24) -> list[str]:
-    """The screen: at most ``height`` lines of at most the columns of the view."""
+def lines(traffic: Traffic, capture: str, view: View, height: int = 24, look: Look | None = None) -> list[str]:
+    """The screen: at most ``height`` lines as wide as the view; with a look, the last line has the keys."""
+    if look is not None:
+        last = _keys(look, Painter(view))
+        made = _picture(traffic, capture, view, height - 1, look)
+        return [*made, *[""] * (max(1, height - 1) - 1 - len(made)), last]
+    return _picture(traffic, capture, view, height, Look())
+
+
+def _picture(traffic: Traffic, capture: str, view: View, height: int, look: Look) -> list[str]:
     painter = Painter(view)
+    clients, topics = look.selected(traffic.clients), look.selected(traffic.topics)
     told = len(traffic.findings)
     made = _head(traffic, capture, painter)
     beside = painter.width >= _WIDE
     # The cursor rests on a line of its own.
     room = max(3, height - 1 - len(made) - (_FRAME_LINES - 2 if beside else _FRAME_LINES))
-    sizes = len(traffic.clients), len(traffic.topics)
+    sizes = len(clients), len(topics)
     spare = room - (max(sizes) if beside else sum(sizes))
     shown = min(told, max(1, room // 4, spare)) if told else 0
     if beside:
         half = Painter(replace(view, width=(painter.width - _GAP) // 2))
-        left = _table("clients", traffic.clients, max(1, room - shown), half)
-        right = _table("topics", traffic.topics, max(1, room - shown), half)
+        left = _table("clients", traffic.clients, clients, max(1, room - shown), half, look)
+        right = _table("topics", traffic.topics, topics, max(1, room - shown), half, look)
         blank = " " * half.width
         made.append("")
         for client, topic in zip_longest(left, right):
             made.append(f"{client or blank}{' ' * _GAP}{topic or ''}".rstrip())
     else:
         rows = min(sizes[0], max(1, (room - shown) // 2, room - shown - sizes[1]))
-        made += ["", *_table("clients", traffic.clients, rows, painter)]
-        made += ["", *_table("topics", traffic.topics, max(1, room - shown - rows), painter)]
+        made += ["", *_table("clients", traffic.clients, clients, rows, painter, look)]
+        made += ["", *_table("topics", traffic.topics, topics, max(1, room - shown - rows), painter, look)]
     if shown:
         made += ["", _line(painter, (("findings", "type"), (_severities(traffic), "dim")))]
         made += [_finding(one, painter) for one in list(traffic.findings)[-shown:][::-1]]
     return made[: max(1, height - 1)]
 
 
-def _table(noun: str, table: dict[str, Row], rows: int, painter: Painter) -> list[str]:
-    """A title, and the busiest rows."""
+def _keys(look: Look, painter: Painter) -> str:
+    """What the keys do, and what they have done."""
+    if look.typing:
+        asked = painter.name(look.wanted, max(1, painter.width - 30))
+        return _line(painter, ((f"filter: {asked}_", "type"), ("Enter keeps it, Esc clears it", "dim")))
+    state = "paused" if look.paused else ""
+    wanted = f": {painter.name(look.wanted, 20)}" if look.wanted else ""
+    keys = [
+        f"p {'continue' if look.paused else 'pause'}", f"s sort: {look.order}", f"/ filter{wanted}", "q quit",
+    ]  # fmt: skip
+    return _line(
+        painter, ((state, "note"), (painter.dot.join(keys), "dim")) if state else ((painter.dot.join(keys), "dim"),)
+    )
+
+
+def _table(
+    noun: str, table: dict[str, Row], selected: dict[str, Row], rows: int, painter: Painter, look: Look
+) -> list[str]:
+    """A title, and the first rows."""
     style = noun.removesuffix("s")
     connects = noun == "clients" and painter.width >= _NARROW
+    count = f"{len(selected):,} of {len(table):,}" if look.wanted else f"{len(table):,}"
     return [
-        _title(noun, len(table), painter, connects=connects),
-        *(_row(name, row, painter, style, connects=connects) for name, row in busiest(table, rows)),
+        _title(noun, count, painter, connects=connects),
+        *(_row(name, row, painter, style, connects=connects) for name, row in busiest(selected, rows, look.order)),
     ]
 
 
@@ -162,17 +261,34 @@ def _head(traffic: Traffic, capture: str, painter: Painter) -> list[str]:
 
 
 def _comings(traffic: Traffic, painter: Painter) -> tuple[tuple[str, str], ...]:
-    """How clients come and go, trouble first."""
+    """How clients come and go, trouble first; how often lately where there is room for it."""
+    return next(
+        (
+            parts
+            for parts in (_parts(traffic, painter, rates=rates) for rates in (True, False))
+            if _fits(parts, painter)
+        ),
+        _parts(traffic, painter, rates=False),
+    )
+
+
+def _fits(parts: tuple[tuple[str, str], ...], painter: Painter) -> bool:
+    return sum(len(text) + 1 for text, _ in parts) - 1 <= painter.width
+
+
+def _parts(traffic: Traffic, painter: Painter, *, rates: bool) -> tuple[tuple[str, str], ...]:
     trouble = [
-        f"{count:,} {what}"
-        for count, what in (
+        f"{row.packets:,} {what}{f' ({row.packet_rate:,.1f}/s)' if rates else ''}"
+        for row, what in (
             (traffic.refused, "refused"),
             (traffic.reconnects, "reconnects"),
             (traffic.broken, "ended without DISCONNECT"),
         )
-        if count
+        if row.packets
     ]
     calm = [f"{traffic.connecting.packet_rate:,.1f} connects/s"]
+    if rates:
+        calm.append(f"{traffic.closed.packet_rate:,.1f} disconnects/s")
     latency = traffic.latency_ns
     if latency is not None:
         calm.append(f"PUBLISH answered in {latency / 1e6:,.1f} ms")
@@ -187,11 +303,11 @@ def _line(painter: Painter, parts: tuple[tuple[str, str], ...]) -> str:
     return str(line)
 
 
-def _title(noun: str, count: int, painter: Painter, *, connects: bool) -> str:
+def _title(noun: str, count: str, painter: Painter, *, connects: bool) -> str:
     line = painter.line()
     room = painter.width - _NUMBERS - (_CONNECTS if connects else 0)
     line.add(f"{noun} "[:room], "type")
-    line.add(f"{f'{count:,}':<{max(1, room - len(noun) - 1)}}", "dim")
+    line.add(f"{count:<{max(1, room - len(noun) - 1)}}", "dim")
     line.add(f"{'packets/s':>10}{'bytes/s':>10}{'packets':>10}", "dim")
     if connects:
         line.add(f"{'connects':>{_CONNECTS}}", "dim")

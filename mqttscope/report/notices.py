@@ -41,8 +41,8 @@ _UNPARSED = {
     "resynchronised": "skipped to find the next packet",
     "gap": "of a packet that lost bytes",
     "too_large": "of a packet above the size limit",
-    "websocket": "behind broken WebSocket framing",
-    "tls": "behind lost TLS records",
+    "websocket": "after broken WebSocket framing",
+    "tls": "after lost TLS records",
     "proxy_header": "of a PROXY protocol header",
     "reset": "of a packet cut off by the reset",
     "capture_end": "of a packet not complete at the end of the capture",
@@ -84,7 +84,7 @@ def opened(line: Wrapped, event: ConnectionOpened, painter: Painter, *, show_sec
     if not connection.roles_known:
         notes.append(f"roles assumed from {connection.roles_evidence or 'nothing'}")
     if connection.version_evidence == "given":
-        notes.append(f"MQTT {connection.version.text} as told")
+        notes.append(f"MQTT {connection.version.text} as given")
     if notes:
         line.add(f" ({painter.safe('; '.join(notes))})", "note")
 
@@ -114,7 +114,7 @@ def version_assumed(line: Wrapped, connection: Connection, painter: Painter, *, 
     """Said before the first packet of a connection whose CONNECT was not captured."""
     line.add(f"{painter.rule} #{connection.number} " if numbered else f"{painter.rule} ", "rule")
     why = painter.safe(connection.version_evidence)
-    because = "nothing tells" if why in ("none", "") else f"from {why}"
+    because = "without evidence" if why in ("none", "") else f"from {why}"
     line.add(f"MQTT {connection.version.text}? (assumed, {because}; --mqtt-version sets it)", "note")
 
 

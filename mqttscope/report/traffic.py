@@ -7,6 +7,8 @@ forgotten first, and counted.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass, field
 from heapq import nsmallest
 
@@ -71,12 +73,14 @@ class Traffic:
     opened: int = 0
     connecting: Row = field(default_factory=Row)
     """CONNECT packets."""
-    reconnects: int = 0
+    reconnects: Row = field(default_factory=Row)
     """Those of clients that had connected before."""
-    refused: int = 0
+    refused: Row = field(default_factory=Row)
     """CONNACK packets that accept nobody."""
-    broken: int = 0
-    """Connections that ended without DISCONNECT and had not been refused."""
+    closed: Row = field(default_factory=Row)
+    """Connections that ended, in whatever way."""
+    broken: Row = field(default_factory=Row)
+    """Those of them that ended without DISCONNECT and had not been refused."""
     latencies: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_LATENCIES))
     """Nanoseconds from PUBLISH to PUBACK or PUBREC, of the latest."""
     malformed: int = 0
@@ -126,11 +130,23 @@ class Traffic:
         if seconds < 1:
             return
         self._settled_ns = now_ns
-        self.total.settle(seconds)
-        self.connecting.settle(seconds)
-        for table in (self.clients, self.topics):
-            for row in table.values():
-                row.settle(seconds)
+        for row in self._rows():
+            row.settle(seconds)
+
+    def snapshot(self) -> Traffic:
+        """The numbers as they are now, which stay when more is counted."""
+        made = copy(self)
+        for name in (*_SINGLE_ROWS, "qos", "latencies", "errors", "severities", "findings"):
+            setattr(made, name, copy(getattr(self, name)))
+        made.clients, made.topics = (
+            {name: copy(row) for name, row in one.items()} for one in (self.clients, self.topics)
+        )
+        return made
+
+    def _rows(self) -> Iterable[Row]:
+        yield from (getattr(self, name) for name in _SINGLE_ROWS)
+        yield from self.clients.values()
+        yield from self.topics.values()
 
     def _packet(self, event: PacketEvent) -> None:
         packet = event.packet
@@ -139,11 +155,13 @@ class Traffic:
         row = self._row(self.clients, _name(event.connection), MAX_CLIENTS)
         row.add(octets)
         if isinstance(packet, Connect):
-            self.reconnects += row.connects > 0
+            if row.connects:
+                self.reconnects.add(octets)
             row.connects += 1
             self.connecting.add(octets)
         elif isinstance(packet, Connack):
-            self.refused += bool(packet.reason_code)
+            if packet.reason_code:
+                self.refused.add(octets)
         elif isinstance(packet, Puback | Pubrec):
             asked = event.connection.answered_by(packet, event.direction)
             if asked is not None and asked.phase == "sent":
@@ -155,10 +173,12 @@ class Traffic:
 
     def _closed(self, event: ConnectionClosed) -> None:
         self.open -= 1
+        self.closed.add(0)
         connection = event.connection
         # TLS says nothing of DISCONNECT, and the end of a capture is no end of a connection.
         ended = connection.closed_how in ("fin", "reset") and connection.client_side.packets > 0
-        self.broken += ended and connection.phase not in ("disconnected", "refused")
+        if ended and connection.phase not in ("disconnected", "refused"):
+            self.broken.add(0)
 
     @property
     def latency_ns(self) -> int | None:
@@ -177,9 +197,24 @@ class Traffic:
         return row
 
 
-def busiest(table: dict[str, Row], count: int) -> list[tuple[str, Row]]:
-    """Those with the most packets lately."""
-    return sorted(table.items(), key=lambda one: (-round(one[1].packet_rate, 1), -one[1].packets, one[0]))[:count]
+_SINGLE_ROWS = ("total", "connecting", "reconnects", "refused", "closed", "broken")
+
+ORDERS: dict[str, Callable[[Row], float]] = {
+    "packets/s": lambda row: round(row.packet_rate, 1),
+    "bytes/s": lambda row: round(row.octet_rate),
+    "packets": lambda row: row.packets,
+    "connects": lambda row: row.connects,
+    "name": lambda _: 0,
+}
+"""What tables can be sorted by, the highest first."""
+
+
+def busiest(table: dict[str, Row], count: int, order: str = "packets/s") -> list[tuple[str, Row]]:
+    """The first rows of a table; equal ones by packets, then by name."""
+    of_row = ORDERS[order]
+    if order == "name":
+        return sorted(table.items())[:count]
+    return sorted(table.items(), key=lambda one: (-of_row(one[1]), -one[1].packets, one[0]))[:count]
 
 
 def _name(connection: Connection) -> str:

@@ -75,7 +75,7 @@ def _deflate(data: bytes, limit: int, name: str) -> tuple[bytes, bool, str]:
         made = machine.decompress(data, limit)
         if machine.eof:
             behind = len(machine.unused_data)
-            return made, False, f"{counted(behind, 'byte')} behind its end" if behind else ""
+            return made, False, f"{counted(behind, 'byte')} after its end" if behind else ""
         if len(made) >= limit:
             return made, True, ""
         return made, False, "it ends too early"

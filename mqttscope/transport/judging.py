@@ -178,11 +178,11 @@ class Judging:
         """What is to be said of the run."""
         sentences = []
         if self.most_behind_ns > BEHIND_NS:
-            sentences.append(f"judging was up to {self.most_behind_ns / 1e9:,.1f} s behind the traffic")
+            sentences.append(f"findings came up to {self.most_behind_ns / 1e9:,.1f} s late")
         if self.unjudged_bytes and self.listener is not None:
             times = ""
             if self.streams_left_out:
-                times = f"; {counted(self.streams_left_out, 'time')} a stream had more waiting than there is room for"
+                times = f"; {counted(self.streams_left_out, 'time')} more bytes of a stream waited than are kept"
             sentences.append(f"{self.unjudged_bytes:,} bytes forwarded but not judged{times}")
         return sentences
 
@@ -197,8 +197,8 @@ class Judging:
         self.streams_left_out += 1
         if self.streams_left_out == 1:
             self.note(
-                f"judging is too far behind: more than {MAX_STREAM_BYTES:,} bytes of a stream wait, or"
-                f" {MAX_WAITING_BYTES:,} of all; further ones are forwarded unjudged"
+                f"judging is too slow: more than {MAX_STREAM_BYTES:,} bytes of one stream wait, or"
+                f" {MAX_WAITING_BYTES:,} bytes of all streams; further bytes are forwarded but not judged"
             )
         if not self._drops_wait:
             # Rules must not take for missing what was only not judged.
@@ -212,7 +212,7 @@ class Judging:
                 return
             while self._say_ns < behind_ns:
                 self._say_ns *= 2
-        self.note(f"judging is {behind_ns / 1e9:,.1f} s behind the traffic, which does not wait for it")
+        self.note(f"findings come {behind_ns / 1e9:,.1f} s late; the traffic does not wait for them")
 
     # In the thread
 

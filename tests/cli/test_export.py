@@ -176,7 +176,7 @@ class TestRefused:
     def test_a_directory_that_does_not_exist(self, tmp_path: Path) -> None:
         target = tmp_path / "nowhere" / "o.pcapng"
 
-        assert self.refused(QOS, "-w", target) == f"Error: --write: {target.parent} is no directory"
+        assert self.refused(QOS, "-w", target) == f"Error: --write: {target.parent} is not a directory"
 
     def test_a_directory_without_permission(self, tmp_path: Path) -> None:
         closed = tmp_path / "closed"

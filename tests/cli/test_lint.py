@@ -232,7 +232,7 @@ def test_an_update_keeps_the_clients_that_were_not_captured(known: Path) -> None
     result = run(CLEAN, "--baseline", known, "--update-baseline")
 
     assert [one for one in entries(known) if one in before] == before
-    assert "0 gone; 4 kept, whose rules or clients were not looked at" in result.stderr
+    assert "0 gone; 4 kept, whose rules or clients were not judged" in result.stderr
 
 
 def test_an_update_takes_out_what_is_fixed(known: Path) -> None:
@@ -552,7 +552,7 @@ def test_a_number_of_packets_can_be_required(tmp_path: Path) -> None:
 
     assert run(CLEAN, "--require-packets", str(packets)).return_value == 0
     result = run(CLEAN, "--require-packets", str(packets + 1))
-    told = f"too little to judge: {packets} MQTT packets, of {packets + 1} that are required"
+    told = f"too little to judge: {packets} MQTT packets, {packets + 1} are required"
     assert (result.return_value, result.stdout.splitlines()[-2], result.stderr) == (3, told, f"mqttscope: {told}\n")
     assert run(CLEAN, "--require-packets", str(packets + 1), "--exit-zero").return_value == 0
     junit = run(CLEAN, "--require-packets", str(packets + 1), "--format", "junit").stdout

@@ -242,7 +242,7 @@ def test_versions_that_a_broker_does_not_speak_are_left_out() -> None:
         (["x.pcapng", "--broker", "mqtt://h", "--matrix", "mqtt://i", "--reduce", "f"], 2, "--matrix compares"),
         (["x.pcapng", "--broker", "mqtt://h", "--spawn", ""], 2, "--spawn needs the command"),
         (["x.pcapng", "--broker", "mqtt://h", "--spawn", "'"], 2, "--spawn: ': no closing quotation"),
-        (["x.pcapng", "--broker", "mqtt://h", "--reduce", "x.pcapng"], 2, "--reduce: x.pcapng is no folder"),
+        (["x.pcapng", "--broker", "mqtt://h", "--reduce", "x.pcapng"], 2, "--reduce: x.pcapng is not a folder"),
         (["x.pcapng", "--write", "y.pcapng", "--format", "html"], 2, "--format html is for brokers"),
         (["x.pcapng", "--write", "y.pcapng", "--format", "junit"], 2, "--format junit is for brokers"),
         (["x.pcapng", "--write", "y.pcapng", "--longest", "3"], 2, "--longest is for brokers: --write has none"),

@@ -184,7 +184,7 @@ class TestArrays:
 
     @pytest.mark.parametrize("item", ["256", "-1", "0x100", "x", "1.5", "''"])
     def test_what_is_no_byte_is_named(self, item: str) -> None:
-        assert to_bytes(f"{{16, {item}}}") == (b"", f"{item!r} in the array is no byte")
+        assert to_bytes(f"{{16, {item}}}") == (b"", f"{item!r} in the array is not a byte")
 
     def test_what_never_ends_is_waited_for_up_to_a_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pasted, "MAX_GATHERED", 40)

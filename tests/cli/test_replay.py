@@ -61,7 +61,7 @@ def test_another_host_needs_consent() -> None:
     done = invoke("replay", capture("v311-retained"), "--broker", "mqtt://192.0.2.1")
 
     assert done.code == 2
-    assert "mqtt://192.0.2.1:1883 is not this host: --yes says that it may be sent to" in done.err
+    assert "mqtt://192.0.2.1:1883 is another host: --yes allows sending to it" in done.err
     assert "removed from home/setpoint" in done.err
 
 

@@ -64,10 +64,10 @@ def test_what_the_kernel_is_asked_for(bpf: str, ports: tuple[int, ...], made: st
     ("arguments", "told"),
     [
         (("--ring-size", "1"), "need --write"),
-        (("--ring-size", "nan", "--write", "x.pcapng"), "nan is no number"),
-        (("--duration", "inf"), "inf is no number"),
+        (("--ring-size", "nan", "--write", "x.pcapng"), "nan is not a number"),
+        (("--duration", "inf"), "inf is not a number"),
         (("--write", "-"), "--write needs the name of a file"),
-        (("--fail-on", "info"), "--fail-on is for --lint"),
+        (("--fail-on", "info"), "--fail-on needs --lint"),
         (("--keylog", "keys.txt", "--write", "keys.txt"), "keys.txt is the key log"),
         (("--keylog", "keys.txt", "--output", "sarif=keys.txt"), "keys.txt is the key log"),
         (("--write", "a", "--ring-files", "2"), "needs --ring-size"),
@@ -214,7 +214,7 @@ def test_drops_take_the_certainty_of_what_needs_every_frame(rule: str, code: int
 
     assert rule in done.text
     assert done.code == code
-    assert ("what needs every frame is likely, not certain (1 finding)" in done.err) == (code == 0)
+    assert ("findings that need every frame are likely, not certain (1 finding)" in done.err) == (code == 0)
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])
@@ -330,6 +330,47 @@ def test_the_dashboard_is_shown_in_a_terminal_and_its_last_numbers_stay(fake) ->
     assert "PUB103 thermostat-7" in last
     assert max(map(len, last.splitlines())) <= 80
     assert b"linted: " in told
+
+
+def test_keys_sort_select_and_end_the_dashboard(fake) -> None:  # type: ignore[no-untyped-def]
+    fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+
+    def own() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    running = subprocess.Popen(
+        command("sniff", "eth9", "--dashboard", "--duration", "60"), stdin=theirs, stdout=theirs,
+        stderr=subprocess.PIPE, env=environment({"TERM": "xterm"}), preexec_fn=own,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = ""
+
+    def until(text: str) -> None:
+        nonlocal shown
+        while text not in shown:
+            shown += os.read(ours, 1 << 16).decode("utf-8", "replace")
+
+    until("sort: packets/s")
+    until("thermostat/7/attic")
+    os.write(ours, b"s")
+    until("sort: bytes/s")
+    os.write(ours, b"/hall\n")
+    until("filter: hall")
+    shown = ""
+    os.write(ours, b"q")
+    with contextlib.suppress(OSError):
+        until("never")
+    os.close(ours)
+    _, told = running.communicate(timeout=30)
+
+    assert running.returncode == 0
+    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.rsplit("\x1b[?1049l", 1)[1])
+    assert "thermostat/7/hall" in last
+    assert "quit" not in last
+    assert b"packets of 1 connection" in told
 
 
 @pytest.mark.tshark

@@ -208,7 +208,7 @@ def test_what_goes_wrong_often_is_counted(monkeypatch: pytest.MonkeyPatch) -> No
         for _ in range(5):
             assert is_reset(proxy.port)
     assert len(proxy.notes) == 3
-    assert proxy.notes[-1] == "3 more troubles of connections were not reported"
+    assert proxy.notes[-1] == "3 more problems with connections were not reported"
 
 
 def test_many_come_and_go() -> None:

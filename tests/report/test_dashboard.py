@@ -13,8 +13,8 @@ from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import Connack, Connect, Disconnect, Puback, Publish
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.base import View
-from mqttscope.report.dashboard import Dashboard, lines
-from mqttscope.report.traffic import Traffic
+from mqttscope.report.dashboard import Dashboard, Look, lines
+from mqttscope.report.traffic import Row, Traffic
 from tests.report.make import START_NS, Talk
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -155,3 +155,98 @@ def test_the_last_numbers_stay_on_the_screen(
     out = capsys.readouterr().out
     assert out.count("a/b") >= 1
     assert "PUB103" in out
+
+
+def pressed(keys: str) -> Look:
+    look = Look()
+    for key in keys:
+        look.press(key)
+    return look
+
+
+def test_keys_are_named_on_the_last_line_and_fit() -> None:
+    for width in (40, 80, 200):
+        for height in (12, 24):
+            for look in (pressed(""), pressed("/plant"), pressed("/plant\np")):
+                shown = lines(busy(), "lo", View(width=width), height, look)
+                assert len(shown) == height - 1
+                assert max(cell_len(ANSI.sub("", line)) for line in shown) <= width
+    assert lines(busy(), "lo", View(width=80), 24, Look())[-1] == "p pause · s sort: packets/s · / filter · q quit"
+
+
+def test_a_key_chooses_the_order() -> None:
+    traffic = Traffic()
+    for name, packets, octets, connects in (("b", 3, 9, 1), ("a", 1, 300, 1), ("c", 2, 20, 5)):
+        traffic.clients[name] = Row(packets=packets, octets=octets, octet_rate=octets, connects=connects)
+
+    def first(keys: str) -> list[str]:
+        shown = lines(traffic, "lo", View(width=80), 24, pressed(keys))
+        return [line[0] for line in shown if re.match(r"[abc] ", line)]
+
+    assert [first("s" * count) for count in range(6)] == [
+        ["b", "c", "a"], ["a", "c", "b"], ["b", "c", "a"], ["c", "b", "a"], ["a", "b", "c"], ["b", "c", "a"],
+    ]  # fmt: skip
+    assert lines(traffic, "lo", View(width=80), 24, pressed("ss"))[-1].startswith("p pause · s sort: packets · ")
+
+
+def test_a_filter_selects_clients_and_topics() -> None:
+    def shown(keys: str) -> str:
+        return "\n".join(lines(busy(12), "lo", View(width=100), 40, pressed(keys)))
+
+    text = shown("/PLANT/1\n")
+    assert "topics 3 of 12" in text
+    assert "clients 0 of 12" in text
+    assert "plant/11/" in text
+    assert "plant/2/" not in text
+    assert "/ filter: PLANT/1" in text.splitlines()[-1]
+    assert shown("/pq").splitlines()[-1].startswith("filter: pq_")
+    assert "topics 12 of 12" in shown("/plantx\x7f")
+    assert shown("/x\x1b") == shown("/x\n\x1b") == shown("")
+    assert not pressed("/q").over
+    assert pressed("q").over
+
+
+def test_a_paused_picture_stays_while_the_numbers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Screen:
+        def update(self, text: object, *, refresh: bool) -> None:
+            shown.append(str(text))
+
+    dashboard = Dashboard("lo", View(width=80), Look())
+    monkeypatch.setattr(dashboard, "_screen", Screen)
+    dashboard.traffic = busy(2)
+    dashboard.press("p")
+    dashboard.refresh(START_NS + 4 * SECOND)
+    talk = Talk(number=5, identifier="later")
+    for event in (talk.opened(), talk.say(Connect(client_identifier="later"))):
+        dashboard.feed(event)
+    dashboard.press("s")
+    dashboard.refresh(START_NS + 9 * SECOND)
+    dashboard.press("p")
+    dashboard.refresh(START_NS + 9 * SECOND)
+    dashboard.press("p")
+    dashboard.refresh(START_NS + 9 * SECOND, last=True)
+
+    assert ["later" in text for text in shown] == [False, False, True, True]
+    assert "paused" in shown[0]
+    assert "00:00:04" in shown[1]
+    assert "sort: bytes/s" in shown[1]
+    assert "paused" not in shown[2]
+    assert "quit" not in shown[3]
+
+
+def test_how_often_clients_come_and_go_is_shown_where_there_is_room() -> None:
+    traffic = Traffic()
+    traffic.pass_time(START_NS)
+    for number in range(5):
+        talk = Talk(number=number, identifier="dev1")
+        for event in (talk.opened(), talk.say(Connect(client_identifier="dev1")), talk.closed()):
+            traffic.feed(event)
+    traffic.pass_time(START_NS + SECOND)
+
+    wide = "\n".join(lines(traffic, "lo", View(width=120), 24))
+    assert "4 reconnects (1.6/s) · 5 ended without DISCONNECT (2.0/s) · 2.0 connects/s · 2.0 disconnects/s" in wide
+    assert "4 reconnects · 5 ended without DISCONNECT · 2.0 connects/s" in "\n".join(
+        lines(traffic, "lo", View(width=80), 24)
+    )

@@ -74,7 +74,7 @@ def test_what_waits_of_a_stream_is_bounded_and_the_rest_is_a_gap(gate: Gate, mon
     assert judging.unjudged_bytes > 80_000
     assert judging.streams_left_out == 1
     assert len(gate.notes) == 1
-    assert "further ones are forwarded unjudged" in gate.notes[0]
+    assert "further bytes are forwarded but not judged" in gate.notes[0]
     gate.open.set()
     until(lambda: not judging.busy)
     # There is room again: the stream goes on behind the gap, which the other side's acknowledgment proves.
@@ -166,7 +166,7 @@ def test_who_is_behind_says_so_each_time_it_is_twice_as_far() -> None:
     recording.close()
     told = [one.split()[2] for one in notes]
     assert told[:3] == ["1.2", "2.7", "7.7"]
-    assert "judging was up to 7.7 s behind the traffic" in recording.told()
+    assert "findings came up to 7.7 s late" in recording.told()
 
 
 def test_the_end_does_not_wait_for_a_packet_that_takes_long(gate: Gate) -> None:

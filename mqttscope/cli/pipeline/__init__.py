@@ -9,8 +9,8 @@ from mqttscope.cli.main import LazyGroup
 COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("mqttscope.cli.pipeline.ingest", "Take captures into a lake, in process or with Spark."),
     "watch": ("mqttscope.cli.pipeline.watch", "Follow captures while they are written."),
-    "report": ("mqttscope.cli.pipeline.report", "Tell how a fleet is, from its lake."),
-    "sql": ("mqttscope.cli.pipeline.sql", "Ask the tables of a lake in SQL."),
+    "report": ("mqttscope.cli.pipeline.report", "Report on the health of a fleet, from its lake."),
+    "sql": ("mqttscope.cli.pipeline.sql", "Query the tables of a lake with SQL."),
 }
 """Command name -> module that holds it as ``command``, and its line in the overview."""
 
@@ -27,7 +27,7 @@ Examples:
 """,
 )
 def command() -> None:
-    """Build tables of whole collections of captures.
+    """Build tables from collections of captures.
 
     A lake is a folder of Parquet files: packets, messages, connections, sessions, findings, topics, clients.
     """

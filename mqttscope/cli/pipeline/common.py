@@ -58,7 +58,9 @@ def spark_pairs(context: click.Context, parameter: click.Parameter, value: tuple
     found = pairs(context, parameter, value)
     for name in found:
         if not name.startswith("spark."):
-            raise click.BadParameter(f"{name!r} is no setting of Spark, as spark.driver.memory", context, parameter)
+            raise click.BadParameter(
+                f"{name!r} is not a setting of Spark, such as spark.driver.memory", context, parameter
+            )
     return found
 
 
@@ -69,7 +71,7 @@ def size(context: click.Context, parameter: click.Parameter, value: str | None) 
     word = value.strip().lower().removesuffix("b")
     number, unit = (word[:-1], word[-1]) if word and word[-1] in "kmg" else (word, "")
     if not number.isascii() or not number.isdigit() or not int(number):
-        raise click.BadParameter(f"{value!r} is no number of bytes, as 67108864 or 64m", context, parameter)
+        raise click.BadParameter(f"{value!r} is not a number of bytes, such as 67108864 or 64m", context, parameter)
     return int(number) * _UNITS[unit]
 
 
@@ -100,7 +102,7 @@ def lake_settings(command: F) -> F:
     """Options of every command that writes a lake: what its rows hold."""
     for decorate in reversed(
         (
-            click.option("--group", default="", metavar="NAME", help="Of captures that belong together: one site."),
+            click.option("--group", default="", metavar="NAME", help="Name of captures that belong together: a site."),
             click.option(
                 "--payload-limit", type=click.IntRange(0), default=0, metavar="BYTES",
                 help="Bytes of each payload to keep; 0 keeps its length and SHA-256 only. [default: 0]",

@@ -18,8 +18,9 @@ Examples:
   mqttscope pipeline ingest s3://bucket/a/ --fs region=eu-central-1 --lake /shared/lake --group a
   mqttscope pipeline ingest /captures --lake lake --master 'local[4]' --conf spark.driver.memory=4g
 
-A lake is read with any engine that knows Parquet; docs/lake.md has the columns. What is in already is not read again,
-and connections go on over several ingests. Exit code 3 when a capture could not be read to its end or nothing done.
+Any engine that reads Parquet can read a lake; docs/lake.md lists the columns. Captures that the lake already has are
+not read again, and connections continue over several ingests. Exit code 3 when a capture could not be read to its
+end, or nothing could be done.
 """
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
@@ -32,10 +33,12 @@ and connections go on over several ingests. Exit code 3 when a capture could not
     help="local: in this process, without Java. [default: auto, local for less than 256 MiB]",
 )
 @spark_settings
-@click.option("--split-size", callback=size, metavar="BYTES", help="Length of the ranges captures are read in: 64m.")
+@click.option(
+    "--split-size", callback=size, metavar="BYTES", help="Read captures in ranges of this length, such as 64m."
+)
 @lake_settings
-@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", help="Of the summary.")
-@click.option("--quiet", "-q", is_flag=True, help="No progress and no summary in text.")
+@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", help="Format of the summary.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress and no text summary.")
 def command(
     sources: tuple[str, ...],
     lake: str,

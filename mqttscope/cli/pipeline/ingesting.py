@@ -122,7 +122,9 @@ class Run:
             warn(f"{utf8(name)}: {fault}")
         told = {(one.capture, one.message) for one in summary.errors}
         again = [one for one in summary.done.known_errors if (utf8(one.capture), one.message) not in told]
-        lines = [describe(one) for one in summary.errors] + [f"{describe(one)}, as is in the lake" for one in again]
+        lines = [describe(one) for one in summary.errors] + [
+            f"{describe(one)}, which the lake already has" for one in again
+        ]
         warn_errors(lines)
         unread = sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
         if unread is not None:
@@ -133,7 +135,7 @@ class Run:
                 "its part of them has rows of its own (connections.late)"
             )
         for name in map(utf8, summary.done.overlapping):
-            warn(f"{name}: overlaps in time with one before it and is read behind that; mergecap makes one of them")
+            warn(f"{name}: overlaps in time with an earlier capture and is read after it; mergecap joins them")
 
     def _show(self, summary: Summary, faults: dict[str, str]) -> None:
         if self.format == "text" and self.quiet:

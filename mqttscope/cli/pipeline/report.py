@@ -40,7 +40,7 @@ Examples:
     help="User Property of CONNECT that groups clients. [default: firmware, fw, version and the like]",
 )
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="[default: by the name of --output, else text]")
-@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write here.")
+@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write the report to this file.")
 @click.option("--top", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows of each list.")
 @colour_option
 def command(
@@ -59,10 +59,10 @@ def command(
     top: int,
     colour: bool | None,
 ) -> int:
-    """Say how a fleet is doing: rules that are broken, latencies, topics, retained messages, reconnect storms.
+    """Report on the health of a fleet: broken rules, latencies, topics, retained messages, reconnect storms.
 
-    Each option that restricts the report may be given several times: rows that fit one of the values count. What the
-    captures lack is said too. docs/reports.md has all of it.
+    Each option that restricts the report may be given several times: rows that fit one of the values count. The
+    report also says what the captures lack. docs/reports.md explains every part.
     """
     from mqttscope.cli.output import Output, is_terminal
     from mqttscope.cli.pipeline.asking import Steps, asked, lake_of

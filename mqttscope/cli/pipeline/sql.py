@@ -39,12 +39,15 @@ Examples:
 @asking
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option(
-    "--limit", type=click.IntRange(1), metavar="N", help=f"Rows at most. [default: {TEXT_ROWS} in text, all else]"
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help=f"Show at most N rows. [default: {TEXT_ROWS} in text, all else]",
 )
 def command(
     query: str, lake: str, master: str | None, configuration: dict[str, str], format_: str, limit: int | None
 ) -> int:
-    """Ask in SQL over the tables of a lake, as Spark SQL understands it.
+    """Query the tables of a lake with Spark SQL.
 
     Statements that change something are refused. JSON is one document with a line for each row.
     """

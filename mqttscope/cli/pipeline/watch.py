@@ -15,9 +15,10 @@ Examples:
   mqttscope pipeline watch captures --lake lake
   mqttscope pipeline watch '/captures/site-*' --lake lake --once --max-bytes 256m
 
-What is new is taken in every few seconds, also of a capture that is still written; sets that rotate go on. Watching
-may be stopped and started again at any time: everything is taken in once. A capture that has not changed for the
---quiet-time is complete; then 'pipeline ingest' knows it too. Exit code 3 when a capture could not be read on.
+The lake gets new frames every few seconds, also from a capture that is still being written, and from rotating sets.
+Watching may be stopped and started again at any time: every frame is taken in once. A capture that has not changed
+for the --quiet-time is complete; then 'pipeline ingest' knows it too. Exit code 3 when a capture could not be read
+further.
 """
 )
 @click.argument("sources", nargs=-1, required=True, metavar="DIR...")
@@ -27,22 +28,22 @@ may be stopped and started again at any time: everything is taken in once. A cap
     type=click.FloatRange(0),
     default=10.0,
     metavar="SECONDS",
-    help="From the beginning of a batch to that of the next. [default: 10]",
+    help="Time from the start of one batch to that of the next. [default: 10]",
 )
-@click.option("--once", is_flag=True, help="Take in what is there now, then end.")
+@click.option("--once", is_flag=True, help="Take in what the captures hold now, then end.")
 @click.option(
-    "--max-bytes", default="64m", callback=size, metavar="BYTES", help="Of captures in a batch. [default: 64m]"
+    "--max-bytes", default="64m", callback=size, metavar="BYTES", help="Bytes of captures in one batch. [default: 64m]"
 )
 @click.option(
     "--quiet-time",
     type=click.FloatRange(0),
     default=60.0,
     metavar="SECONDS",
-    help="A capture unchanged for so long is complete. [default: 60]",
+    help="A capture is complete when unchanged for this long. [default: 60]",
 )
 @on_spark
 @lake_settings
-@click.option("--quiet", "-q", is_flag=True, help="No line for each batch.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no line for each batch.")
 def command(
     sources: tuple[str, ...],
     lake: str,

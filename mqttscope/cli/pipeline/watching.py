@@ -102,11 +102,11 @@ def line(taken: Taken, now_s: float) -> str:
     if taken.live:
         parts.append(counted(taken.open_flows, "flow") + " open")
     if taken.waiting:
-        parts.append(f"{taken.waiting / 1e6:,.1f} MB wait")
+        parts.append(f"{taken.waiting / 1e6:,.1f} MB waiting")
     if taken.live and taken.last_ns is not None:
-        behind = now_s - taken.last_ns / 1e9
-        if 0 <= behind < _DAY_S:
-            parts.append(f"{behind:,.0f} s behind")
+        age = now_s - taken.last_ns / 1e9
+        if 0 <= age < _DAY_S:
+            parts.append(f"newest frame {age:,.0f} s old")
     return f"batch {taken.batch}: {', '.join(parts)}"
 
 

@@ -20,7 +20,7 @@ MAX_SENT = 64
 """Bytes of a reduced case that are shown."""
 _DOES = {
     Action.STOP_READING: "reads nothing any more",
-    Action.HALF_CLOSE: "sends FIN, and goes on reading",
+    Action.HALF_CLOSE: "sends FIN, and continues to read",
     Action.CLOSE: "closes the connection",
     Action.RESET: "resets the connection",
 }

@@ -22,7 +22,7 @@ def test_sizes(word: str | None, number: int | None) -> None:
 
 @pytest.mark.parametrize("word", ["", "0", "m", "1.5m", "-1", "64x", "\u0663"])
 def test_what_is_no_size(word: str) -> None:
-    with pytest.raises(click.BadParameter, match="no number of bytes"):
+    with pytest.raises(click.BadParameter, match="not a number of bytes"):
         size(CONTEXT, PARAMETER, word)
 
 

@@ -105,7 +105,7 @@ def test_faulty_captures_are_told_each_time(tmp_path: Path) -> None:
     repeated = [line.removeprefix(f"mqttscope: {folder}/") for line in again.err.splitlines()]
     assert [repeated[0], *sorted(repeated[1:])] == [
         lines[0],
-        *(f"{line}, as is in the lake" for line in sorted(lines[1:])),
+        *(f"{line}, which the lake already has" for line in sorted(lines[1:])),
     ]
     assert (first.code, again.code, told.code) == (3, 3, 3)
     assert again.out.decode() == f"{lake}: 0 captures read, 3 known already\n"
@@ -132,14 +132,14 @@ def test_captures_that_overlap_are_named(tmp_path: Path) -> None:
     done = invoke("pipeline", "ingest", other, one, "--lake", tmp_path / "lake", "--format", "json")
 
     assert json.loads(done.out)["overlapping"] == [other]
-    assert f"mqttscope: {other}: overlaps in time with one before it and is read behind that" in done.err
+    assert f"mqttscope: {other}: overlaps in time with an earlier capture and is read after it" in done.err
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
         (("--conf", "a"), 2, "'a' is not of the form KEY=VALUE"),
-        (("--split-size", "x"), 2, "'x' is no number of bytes"),
+        (("--split-size", "x"), 2, "'x' is not a number of bytes"),
         (("--select", "NIX"), 2, "NIX"),
         (("none.pcap",), 3, "none.pcap does not exist"),
         (("s3://bucket/key", "--engine", "local"), 2, "--engine local reads no URIs"),

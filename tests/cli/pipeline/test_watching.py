@@ -21,11 +21,12 @@ def test_what_is_said_of_a_batch() -> None:
     taken = Taken(7, rows, 1000, 1_700_000_000_000_000_000, 2_500_000, errors=wrong)
 
     assert line(taken, 1_700_000_004.2) == (
-        "batch 7: 1234 packets, 2 new findings, 1 error of captures, 1000 flows open, 2.5 MB wait, 4 s behind"
+        "batch 7: 1234 packets, 2 new findings, 1 error of captures, 1000 flows open, 2.5 MB waiting,"
+        " newest frame 4 s old"
     )
     assert line(Taken(0, {"packets": 1}), 5) == "batch 0: 1 packet, 0 new findings, 0 flows open"
     # Of captures that are not of today it means nothing.
-    assert "behind" not in line(taken, 1_800_000_000)
+    assert " old" not in line(taken, 1_800_000_000)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
