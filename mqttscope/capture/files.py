@@ -59,7 +59,22 @@ def open_capture(
     A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
     ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
     ``parts``: what is to be read of some files, by path; it notes which of them were opened and are what they were.
+
+    One path in place of a list is a `TypeError`: each of its characters would be the name of a capture.
     """
+    if isinstance(sources, str | bytes | os.PathLike):
+        message = f"open_capture takes a list of captures, as open_capture([{sources!r}])"
+        raise TypeError(message)
+    return _opened(sources, stdin, chunk_size, frame_limit, parts)
+
+
+def _opened(
+    sources: Sequence[str | os.PathLike[str]],
+    stdin: BinaryIO | None,
+    chunk_size: int,
+    frame_limit: int,
+    parts: Mapping[str, Part] | None,
+) -> Iterator[_Item]:
     captures = list(_expand(sources, stdin, chunk_size, frame_limit))
     for capture in captures:
         capture.part = (parts or {}).get(capture.name)

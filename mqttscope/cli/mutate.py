@@ -36,7 +36,7 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
 @click.option(
     "--broker", metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER", help="mqtt://, mqtts://, ws://, wss://[USER@]HOST."
 )
-@click.option("--matrix", multiple=True, metavar="[NAME=]URL", help="Compare with another broker; not with --reduce.")
+@click.option("--matrix", multiple=True, metavar="[NAME=]URL", help="Another broker; not with --reduce.")
 @click.option(
     "--together",
     is_flag=True,
@@ -44,26 +44,26 @@ As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of all choices.")
 @click.option("--cases", "limit", type=click.IntRange(1), metavar="N", help="Play N cases. [default: each mutation]")
-@click.option("--time", "seconds", **_positive("Stop starting cases after SECONDS."))
+@click.option("--duration", "seconds", **_positive("Start no case after SECONDS."))
 @click.option("--case", "number", type=click.IntRange(0), metavar="K", help="Play only this case.")
 @click.option(
     "--mutation",
     "pattern",
     default="*",
     metavar="PATTERN",
-    help="Only these mutations: publish.topic_name, '*:utf8-*'.",
+    help="Only these: publish.topic_name, '*:utf8-*'.",
 )
 @click.option("--filter", "-f", "expression", metavar="EXPR", help="Only connections with a packet that matches.")
 @click.option("--list", "listing", is_flag=True, help="Show the mutations, and what they break.")
-@click.option("--write", "-w", metavar="FILE", help="Write the flows to a pcapng file; needs no broker.")
-@click.option("--side", type=click.Choice(("client", "server")), help="Side that is mutated, for --list and --write.")
-@click.option("--spawn", metavar="COMMAND", help="Start the broker with this command, also after a crash.")
+@click.option("--write", "-w", metavar="FILE", help="Write the flows to a pcapng file; no broker.")
+@click.option("--side", type=click.Choice(("client", "server")), help="Mutate this side, for --list and --write.")
+@click.option("--spawn", metavar="COMMAND", help="Start the broker, and again after a crash.")
 @click.option(
     "--broker-pid",
     "pid",
     type=click.IntRange(1),
     metavar="PID",
-    help="Process of the broker, to watch for crashes and memory.",
+    help="Process of the broker, to watch.",
 )
 @click.option("--reduce", "folder", metavar="FOLDER", help="Reduce failing cases; not with --matrix.")
 @click.option("--wait", "patience", **_positive("How long the broker has to react.", default=1.0, show_default=True))

@@ -23,7 +23,7 @@ from mqttscope.trial.fit import flow_of
 from mqttscope.trial.numbering import Numbered, Numbering, capture_hash
 
 TURNS = 1_000_000
-"""With --time the catalogue is gone through again and again."""
+"""With --duration the catalogue is gone through again and again."""
 
 
 @dataclass(slots=True)

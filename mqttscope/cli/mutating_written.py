@@ -55,7 +55,7 @@ def write(given: dict[str, Any], flows: Flows, sink: Any) -> int:
 
 
 def _in_time(given: dict[str, Any], cases: Iterator[Numbered]) -> Iterator[Numbered]:
-    """Cases until the time of ``--time`` is over."""
+    """Cases until the time of ``--duration`` is over."""
     deadline = time.monotonic() + (given["seconds"] or float("inf"))
     for one in cases:
         if time.monotonic() > deadline:

@@ -182,7 +182,7 @@ class Judging:
         if self.unjudged_bytes and self.listener is not None:
             times = ""
             if self.streams_left_out:
-                times = f"; {counted(self.streams_left_out, 'time')} more bytes of a stream waited than are kept"
+                times = f"; {counted(self.streams_left_out, 'time')} a stream had more bytes waiting than are kept"
             sentences.append(f"{self.unjudged_bytes:,} bytes forwarded but not judged{times}")
         return sentences
 

@@ -253,3 +253,9 @@ def test_whether_a_file_is_a_source_under_any_name(here: Path) -> None:
         assert not is_source("note.txt", sources)
     assert is_source("note.txt", ["*"])
     assert not is_source("a.pcap", ["-", "none*"])
+
+
+@pytest.mark.parametrize("source", ["cut.pcap", Path("cut.pcap"), b"cut.pcap"])
+def test_one_path_is_no_list_of_captures(source: object) -> None:
+    with pytest.raises(TypeError, match=r"open_capture takes a list of captures, as open_capture\(\["):
+        open_capture(source)  # type: ignore[arg-type]

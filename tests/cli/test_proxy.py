@@ -272,7 +272,7 @@ def test_a_broker_that_nobody_vouches_for_is_not_used(
         with rig.program_proxy(tmp_path, url(secure, "mqtts"), "--insecure") as proxy:
             assert len(rig.talk(proxy.port).received) == 6
             assert proxy.finish() == 0
-            assert "--insecure: whoever answers as mqtts://127.0.0.1:" in proxy.err
+            assert "--insecure: the certificate of mqtts://127.0.0.1:" in proxy.err
 
 
 @pytest.mark.broker

@@ -144,9 +144,8 @@ class Run:
         if self.format == "json":
             sink.write(orjson.dumps(_as_json(self.lake, summary, faults)) + b"\n")
         else:
-            sink.write(
-                "".join(f"{line}\n" for line in _as_text(self.lake, summary)).encode("utf-8", "backslashreplace")
-            )
+            lines = _as_text(self.lake, summary, payloads=self.options.payload_limit > 0)
+            sink.write("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
         sink.flush()
 
 
@@ -177,7 +176,7 @@ def _error(error: CaptureError) -> dict[str, Any]:
     return {"capture": capture, "message": error.message, "offset": error.offset, "frames": error.frames}
 
 
-def _as_text(lake: str, summary: Summary) -> Iterator[str]:
+def _as_text(lake: str, summary: Summary, *, payloads: bool) -> Iterator[str]:
     done = summary.done
     grown = f" ({len(done.grown):,} from where it ended before)" if done.grown else ""
     known = f", {len(done.known):,} known already" if done.known else ""
@@ -186,9 +185,11 @@ def _as_text(lake: str, summary: Summary) -> Iterator[str]:
         return
     for name, rows in (*summary.rows.items(), *summary.sums.items()):
         yield f"  {name:<16}{rows:>14,}"
+    if summary.rows.get("messages") and not payloads:
+        yield "  of payloads only the length and SHA-256; --payload-limit BYTES keeps more"
     if summary.open_connections:
         theirs = ", ".join(f"{name} {rows:,}" for name, rows in summary.open_rows.items() if name != "connections")
         still = counted(summary.open_connections, "connection")
-        yield f"  {still} still open; theirs of these rows: {theirs or 'none'}"
+        yield f"  {still} still open; of these rows theirs: {theirs or 'none'}"
     if summary.findings:
         yield "  new findings: " + ", ".join(f"{count:,} {severity}" for severity, count in summary.findings.items())

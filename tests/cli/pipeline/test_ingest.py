@@ -184,7 +184,16 @@ def test_the_summary_says_what_the_tables_have(tmp_path: Path) -> None:
     assert 0 < told["open_rows"]["connections"] == told["open_connections"] <= told["rows"]["connections"]
     again = invoke("pipeline", "ingest", begun, "--lake", tmp_path / "other", *KEPT)
     theirs = "".join(f", {name} {rows}" for name, rows in told["open_rows"].items() if name != "connections")
-    assert f" still open; theirs of these rows: {theirs[2:] or 'none'}\n" in again.text
+    assert f" still open; of these rows theirs: {theirs[2:] or 'none'}\n" in again.text
+
+
+def test_the_summary_says_that_payloads_are_not_kept(tmp_path: Path) -> None:
+    (begun, _) = wide(tmp_path / "wide", 3)
+    said = "  of payloads only the length and SHA-256; --payload-limit BYTES keeps more\n"
+    for options, expected in (("--no-config",), True), (KEPT, False):
+        lake = tmp_path / f"lake{expected}"
+        assert (said in invoke("pipeline", "ingest", begun, "--lake", lake, *options).text) == expected
+        assert read_table(lake, "messages").num_rows
 
 
 def test_a_damaged_lake_is_not_gone_on_with(tmp_path: Path) -> None:
