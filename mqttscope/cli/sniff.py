@@ -77,7 +77,7 @@ Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing could
 )
 @click.option("--count", type=click.IntRange(1), help="Stop after this many packets.")
 @click.option("--until", metavar="EXPR", help="Stop at the first event that matches (docs/filters.md).")
-@click.option("--write", "target", metavar="FILE", help="Write all frames to a pcapng file as well.")
+@click.option("--write", "-w", "target", metavar="FILE", help="Write all frames to a pcapng file, too.")
 @click.option(
     "--ring-size",
     type=click.FloatRange(0, min_open=True),
@@ -130,7 +130,8 @@ def command(
 ) -> int:
     """Show the MQTT packets of interfaces as they come.
 
-    dumpcap (Debian package tshark) captures the frames. Without INTERFACE it takes the first one of --list-interfaces.
+    dumpcap (Debian package tshark) captures the frames. Without INTERFACE it takes the first of
+    --list-interfaces that is not a loopback.
     """
     from mqttscope.cli.live_keys import live_keys
     from mqttscope.cli.output import make_view

@@ -114,7 +114,7 @@ class Examination:
         if raw[0] & 15 != cls.fixed_flags and not has_flags:
             made.header_flags = raw[0] & 15
         if complete and position != end:
-            detail = f"{counted(end - position, 'byte')} behind the last field"
+            detail = f"{counted(end - position, 'byte')} after the last field"
             self.faults.append(FaultReport(MalformedReason.TRAILING_BYTES, position, "", detail))
             self.span("trailing_bytes", position, end)
         for fault in made.settle(version):

@@ -124,6 +124,18 @@ def test_help_has_at_least_two_examples_that_the_command_line_accepts(names: tup
             filters.compile(expression)
 
 
+@pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
+def test_captures_and_reports_have_the_same_letters_everywhere(names: tuple[str, ...]) -> None:
+    short = {option: letter for one in find_command(*names).params for option, letter in _letters(one)}
+    assert short.get("--write", "-w") == "-w"
+    assert short.get("--output", "-o") == "-o"
+
+
+def _letters(one: click.Parameter) -> list[tuple[str, str]]:
+    letters = [name for name in one.opts if not name.startswith("--")]
+    return [(name, letters[0] if letters else "") for name in one.opts if name.startswith("--")]
+
+
 def test_nothing_given_shows_the_overview_and_counts_as_usage() -> None:
     done = invoke()
 

@@ -183,7 +183,7 @@ def test_every_event_of_a_conversation_is_there() -> None:
     [
         pytest.param("30 05 0001 61 ff", ["1 byte of this packet never came"], id="missing"),
         pytest.param("c0 01 00", ["remaining_length           1 byte"], id="behind"),
-        pytest.param("e0 03 00 00 00", ["1 byte behind the last field"], id="in a detail"),
+        pytest.param("e0 03 00 00 00", ["1 byte after the last field"], id="in a detail"),
         pytest.param(
             "10 13 0004 4d515454 04 c2 0000 0000 0001 75 0001 70",
             ["password                   (1 byte, hidden)"], id="password",

@@ -40,7 +40,7 @@ Examples:
     help="User Property of CONNECT that groups clients. [default: firmware, fw, version and the like]",
 )
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="[default: by the name of --output, else text]")
-@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write the report to this file.")
+@click.option("--output", "-o", metavar="FILE", type=click.Path(dir_okay=False), help="Write the report to this file.")
 @click.option("--top", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows of each list.")
 @colour_option
 def command(

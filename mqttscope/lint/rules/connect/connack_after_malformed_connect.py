@@ -49,7 +49,7 @@ class ConnackAfterMalformedConnect(Rule):
             server(hexadecimal("20 02 00 00")).marked("reason_code"),
         ),
         conversation(
-            "bytes behind the last field, refused with 0x03",
+            "bytes after the last field, refused with 0x03",
             client(make_connect(V3_1_1, connect_flags=0x02, user_name="u")),
             server(hexadecimal("20 02 00 03")).marked("reason_code"),
         ),
