@@ -209,14 +209,16 @@ def _keys(look: Look, painter: Painter) -> str:
     if look.typing:
         asked = painter.name(look.wanted, max(1, painter.width - 30))
         return _line(painter, ((f"filter: {asked}_", "type"), ("Enter keeps it, Esc clears it", "dim")))
-    state = "paused" if look.paused else ""
     wanted = f": {painter.name(look.wanted, 20)}" if look.wanted else ""
-    keys = [
-        f"p {'continue' if look.paused else 'pause'}", f"s sort: {look.order}", f"/ filter{wanted}", "q quit",
-    ]  # fmt: skip
-    return _line(
-        painter, ((state, "note"), (painter.dot.join(keys), "dim")) if state else ((painter.dot.join(keys), "dim"),)
+    narrow = painter.width < _NARROW
+    keys = (
+        f"p {'resume' if look.paused else 'pause'}",
+        f"s {'' if narrow else 'sort: '}{look.order}",
+        f"/ filter{wanted}",
+        "q quit",
     )
+    shown = ("  " if narrow else painter.dot).join(keys)
+    return _line(painter, (("paused", "note"), (shown, "dim")) if look.paused and not narrow else ((shown, "dim"),))
 
 
 def _table(

@@ -171,6 +171,8 @@ def test_keys_are_named_on_the_last_line_and_fit() -> None:
                 shown = lines(busy(), "lo", View(width=width), height, look)
                 assert len(shown) == height - 1
                 assert max(cell_len(ANSI.sub("", line)) for line in shown) <= width
+    assert lines(busy(), "lo", View(width=40), 24, Look())[-1] == "p pause  s packets/s  / filter  q quit"
+    assert lines(busy(), "lo", View(width=40), 24, pressed("p"))[-1] == "p resume  s packets/s  / filter  q quit"
     assert lines(busy(), "lo", View(width=80), 24, Look())[-1] == "p pause · s sort: packets/s · / filter · q quit"
 
 
