@@ -220,10 +220,11 @@ def test_a_megabyte_of_hostile_text_takes_no_time() -> None:
     ]
     for packet in packets:
         finding = about(packet, packet.topic_name, topic=packet.topic_name)
-        started = time.perf_counter()
+        started = time.process_time()
         conceal(finding, View(payload_limit=256))
 
-        assert time.perf_counter() - started < 3
+        # Quadratic time would be minutes.
+        assert time.process_time() - started < 10
 
 
 def test_long_texts_are_masked_to_their_end() -> None:
