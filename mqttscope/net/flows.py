@@ -25,10 +25,10 @@ from mqttscope.net.handshake import (
     weigh,
 )
 from mqttscope.net.housekeeping import LINGER_NS, FlowRegister, last_place
-from mqttscope.net.pieces import compare
 from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key, ports, reverse_key
 from mqttscope.net.sequence import advance
+from mqttscope.net.views import VIEW_NS, Past, belongs, differs, echoes, is_copy, is_view, is_whole, past
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from mqttscope.net.events import FlowEvent
     from mqttscope.net.segment import Segment
 
-TAP_NS = 1_000_000
-"""A segment that comes again this soon was captured twice: nobody sends anything again so early."""
-SECOND_VIEW_NS = 1_000_000_000
-"""Segments of the same connection with other tags come within this time of each other."""
 MAX_VIEWS = 16
 """Direction keys with other tags under which one flow is known."""
 MAX_KEPT_SEGMENTS = 64
@@ -48,9 +44,10 @@ MAX_KEPT_BYTES = 256 * 1024
 YOUNG_NS = 1_000_000_000
 """So long after its first segment a flow that was joined in the middle may have had bytes under way."""
 
-_VIEW_WINDOW = 1 << 16
 _BESIDE = frozenset((Verdict.STRAY, Verdict.KNOCK))
 """Why segments are kept while the flow goes on beside them."""
+_KEPT_NS = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS}
+"""How long they are kept at most, where that is shorter than a flow that ended is remembered."""
 _LITTLE_BEHIND = (1 << 32) - START_WINDOW
 
 _NOTHING: tuple[FlowEvent, ...] = ()
@@ -97,6 +94,10 @@ class Flow:
     """Capture time of the last segment of the capture before, where the next one overlaps with it."""
     views: list[bytes] = field(default_factory=list)
     """Direction keys with other tags or tunnels under which the same segments were captured again."""
+    doubled: bool = False
+    """A second view was seen of it."""
+    past: list[Past] = field(default_factory=list)
+    """The connections before it, of which a second view may still show something."""
 
 
 Entry = tuple[Flow, HalfStream, HalfStream, bool]
@@ -164,7 +165,7 @@ class FlowTable(FlowRegister):
         history = half.history
         history.append(payload)
         if len(history) > HISTORY_PAYLOADS:
-            del history[: HISTORY_PAYLOADS // 2]
+            half.shorten()
         return entry
 
     def advance(self, now: int) -> Sequence[FlowEvent]:
@@ -177,11 +178,13 @@ class FlowTable(FlowRegister):
     def close(self) -> Sequence[FlowEvent]:
         """The capture has ended: deliver or give up what waits, close all flows and forget them, the oldest first."""
         events: list[FlowEvent] = []
-        for flow in sorted(self.flows.values(), key=attrgetter("opened_ns", "first_frame")):
-            self._decide(flow, events)
-            if not flow.closed:
-                self._end(flow, "capture_end", last_place(flow), events)
-            self._forget(flow)
+        while self.flows:
+            # Where what was kept of a flow begins another one, that one comes in the next round.
+            for flow in sorted(self.flows.values(), key=attrgetter("opened_ns", "first_frame")):
+                self._decide(flow, events)
+                if not flow.closed:
+                    self._end(flow, "capture_end", last_place(flow), events)
+                self._forget(flow)
         self._longest_idle.clear()
         self._dues.clear()
         self._next_sweep_ns = self._next_forgetting_ns = NEVER
@@ -219,26 +222,32 @@ class FlowTable(FlowRegister):
         if entry is not None and entry[0].closed and segment.timestamp_ns - entry[0].closed_ns > LINGER_NS:
             self._decide(entry[0], events)
             self._forget(entry[0])
-            entry = None
+            entry = self._index.get(segment.key)
+        before: list[Past] = []
         if entry is not None:
             flow, half, peer, _ = entry
+            if flow.past and self._repeats_past(entry, segment):
+                return
             if flow.kept:
                 verdict = weigh(flow, half, peer, segment)
                 if verdict is Verdict.CONTINUES and flow.doubt is Verdict.RESUMED:
                     self._resume(flow, segment, events)
                     return
+                if verdict is Verdict.OTHER:
+                    self._decide(flow, events)
+                    self._route(segment, events)
+                    return
                 if verdict is not flow.doubt and (verdict is not Verdict.SAME or flow.doubt not in _BESIDE):
                     kept = self._take_kept(flow)
                     if verdict is Verdict.NEW and flow.doubt is not Verdict.RESUMED:
-                        self._replace(flow, kept[0], events)
-                        for one in (*kept, segment):
-                            self._route(one, events)
+                        self._begin_with(flow, kept, events)
+                        self._route(segment, events)
                         return
                     self._give_back(flow, kept, events)
             else:
                 verdict = judge(flow, half, peer, segment)
             if verdict is Verdict.NEW:
-                self._replace(flow, segment, events)
+                before = self._replace(flow, segment, events)
                 entry = None
             elif verdict in DOUBTFUL:
                 self._keep(flow, verdict, segment, events)
@@ -246,14 +255,37 @@ class FlowTable(FlowRegister):
         if entry is None and segment.flags & RST:
             self.unrelated_resets += 1
         else:
-            self._apply(segment, entry, events)
+            self._apply(segment, entry, events, before)
 
-    def _apply(self, segment: Segment, entry: Entry | None, events: list[FlowEvent]) -> None:
-        """Give a segment to its connection, ``None`` for one that is not known yet."""
+    def _repeats_past(self, entry: Entry, segment: Segment) -> bool:
+        """Whether a segment is a copy of one of a connection before; then it is counted, and that is all."""
+        flow, half, peer, _ = entry
+        if segment.flags & (SYN | ACK) == SYN or belongs(half, peer, segment) or not echoes(flow, segment):
+            return False
+        half.copied_segments += 1
+        flow.last_frame, flow.last_timestamp_ns, flow.last_capture = (
+            segment.frame, segment.timestamp_ns, segment.capture,
+        )  # fmt: skip
+        return True
+
+    def _begin_with(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
+        """Segments that were kept are those of another connection, which began with them."""
+        before = self._replace(flow, kept[0], events)
+        if flow.doubt is Verdict.COPY and not flow.kept:
+            before = [one for one in before if one.initiator is not flow.initiator]
+        self._apply(kept[0], None, events, before)
+        for one in kept[1:]:
+            self._route(one, events)
+
+    def _apply(
+        self, segment: Segment, entry: Entry | None, events: list[FlowEvent], before: Sequence[Past] = ()
+    ) -> None:
+        """Give a segment to its connection, ``None`` for one that is not known yet and has those ``before`` it."""
         now = segment.timestamp_ns
         place = (segment.frame, now, segment.capture)
         if entry is None:
             entry = self._open(segment, events)
+            entry[0].past.extend(before)
         elif segment.flags & SYN and not segment.flags & RST:
             entry = self._learn_roles(entry, segment)
         flow, half, peer, from_initiator = entry
@@ -262,7 +294,7 @@ class FlowTable(FlowRegister):
         if flow.closed:
             self._take_late(flow, half, peer, segment, report)
             return
-        copied = _is_copy(flow, half, peer, segment)
+        copied = is_copy(flow, half, peer, segment)
         if now < flow.last_timestamp_ns and segment.capture != flow.last_capture:
             flow.furthest_ns = max(flow.furthest_ns, flow.last_timestamp_ns)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place
@@ -300,8 +332,11 @@ class FlowTable(FlowRegister):
             return
         start = half.locate(segment.sequence)
         if start >= 0 and start + length <= half.offset:
+            same = not differs(half, start, segment.payload)
+            if same and flow.doubled and segment.timestamp_ns - flow.closed_ns <= VIEW_NS:
+                half.copied_segments += 1
+                return
             half.duplicate_segments += 1
-            same = not compare(half.history, half.offset, start, segment.payload)[1]
             if not same or segment.timestamp_ns - flow.closed_ns > LATE_NS:
                 report.discarded(length, "late_copy")
             return
@@ -317,7 +352,7 @@ class FlowTable(FlowRegister):
             self._route(segment, events)
             return
         if not flow.kept:
-            until = segment.timestamp_ns + (COPY_NS if doubt in (Verdict.COPY, Verdict.STRAY) else LINGER_NS)
+            until = segment.timestamp_ns + _KEPT_NS.get(doubt, LINGER_NS)
             if segment.capture != flow.last_capture:
                 until = max(until, flow.last_timestamp_ns)
             flow.doubt, flow.kept_until_ns = doubt, until
@@ -340,7 +375,9 @@ class FlowTable(FlowRegister):
         for one in kept:
             entry = self._index.get(one.key)
             assert entry is not None
-            if flow.doubt is Verdict.KNOCK and not one.payload:
+            if flow.doubt is Verdict.COPY and not belongs(entry[1], entry[2], one) and echoes(flow, one):
+                entry[1].copied_segments += 1
+            elif flow.doubt is Verdict.KNOCK and not one.payload:
                 entry[1].ignored_syns += 1
             elif flow.doubt in _BESIDE:
                 place = (one.frame, one.timestamp_ns, one.capture)
@@ -348,20 +385,30 @@ class FlowTable(FlowRegister):
                 Report(flow, entry[3], place, events).discarded(len(one.payload) + one.missing, "out_of_window")
             else:
                 self._apply(one, entry, events)
+        flow.doubled = flow.doubled or flow.doubt is Verdict.COPY
         flow.doubt = Verdict.SAME
         if not flow.closed:
             self._refresh(flow)
 
     def _decide(self, flow: Flow, events: list[FlowEvent]) -> None:
         """Nothing more says what the segments belong to that were kept of a flow."""
-        if flow.kept:
-            self._give_back(flow, self._take_kept(flow), events)
+        if not flow.kept:
+            return
+        kept = self._take_kept(flow)
+        if flow.doubt is Verdict.COPY and kept[0].timestamp_ns - flow.opened_ns > COPY_NS:
+            apart = kept[0].capture != flow.last_capture or kept[0].timestamp_ns < flow.furthest_ns
+            if not apart and len(kept) < MAX_KEPT_SEGMENTS and not is_whole(flow, kept):
+                # A second view would have shown the rest by now.
+                self._begin_with(flow, kept, events)
+                return
+        self._give_back(flow, kept, events)
 
-    def _replace(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> None:
-        """End a flow because a segment begins another connection between its endpoints."""
+    def _replace(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> list[Past]:
+        """End a flow because a segment begins another connection between its endpoints; return what was before that."""
         if not flow.closed:
             self._end(flow, "port_reused", (segment.frame, segment.timestamp_ns, segment.capture), events)
         self._forget(flow)
+        return past(flow, segment.timestamp_ns)
 
     def _resume(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> None:
         """Both sides have ignored a reset: the connection goes on where it stood, as a flow of its own."""
@@ -388,8 +435,8 @@ class FlowTable(FlowRegister):
         if entry is None:
             return None
         flow, half, peer, from_initiator = entry
-        apart = segment.timestamp_ns - flow.last_timestamp_ns > SECOND_VIEW_NS
-        if apart or len(flow.views) >= MAX_VIEWS or not _is_view(half, peer, segment):
+        apart = segment.timestamp_ns - flow.last_timestamp_ns > VIEW_NS
+        if apart or len(flow.views) >= MAX_VIEWS or not is_view(half, peer, segment):
             return None
         for key in (segment.key, reverse_key(segment.key)):
             flow.views.append(key)
@@ -440,46 +487,6 @@ def _continued(half: HalfStream) -> HalfStream:
         acknowledged=max(0, half.acknowledged - half.offset),
         fin_offset=half.fin_offset - half.offset if half.fin_offset >= 0 else -1,
     )
-
-
-def _is_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
-    """Whether a segment was captured a second time, by another tap or with other tags."""
-    tagged = segment.key in flow.views
-    payload = segment.payload
-    limit = COPY_NS if tagged else TAP_NS
-    if segment.timestamp_ns - flow.last_timestamp_ns > limit or half.state == UNSEEN or segment.flags & RST:
-        return False
-    if segment.flags & SYN:
-        return half.initial_sequence == segment.sequence and not payload
-    start = half.locate(segment.sequence)
-    end = start + len(payload)
-    if segment.flags & FIN and end != half.fin_offset:
-        return False
-    if not payload:
-        # An empty segment says the same again; whether it was captured twice is only known by its tags.
-        return tagged and start <= half.offset and peer.locate(segment.acknowledgment) <= peer.acknowledged
-    if start < 0 or segment.missing:
-        return False
-    if end > half.offset:
-        return half.buffer.holds(start, payload)
-    return not compare(half.history, half.offset, start, payload)[1]
-
-
-def _is_view(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
-    """Whether a segment fits a flow so well that it can only be one of its own, captured in another place."""
-    if segment.flags & RST:
-        return False
-    if segment.flags & SYN:
-        if segment.flags & ACK and half.state == UNSEEN:
-            return segment.acknowledgment == advance(peer.initial_sequence, 1)
-        return half.initial_sequence == segment.sequence
-    if half.state == UNSEEN:
-        # The other direction has other tags: what it acknowledges has just been sent.
-        return 0 <= peer.locate(segment.acknowledgment) <= peer.offset and peer.offset > 0
-    start = half.locate(segment.sequence)
-    fits = -_VIEW_WINDOW <= start - half.offset <= 0
-    acknowledges = peer.state == UNSEEN or abs(peer.locate(segment.acknowledgment) - peer.offset) <= _VIEW_WINDOW
-    return fits and acknowledges and not compare(half.history, half.offset, start, segment.payload)[1]
 
 
 def acknowledged(entry: Entry, segment: Segment) -> int:

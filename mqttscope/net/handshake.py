@@ -11,10 +11,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mqttscope.net.pieces import compare
 from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN
 from mqttscope.net.segment import ACK, FIN, RST, SYN
 from mqttscope.net.sequence import advance
+from mqttscope.net.views import VIEW_NS, belongs, differs, echoes
 
 if TYPE_CHECKING:
     from mqttscope.net.events import Report
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mqttscope.net.segment import Segment
 
 COPY_NS = 200_000_000
-"""A second tap shows a segment again within this time.  Less than any stack waits before it sends a SYN again
-(RFC 6298: a second), and than most wait before they send anything again."""
+"""A second tap whose clock is right shows a segment again within this time.  Less than any stack waits before it sends
+a SYN again (RFC 6298: a second), and than most wait before they send anything again."""
 PERSISTENCE_NS = 120_000_000_000
 """No stack sends a segment again after so long a silence (the largest time-out of RFC 6298 section 2.4 and later)."""
 LATE_NS = 3_000_000_000
@@ -53,6 +53,8 @@ class Verdict(Enum):
     KNOCK = "knock"
     """A SYN with numbers of its own inside of a connection that lives: a device that came back, or a stranger.  The
     other side answers with SYN-ACK, or tells where the connection stands (RFC 5961 section 4) and goes on."""
+    OTHER = "other"
+    """It says nothing of the segments that are kept, and is judged by itself."""
     STRAY = "stray"
     """Its numbers have nothing to do with the flow: a connection of which the beginning was not captured, or noise."""
 
@@ -95,6 +97,8 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     untouched = half.offset == 0 and not half.buffer
     lives = half.state != UNSEEN and peer.state != UNSEEN and bool(half.offset or peer.offset)
     soon = Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
+    if not same and not answer and flow.past and echoes(flow, segment):
+        return Verdict.COPY
     if flow.closed:
         if not same:
             return Verdict.NEW
@@ -141,7 +145,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
             return Verdict.NEW
         start = half.locate(segment.sequence)
         if 0 < start < half.offset and _differs(half, segment):
-            return Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
+            return Verdict.COPY if _may_be_copy(flow, segment, COPY_NS) else Verdict.NEW
         if 0 <= start < half.offset:
             # What begins the stream comes again.  Data that is sent again carries the latest acknowledgment; what
             # carries an older one is a copy, or comes from a stack that has forgotten the connection.
@@ -165,7 +169,7 @@ def _judge_closed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segme
         return Verdict.NEW
     start = half.locate(segment.sequence)
     if begins and start == 0 and half.offset:
-        if _may_be_copy(flow, segment):
+        if _may_be_copy(flow, segment) and not _differs(half, segment):
             return Verdict.COPY
         forgotten = _acknowledges_less(peer, segment) or half.acknowledged > 0
         return Verdict.NEW if forgotten or _differs(half, segment) else Verdict.SAME
@@ -191,11 +195,20 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     """Whether segments with the flow's own numbers are those of another connection."""
     if segment.flags & RST:
         return Verdict.SAME
+    first = flow.kept[0]
     if segment.flags & SYN:
         begins = half.initial_sequence >= 0 or half.state == UNSEEN
         same = half.initial_sequence == segment.sequence if begins else not half.locate(advance(segment.sequence, 1))
-        return Verdict.COPY if same else Verdict.NEW
-    if half.state == UNSEEN or any(_strange(half, peer, segment)) or _differs(half, segment):
+        if same or (first.key == segment.key and first.sequence == segment.sequence):
+            return Verdict.COPY
+        answers = first.flags & SYN and segment.flags & ACK and segment.acknowledgment == advance(first.sequence, 1)
+        return Verdict.NEW if answers else Verdict.OTHER
+    if half.state == UNSEEN:
+        return Verdict.NEW
+    strange = _strange(half, peer, segment)
+    if all(strange):
+        return Verdict.OTHER
+    if any(strange) or _differs(half, segment):
         return Verdict.NEW
     end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
     if end > max(half.offset, half.fin_offset + 1):
@@ -282,8 +295,8 @@ def _within(half: HalfStream, sequence: int, window: int = START_WINDOW) -> bool
     return -window <= half.locate(sequence) <= max(half.offset, half.sent, half.acknowledged) + window
 
 
-def _may_be_copy(flow: Flow, segment: Segment) -> bool:
-    """Whether a segment may be the copy of one of a flow: it is hardly later than the first, or of another capture.
+def _may_be_copy(flow: Flow, segment: Segment, limit_ns: int = VIEW_NS) -> bool:
+    """Whether a segment may be the copy of one of a flow: it is little later than the first, or of another capture.
 
     Captures that overlap are read one behind the other, so that time goes back where the second one begins.  Inside of
     one capture it goes back where the clock was set, which says nothing.
@@ -291,7 +304,7 @@ def _may_be_copy(flow: Flow, segment: Segment) -> bool:
     now = segment.timestamp_ns
     if now < flow.furthest_ns or (now < flow.last_timestamp_ns and segment.capture != flow.last_capture):
         return True
-    return -COPY_NS <= now - flow.opened_ns <= COPY_NS
+    return -COPY_NS <= now - flow.opened_ns <= limit_ns
 
 
 def _acknowledges_less(peer: HalfStream, segment: Segment) -> bool:
@@ -304,8 +317,7 @@ def _acknowledges_less(peer: HalfStream, segment: Segment) -> bool:
 def _differs(half: HalfStream, segment: Segment) -> bool:
     """Whether the bytes of a segment that were delivered before are others now, as far as they are remembered."""
     start = half.locate(segment.sequence)
-    known = segment.payload[: max(0, half.offset - start)]
-    return bool(known) and start >= 0 and compare(half.history, half.offset, start, known)[1] > 0
+    return start >= 0 and differs(half, start, segment.payload)
 
 
 def take_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: Report, answer: Report) -> bool:

@@ -110,7 +110,9 @@ class FlowRegister:
             self._plain[plain_key(key)] = key
 
     def _forget(self, flow: Flow) -> None:
-        self.flows.pop(flow.key, None)
+        if self.flows.get(flow.key) is not flow:
+            return
+        self.flows.pop(flow.key)
         self._index.pop(flow.key, None)
         self._index.pop(reverse_key(flow.key), None)
         for key in flow.views:
@@ -168,6 +170,7 @@ class FlowRegister:
         flow.check_ns = flow.closed_ns + LINGER_NS + 1
         flow.clear = False
         for half in (flow.initiator, flow.responder):
+            half.keep_beginning()
             half.history = latest(half.history, REMEMBERED_BYTES)
         self._queued.pop(flow.key, None)
         self._forget_later(flow)

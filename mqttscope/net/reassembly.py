@@ -35,6 +35,8 @@ HISTORY_PAYLOADS = 16
 """How many delivered payloads are remembered at most, to compare retransmissions with."""
 HISTORY_BYTES = 64 * 1024
 """How much is remembered of a single delivery that is longer."""
+BEGINNING_BYTES = 512
+"""How much is remembered of the beginning of a stream, to tell the beginning of another one from a copy of it."""
 PLAUSIBLE_WINDOW = 1 << 30
 """The largest window of RFC 7323: data and acknowledgments further away do not belong to the stream."""
 LOST_WINDOW = 1 << 26
@@ -72,6 +74,8 @@ class HalfStream:
     buffer: Pieces = field(default_factory=Pieces)
     history: list[bytes] = field(default_factory=list)
     """The payloads delivered last, up to ``offset`` and without gaps between them."""
+    beginning: bytes = b""
+    """The first bytes of the stream, once the history does not reach back to them."""
     held_place: tuple[int, int, str] = (0, 0, "")
     """Frame, time and capture of a held start."""
     stray_sequence: int = -1
@@ -383,13 +387,17 @@ class HalfStream:
         self.sequence = advance(self.sequence, len(data))
         self.deadline_ns = NEVER
         if len(data) > HISTORY_BYTES:
+            self.keep_beginning()
+            if len(data) == self.offset:
+                self.beginning = data[:BEGINNING_BYTES]
             self.history = [data[-HISTORY_BYTES:]]
         else:
             self.history.append(data)
             if len(self.history) > HISTORY_PAYLOADS:
-                del self.history[: HISTORY_PAYLOADS // 2]
+                self.shorten()
 
     def _skip(self, length: int, reason: str, report: Report) -> None:
+        self.keep_beginning()
         report.gap(length, self.offset, reason)
         self.gaps += 1
         self.lost_bytes += length
@@ -397,6 +405,16 @@ class HalfStream:
         self.sequence = advance(self.sequence, length)
         self.deadline_ns = NEVER
         self.history.clear()
+
+    def shorten(self) -> None:
+        """Forget the older half of the history, but not how the stream began."""
+        self.keep_beginning()
+        del self.history[: HISTORY_PAYLOADS // 2]
+
+    def keep_beginning(self) -> None:
+        """Remember the first bytes apart, if the history still has them."""
+        if not self.beginning and self.offset and sum(map(len, self.history)) == self.offset:
+            self.beginning = b"".join(self.history)[:BEGINNING_BYTES]
 
     def _drain(self, report: Report) -> None:
         """Deliver the buffered pieces that are in order now, and end the stream when its FIN is reached."""
