@@ -28,7 +28,7 @@ from mqttscope.net.housekeeping import LINGER_NS, FlowRegister, last_place
 from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key, ports, reverse_key
 from mqttscope.net.sequence import advance
-from mqttscope.net.views import VIEW_NS, Past, belongs, differs, echoes, is_copy, is_view, is_whole, past
+from mqttscope.net.views import VIEW_NS, Past, belongs, differs, echoes, is_copy, is_syn, is_view, is_whole, past, repeats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -224,6 +224,8 @@ class FlowTable(FlowRegister):
             self._forget(entry[0])
             entry = self._index.get(segment.key)
         before: list[Past] = []
+        if entry is None and self._repeats_past(self._index.get(self._plain.get(plain_key(segment.key), b"")), segment):
+            return
         if entry is not None:
             flow, half, peer, _ = entry
             if flow.past and self._repeats_past(entry, segment):
@@ -257,10 +259,13 @@ class FlowTable(FlowRegister):
         else:
             self._apply(segment, entry, events, before)
 
-    def _repeats_past(self, entry: Entry, segment: Segment) -> bool:
+    def _repeats_past(self, entry: Entry | None, segment: Segment) -> bool:
         """Whether a segment is a copy of one of a connection before; then it is counted, and that is all."""
+        if entry is None or not entry[0].past:
+            return False
         flow, half, peer, _ = entry
-        if segment.flags & (SYN | ACK) == SYN or belongs(half, peer, segment) or not echoes(flow, segment):
+        here = segment.key in (flow.key, reverse_key(flow.key))
+        if (here and is_syn(segment)) or belongs(half, peer, segment) or not echoes(flow, segment):
             return False
         half.copied_segments += 1
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = (
@@ -271,8 +276,8 @@ class FlowTable(FlowRegister):
     def _begin_with(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
         """Segments that were kept are those of another connection, which began with them."""
         before = self._replace(flow, kept[0], events)
-        if flow.doubt is Verdict.COPY and not flow.kept:
-            before = [one for one in before if one.initiator is not flow.initiator]
+        # Where all numbers are the same, nothing that comes now can be told from what was before.
+        before = [one for one in before if not any(repeats(one, other) for other in kept if not is_syn(other))]
         self._apply(kept[0], None, events, before)
         for one in kept[1:]:
             self._route(one, events)

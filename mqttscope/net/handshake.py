@@ -212,11 +212,18 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
         return Verdict.NEW
     end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
     if end > max(half.offset, half.fin_offset + 1):
-        # The flow goes on, or there is more than it had.
-        return Verdict.NEW if flow.closed else Verdict.SAME
+        # The flow goes on, or there is more than it had.  Who has come less far than the flow had is not its sender.
+        less = _acknowledges_less(peer, segment) and peer.locate(segment.acknowledgment) <= _repeated(flow, peer, segment)
+        return Verdict.NEW if flow.closed or less else Verdict.SAME
     if segment.flags & FIN and flow.closed and end != half.fin_offset:
         return Verdict.NEW
     return Verdict.COPY
+
+
+def _repeated(flow: Flow, half: HalfStream, segment: Segment) -> int:
+    """Up to where the segments that are kept repeat the direction opposite to that of a segment."""
+    others = (one for one in flow.kept if one.key != segment.key and not one.flags & SYN)
+    return max((half.locate(one.sequence) + len(one.payload) + one.missing for one in others), default=0)
 
 
 def _weigh_knock(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:

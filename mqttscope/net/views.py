@@ -63,7 +63,7 @@ def differs(half: HalfStream, start: int, payload: bytes) -> bool:
 def echoes(flow: Flow, segment: Segment) -> bool:
     """Whether a segment repeats what a connection before this one had, to which it cannot belong."""
     return any(
-        -VIEW_NS <= segment.timestamp_ns - one.last_timestamp_ns <= VIEW_NS and _repeats(one, segment)
+        -VIEW_NS <= segment.timestamp_ns - one.last_timestamp_ns <= VIEW_NS and repeats(one, segment)
         for one in flow.past
     )
 
@@ -81,7 +81,13 @@ def belongs(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     return -_VIEW_WINDOW <= peer.locate(segment.acknowledgment) - peer.offset <= _VIEW_WINDOW
 
 
-def _repeats(one: Past, segment: Segment) -> bool:
+def is_syn(segment: Segment) -> bool:
+    """Whether a segment is a SYN without ACK: it says nothing of the other side's numbers."""
+    return segment.flags & (SYN | ACK) == SYN
+
+
+def repeats(one: Past, segment: Segment) -> bool:
+    """Whether a segment has the numbers and the bytes of one of a connection that is over."""
     half, peer = one.initiator, one.responder
     if plain_key(segment.key) != plain_key(one.key):
         half, peer = peer, half
