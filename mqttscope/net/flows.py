@@ -20,6 +20,7 @@ from mqttscope.net.handshake import (
     is_challenge,
     is_stray,
     judge,
+    last_beginning,
     plausible_reset,
     take_syn,
     weigh,
@@ -28,7 +29,20 @@ from mqttscope.net.housekeeping import LINGER_NS, FlowRegister, last_place
 from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key, ports, reverse_key
 from mqttscope.net.sequence import advance
-from mqttscope.net.views import VIEW_NS, Past, belongs, differs, echoes, is_copy, is_syn, is_view, is_whole, past, repeats
+from mqttscope.net.views import (
+    VIEW_NS,
+    Past,
+    belongs,
+    differs,
+    echoes,
+    is_copy,
+    is_syn,
+    is_view,
+    is_whole,
+    past,
+    repeat_one,
+    repeats,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +153,7 @@ class FlowTable(FlowRegister):
         if sequence != half.sequence:
             # An empty segment that was overtaken says nothing but its acknowledgment; one byte back it is a probe.
             behind = (half.sequence - sequence) & 0xFFFFFFFF
-            if payload or behind == 1 or behind >= 0x80000000:
+            if payload or behind == 1 or behind > START_WINDOW:
                 return None
         offset = peer.offset
         beyond = (segment.acknowledgment - peer.sequence) & 0xFFFFFFFF
@@ -239,6 +253,13 @@ class FlowTable(FlowRegister):
                     self._decide(flow, events)
                     self._route(segment, events)
                     return
+                if verdict is Verdict.NEW and flow.doubt is Verdict.COPY:
+                    if repeat_one(flow, [*flow.kept, segment]):
+                        verdict = Verdict.COPY
+                    else:
+                        self._divide(flow, segment, events)
+                        self._route(segment, events)
+                        return
                 if verdict is not flow.doubt and (verdict is not Verdict.SAME or flow.doubt not in _BESIDE):
                     kept = self._take_kept(flow)
                     if verdict is Verdict.NEW and flow.doubt is not Verdict.RESUMED:
@@ -273,11 +294,21 @@ class FlowTable(FlowRegister):
         )  # fmt: skip
         return True
 
+    def _divide(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> None:
+        """A segment says that those which are kept are not all copies: the last beginning among them is another's."""
+        kept = self._take_kept(flow)
+        at = last_beginning(kept)
+        if at and not is_whole(flow, kept[:at]) and belongs(*self._index[segment.key][1:3], segment):
+            self._begin_with(flow, kept[:at], events)
+            for one in kept[at:]:
+                self._route(one, events)
+            return
+        self._give_back(flow, kept[:at], events)
+        self._begin_with(flow, kept[at:], events)
+
     def _begin_with(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
         """Segments that were kept are those of another connection, which began with them."""
         before = self._replace(flow, kept[0], events)
-        # Where all numbers are the same, nothing that comes now can be told from what was before.
-        before = [one for one in before if not any(repeats(one, other) for other in kept if not is_syn(other))]
         self._apply(kept[0], None, events, before)
         for one in kept[1:]:
             self._route(one, events)
@@ -380,7 +411,7 @@ class FlowTable(FlowRegister):
         for one in kept:
             entry = self._index.get(one.key)
             assert entry is not None
-            if flow.doubt is Verdict.COPY and not belongs(entry[1], entry[2], one) and echoes(flow, one):
+            if flow.doubt is Verdict.COPY and echoes(flow, one) and not repeats(flow, one):
                 entry[1].copied_segments += 1
             elif flow.doubt is Verdict.KNOCK and not one.payload:
                 entry[1].ignored_syns += 1
@@ -390,7 +421,7 @@ class FlowTable(FlowRegister):
                 Report(flow, entry[3], place, events).discarded(len(one.payload) + one.missing, "out_of_window")
             else:
                 self._apply(one, entry, events)
-        flow.doubled = flow.doubled or flow.doubt is Verdict.COPY
+        flow.doubled = flow.doubled or (flow.doubt is Verdict.COPY and bool(kept))
         flow.doubt = Verdict.SAME
         if not flow.closed:
             self._refresh(flow)
@@ -402,7 +433,8 @@ class FlowTable(FlowRegister):
         kept = self._take_kept(flow)
         if flow.doubt is Verdict.COPY and kept[0].timestamp_ns - flow.opened_ns > COPY_NS:
             apart = kept[0].capture != flow.last_capture or kept[0].timestamp_ns < flow.furthest_ns
-            if not apart and len(kept) < MAX_KEPT_SEGMENTS and not is_whole(flow, kept):
+            whole = len(kept) >= MAX_KEPT_SEGMENTS or is_whole(flow, kept) or repeat_one(flow, kept)
+            if not apart and not whole:
                 # A second view would have shown the rest by now.
                 self._begin_with(flow, kept, events)
                 return

@@ -12,9 +12,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN
-from mqttscope.net.segment import ACK, FIN, RST, SYN
+from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key
 from mqttscope.net.sequence import advance
-from mqttscope.net.views import VIEW_NS, belongs, differs, echoes
+from mqttscope.net.views import VIEW_NS, differs, echoes, is_syn
 
 if TYPE_CHECKING:
     from mqttscope.net.events import Report
@@ -199,9 +199,11 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     if segment.flags & SYN:
         begins = half.initial_sequence >= 0 or half.state == UNSEEN
         same = half.initial_sequence == segment.sequence if begins else not half.locate(advance(segment.sequence, 1))
-        if same or (first.key == segment.key and first.sequence == segment.sequence):
+        if same or (is_syn(segment) and is_syn(first) and first.sequence == segment.sequence):
             return Verdict.COPY
-        answers = first.flags & SYN and segment.flags & ACK and segment.acknowledgment == advance(first.sequence, 1)
+        answers = segment.flags & ACK and any(
+            is_syn(one) and segment.acknowledgment == advance(one.sequence, 1) for one in flow.kept
+        )
         return Verdict.NEW if answers else Verdict.OTHER
     if half.state == UNSEEN:
         return Verdict.NEW
@@ -220,9 +222,21 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     return Verdict.COPY
 
 
+def last_beginning(kept: list[Segment]) -> int:
+    """Where in segments that are kept, one after the other, the last of several beginnings is; 0 for a single one."""
+    found = 0
+    for at, one in enumerate(kept):
+        if at and (is_syn(one) or begins_connection(one.payload)):
+            key = plain_key(one.key)
+            ahead = (other.sequence - one.sequence & 0xFFFFFFFF for other in kept[found:at] if plain_key(other.key) == key)
+            if any(1 < distance <= START_WINDOW for distance in ahead):
+                found = at
+    return found
+
+
 def _repeated(flow: Flow, half: HalfStream, segment: Segment) -> int:
     """Up to where the segments that are kept repeat the direction opposite to that of a segment."""
-    others = (one for one in flow.kept if one.key != segment.key and not one.flags & SYN)
+    others = (one for one in flow.kept if plain_key(one.key) != plain_key(segment.key) and not one.flags & SYN)
     return max((half.locate(one.sequence) + len(one.payload) + one.missing for one in others), default=0)
 
 

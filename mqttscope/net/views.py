@@ -86,7 +86,15 @@ def is_syn(segment: Segment) -> bool:
     return segment.flags & (SYN | ACK) == SYN
 
 
-def repeats(one: Past, segment: Segment) -> bool:
+def repeat_one(flow: Flow, segments: list[Segment]) -> bool:
+    """Whether segments all repeat one connection before a flow."""
+    now = segments[0].timestamp_ns
+    return any(
+        now - one.last_timestamp_ns <= VIEW_NS and all(repeats(one, other) for other in segments) for one in flow.past
+    )
+
+
+def repeats(one: Past | Flow, segment: Segment) -> bool:
     """Whether a segment has the numbers and the bytes of one of a connection that is over."""
     half, peer = one.initiator, one.responder
     if plain_key(segment.key) != plain_key(one.key):
