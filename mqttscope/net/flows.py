@@ -250,7 +250,7 @@ class FlowTable(FlowRegister):
                     self._resume(flow, segment, events)
                     return
                 if verdict is Verdict.OTHER:
-                    self._decide(flow, events)
+                    self._give_back(flow, self._take_kept(flow), events)
                     self._route(segment, events)
                     return
                 if verdict is Verdict.NEW and flow.doubt is Verdict.COPY:
@@ -408,6 +408,7 @@ class FlowTable(FlowRegister):
 
     def _give_back(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
         """The segments that were kept belong to the flow after all, or to nothing."""
+        flow.doubled = flow.doubled or (flow.doubt is Verdict.COPY and bool(kept))
         for one in kept:
             entry = self._index.get(one.key)
             assert entry is not None
@@ -421,7 +422,6 @@ class FlowTable(FlowRegister):
                 Report(flow, entry[3], place, events).discarded(len(one.payload) + one.missing, "out_of_window")
             else:
                 self._apply(one, entry, events)
-        flow.doubled = flow.doubled or (flow.doubt is Verdict.COPY and bool(kept))
         flow.doubt = Verdict.SAME
         if not flow.closed:
             self._refresh(flow)

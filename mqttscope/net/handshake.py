@@ -228,7 +228,8 @@ def last_beginning(kept: list[Segment]) -> int:
     for at, one in enumerate(kept):
         if at and (is_syn(one) or begins_connection(one.payload)):
             key = plain_key(one.key)
-            ahead = (other.sequence - one.sequence & 0xFFFFFFFF for other in kept[found:at] if plain_key(other.key) == key)
+            same = [other for other in kept[found:at] if plain_key(other.key) == key]
+            ahead = (other.sequence + len(other.payload) - one.sequence & 0xFFFFFFFF for other in same)
             if any(1 < distance <= START_WINDOW for distance in ahead):
                 found = at
     return found

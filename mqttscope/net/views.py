@@ -74,10 +74,13 @@ def belongs(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
         if half.state == UNSEEN:
             return bool(segment.flags & ACK) and segment.acknowledgment == advance(peer.initial_sequence, 1)
         return half.initial_sequence == segment.sequence
-    if half.state != UNSEEN and not -_VIEW_WINDOW <= half.locate(segment.sequence) - half.offset <= _VIEW_WINDOW:
+    if half.state == UNSEEN:
+        # Nobody acknowledges what was not sent.
+        return bool(segment.flags & ACK) and 0 <= peer.locate(segment.acknowledgment) <= max(peer.offset, peer.sent)
+    if not -_VIEW_WINDOW <= half.locate(segment.sequence) - half.offset <= _VIEW_WINDOW:
         return False
     if not segment.flags & ACK or peer.state == UNSEEN:
-        return half.state != UNSEEN
+        return True
     return -_VIEW_WINDOW <= peer.locate(segment.acknowledgment) - peer.offset <= _VIEW_WINDOW
 
 
