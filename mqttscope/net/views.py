@@ -79,8 +79,10 @@ def belongs(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
         return bool(segment.flags & ACK) and 0 <= peer.locate(segment.acknowledgment) <= max(peer.offset, peer.sent)
     if not -_VIEW_WINDOW <= half.locate(segment.sequence) - half.offset <= _VIEW_WINDOW:
         return False
-    if not segment.flags & ACK or peer.state == UNSEEN:
+    if not segment.flags & ACK:
         return True
+    if peer.state == UNSEEN:
+        return half.locate(segment.sequence) <= half.offset
     return -_VIEW_WINDOW <= peer.locate(segment.acknowledgment) - peer.offset <= _VIEW_WINDOW
 
 

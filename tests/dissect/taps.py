@@ -11,6 +11,7 @@ from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SECOND, Talk, Tape, c
 
 ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
         "outage", "outage with data under way")  # fmt: skip
+GAPS = (0.01, 0.3, 1, 4, 20, 600)
 SEGMENT = 40
 """Bytes of a message that fills several segments."""
 
@@ -81,7 +82,7 @@ def _finish(random: Random, talk: Talk, end: str) -> None:
             talk.client(Publish(topic_name="lost", payload=b"x", qos=1, packet_identifier=999))
 
 
-def scene(random: Random, *, count: int | None = None, pace: float | None = None) -> Scene:
+def scene(random: Random, *, count: int | None = None, pace: float | None = None, gaps: tuple[float, ...] = GAPS) -> Scene:
     """One device that connects one or more times from the same port."""
     made = Scene()
     tape = Tape()
@@ -98,7 +99,7 @@ def scene(random: Random, *, count: int | None = None, pace: float | None = None
         made.topics.append(_life(random, talk, number, pace))
         _finish(random, talk, random.choice(ENDS))
         made.connections.append(tape.segments[first:])
-        tape.now_ns += int(random.choice((0.01, 0.3, 1, 4, 20, 600)) * SECOND)
+        tape.now_ns += int(random.choice(gaps) * SECOND)
     return made
 
 
