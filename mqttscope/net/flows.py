@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from mqttscope.net.events import FlowEvent
     from mqttscope.net.segment import Segment
 
+EARLY_NS = 200_000_000
+"""Frames come out of order by no more than this, also between two interfaces with buffers of their own."""
 MAX_VIEWS = 16
 """Direction keys with other tags under which one flow is known."""
 MAX_KEPT_SEGMENTS = 64
@@ -58,9 +60,9 @@ MAX_KEPT_BYTES = 256 * 1024
 YOUNG_NS = 1_000_000_000
 """So long after its first segment a flow that was joined in the middle may have had bytes under way."""
 
-_BESIDE = frozenset((Verdict.STRAY, Verdict.KNOCK))
+_BESIDE = frozenset((Verdict.STRAY, Verdict.KNOCK, Verdict.EARLY))
 """Why segments are kept while the flow goes on beside them."""
-_KEPT_NS = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS}
+_KEPT_NS = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS, Verdict.EARLY: EARLY_NS}
 """How long they are kept at most, where that is shorter than a flow that ended is remembered."""
 _LITTLE_BEHIND = (1 << 32) - START_WINDOW
 
@@ -279,6 +281,14 @@ class FlowTable(FlowRegister):
             self.unrelated_resets += 1
         else:
             self._apply(segment, entry, events, before)
+            if entry is not None and entry[0].kept and entry[0].doubt is Verdict.EARLY and not entry[0].closed:
+                self._reset_in_time(entry[0], events)
+
+    def _reset_in_time(self, flow: Flow, events: list[FlowEvent]) -> None:
+        """Let a reset that came early do what it does when all that was sent before it is there."""
+        _, half, peer, _ = self._index[flow.kept[0].key]
+        if judge(flow, half, peer, flow.kept[0]) is not Verdict.EARLY:
+            self._decide(flow, events)
 
     def _repeats_past(self, entry: Entry | None, segment: Segment) -> bool:
         """Whether a segment is a copy of one of a connection before; then it is counted, and that is all."""
@@ -416,7 +426,7 @@ class FlowTable(FlowRegister):
                 entry[1].copied_segments += 1
             elif flow.doubt is Verdict.KNOCK and not one.payload:
                 entry[1].ignored_syns += 1
-            elif flow.doubt in _BESIDE:
+            elif flow.doubt in _BESIDE and flow.doubt is not Verdict.EARLY:
                 place = (one.frame, one.timestamp_ns, one.capture)
                 entry[1].stray_segments += 1
                 Report(flow, entry[3], place, events).discarded(len(one.payload) + one.missing, "out_of_window")

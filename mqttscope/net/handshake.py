@@ -53,13 +53,15 @@ class Verdict(Enum):
     KNOCK = "knock"
     """A SYN with numbers of its own inside of a connection that lives: a device that came back, or a stranger.  The
     other side answers with SYN-ACK, or tells where the connection stands (RFC 5961 section 4) and goes on."""
+    EARLY = "early"
+    """A reset that says itself that something before it has not come yet: frames of two queues are not in order."""
     OTHER = "other"
     """It says nothing of the segments that are kept, and is judged by itself."""
     STRAY = "stray"
     """Its numbers have nothing to do with the flow: a connection of which the beginning was not captured, or noise."""
 
 
-DOUBTFUL = frozenset((Verdict.COPY, Verdict.RESUMED, Verdict.KNOCK, Verdict.STRAY))
+DOUBTFUL = frozenset((Verdict.COPY, Verdict.RESUMED, Verdict.KNOCK, Verdict.STRAY, Verdict.EARLY))
 
 
 def begins_connection(payload: bytes) -> bool:
@@ -82,7 +84,7 @@ def judge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> V
     ``half`` is the direction of the segment, ``peer`` the other one.
     """
     if segment.flags & RST:
-        return Verdict.SAME
+        return Verdict.EARLY if _is_early(flow, half, peer, segment) else Verdict.SAME
     if segment.flags & SYN:
         return _judge_syn(flow, half, peer, segment)
     if segment.payload or segment.missing:
@@ -186,6 +188,8 @@ def weigh(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> V
         return _weigh_copy(flow, half, peer, segment)
     if flow.doubt is Verdict.RESUMED:
         return _weigh_resumed(flow, half, peer, segment)
+    if flow.doubt is Verdict.EARLY:
+        return _weigh_early(flow, half, peer, segment)
     if flow.doubt is Verdict.KNOCK:
         return _weigh_knock(flow, half, peer, segment)
     return _weigh_stray(flow, half, peer, segment)
@@ -238,7 +242,7 @@ def last_beginning(kept: list[Segment]) -> int:
 def _repeated(flow: Flow, half: HalfStream, segment: Segment) -> int:
     """Up to where the segments that are kept repeat the direction opposite to that of a segment."""
     others = (one for one in flow.kept if plain_key(one.key) != plain_key(segment.key) and not one.flags & SYN)
-    return max((half.locate(one.sequence) + len(one.payload) + one.missing for one in others), default=0)
+    return max((half.locate(one.sequence) + len(one.payload) + one.missing for one in others), default=-START_WINDOW)
 
 
 def _weigh_knock(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
@@ -262,6 +266,24 @@ def _weigh_knock(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
         return Verdict.NEW
     # It may be the answer to the SYN of a stranger, and the connection goes on with it.
     return judge(flow, half, peer, segment)
+
+
+def _is_early(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether data is missing that was sent before a reset, so that it may still come."""
+    if flow.closed or half.state == UNSEEN or not plausible_reset(half, peer, segment):
+        return False
+    if half.locate(segment.sequence) > half.offset or half.buffer:
+        return True
+    acknowledges = segment.flags & ACK and peer.state != UNSEEN and not peer.ended
+    return bool(acknowledges and (peer.buffer or peer.locate(segment.acknowledgment) > peer.offset))
+
+
+def _weigh_early(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
+    """Whether there is still something to wait for behind a reset."""
+    if segment.flags & RST:
+        return Verdict.OTHER
+    verdict = judge(flow, half, peer, segment)
+    return verdict if verdict is Verdict.SAME else Verdict.OTHER
 
 
 def _weigh_resumed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
