@@ -33,6 +33,7 @@ BEGIN_WINDOW = 1 << 16
 """How far the numbers of what looks like the beginning of a connection may be from those of the one before."""
 
 _PROTOCOL_NAMES = (b"\x00\x04MQTT", b"\x00\x06MQIsdp")
+_CONNACK = 0x20
 _HTTP_METHOD, _HTTP_ANSWER = b"GET /", b"HTTP/1.1 101"
 _HANDSHAKE_RECORD, _HELLOS = b"\x16\x03", (1, 2)
 
@@ -71,7 +72,7 @@ def begins_connection(payload: bytes) -> bool:
     first = payload[0]
     if first == 0x10:
         return any(2 <= payload.find(name, 2, 13) <= 5 for name in _PROTOCOL_NAMES)
-    if first == 0x20:
+    if first == _CONNACK:
         return len(payload) >= 4 and payload[1] >= 2 and payload[2] <= 1
     if first == 0x16:
         return payload[:2] == _HANDSHAKE_RECORD and len(payload) > 5 and payload[5] in _HELLOS
@@ -150,11 +151,15 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
             return Verdict.COPY if _may_be_copy(flow, segment, COPY_NS) else Verdict.NEW
         if 0 <= start < half.offset:
             # What begins the stream comes again.  Data that is sent again carries the latest acknowledgment; what
-            # carries an older one is a copy, or comes from a stack that has forgotten the connection.
+            # carries an older one is a copy, or comes from a stack that has forgotten the connection.  So does what
+            # the other side has acknowledged, unless that was lost on its way.
             if segment.timestamp_ns - flow.last_timestamp_ns > PERSISTENCE_NS:
                 return Verdict.NEW
-            if _acknowledges_less(peer, segment):
+            if _acknowledges_less(peer, segment) or half.acknowledged > start:
                 return Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
+        if start > half.offset > 0 and segment.payload[0] != _CONNACK:
+            # Nobody says this twice on one connection; what is missing before it is the end of the other one.
+            return Verdict.NEW
     if half.ended and _differs(half, segment):
         return Verdict.NEW  # what is sent again behind a FIN is what was sent before it
     if is_stray(half, peer, segment):
@@ -202,7 +207,8 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     first = flow.kept[0]
     if segment.flags & SYN:
         begins = half.initial_sequence >= 0 or half.state == UNSEEN
-        same = half.initial_sequence == segment.sequence if begins else not half.locate(advance(segment.sequence, 1))
+        start = half.locate(advance(segment.sequence, 1))
+        same = half.initial_sequence == segment.sequence if begins else -START_WINDOW <= start <= 0
         if same or (is_syn(segment) and is_syn(first) and first.sequence == segment.sequence):
             return Verdict.COPY
         answers = segment.flags & ACK and any(
