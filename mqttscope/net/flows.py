@@ -64,6 +64,8 @@ _BESIDE = frozenset((Verdict.STRAY, Verdict.KNOCK, Verdict.EARLY))
 """Why segments are kept while the flow goes on beside them."""
 _KEPT_NS = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS, Verdict.EARLY: EARLY_NS}
 """How long they are kept at most, where that is shorter than a flow that ended is remembered."""
+_VIEW_SEGMENTS = 4
+"""So many segments that come again, one after the other, are no retransmission."""
 _LITTLE_BEHIND = (1 << 32) - START_WINDOW
 
 _NOTHING: tuple[FlowEvent, ...] = ()
@@ -418,7 +420,8 @@ class FlowTable(FlowRegister):
 
     def _give_back(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
         """The segments that were kept belong to the flow after all, or to nothing."""
-        flow.doubled = flow.doubled or (flow.doubt is Verdict.COPY and bool(kept))
+        if flow.doubt is Verdict.COPY and (len(kept) >= _VIEW_SEGMENTS or any(one.flags & SYN for one in kept)):
+            flow.doubled = True
         for one in kept:
             entry = self._index.get(one.key)
             assert entry is not None
@@ -444,7 +447,8 @@ class FlowTable(FlowRegister):
         if flow.doubt is Verdict.COPY and kept[0].timestamp_ns - flow.opened_ns > COPY_NS:
             apart = kept[0].capture != flow.last_capture or kept[0].timestamp_ns < flow.furthest_ns
             whole = len(kept) >= MAX_KEPT_SEGMENTS or is_whole(flow, kept) or repeat_one(flow, kept)
-            if not apart and not whole:
+            answered = flow.initiator.segments and flow.responder.segments
+            if not apart and not whole and not (answered and len({plain_key(one.key) for one in kept}) == 1):
                 # A second view would have shown the rest by now.
                 self._begin_with(flow, kept, events)
                 return

@@ -148,7 +148,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
             return Verdict.NEW
         start = half.locate(segment.sequence)
         if 0 < start < half.offset and _differs(half, segment):
-            return Verdict.COPY if _may_be_copy(flow, segment, COPY_NS) else Verdict.NEW
+            return Verdict.NEW
         if 0 <= start < half.offset:
             # What begins the stream comes again.  Data that is sent again carries the latest acknowledgment; what
             # carries an older one is a copy, or comes from a stack that has forgotten the connection.  So does what
@@ -247,8 +247,13 @@ def last_beginning(kept: list[Segment]) -> int:
 
 def _repeated(flow: Flow, half: HalfStream, segment: Segment) -> int:
     """Up to where the segments that are kept repeat the direction opposite to that of a segment."""
-    others = (one for one in flow.kept if plain_key(one.key) != plain_key(segment.key) and not one.flags & SYN)
-    return max((half.locate(one.sequence) + len(one.payload) + one.missing for one in others), default=-START_WINDOW)
+    key = plain_key(segment.key)
+    ends = (
+        half.locate(advance(one.sequence, len(one.payload) + one.missing + bool(one.flags & SYN)))
+        for one in flow.kept
+        if plain_key(one.key) != key
+    )
+    return max(ends, default=-START_WINDOW)
 
 
 def _weigh_knock(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
