@@ -62,11 +62,12 @@ def public_object(value: object) -> object:
 def forget_secrets(flow: Flow) -> None:
     """Take the secrets out of what a flow holds; it goes on as before."""
     flow.kept = [replace(one, payload=covered(one.payload, _in_stream(one.payload))) for one in flow.kept]
+    flow.past.clear()
     dialogue = flow.context
     if not isinstance(dialogue, Dialogue):
         # It is over, and what it delivered last would only tell copies from other data.
-        flow.initiator.history.clear()
-        flow.responder.history.clear()
+        _forget_bytes(flow.initiator)
+        _forget_bytes(flow.responder)
         return
     connection = dialogue.connection
     for half, from_client in ((flow.initiator, True), (flow.responder, False)):
@@ -76,8 +77,13 @@ def forget_secrets(flow: Flow) -> None:
         _dialogue(dialogue.inner)
 
 
-def _half(half: HalfStream, connection: Connection | None, from_client: bool) -> None:
+def _forget_bytes(half: HalfStream) -> None:
     half.history.clear()
+    half.beginning = b""
+
+
+def _half(half: HalfStream, connection: Connection | None, from_client: bool) -> None:
+    _forget_bytes(half)
     if from_client and connection is not None and connection.handshake_seen and connection.connect_packet is None:
         half.buffer.parts = [b"*" * len(part) for part in half.buffer.parts]
     else:

@@ -326,14 +326,14 @@ class FlowTable(FlowRegister):
             self._route(one, events)
 
     def _apply(
-        self, segment: Segment, entry: Entry | None, events: list[FlowEvent], before: Sequence[Past] = ()
+        self, segment: Segment, entry: Entry | None, events: list[FlowEvent], earlier: Sequence[Past] = ()
     ) -> None:
-        """Give a segment to its connection, ``None`` for one that is not known yet and has those ``before`` it."""
+        """Give a segment to its connection, ``None`` for one that is not known yet and has ``earlier`` ones."""
         now = segment.timestamp_ns
         place = (segment.frame, now, segment.capture)
         if entry is None:
             entry = self._open(segment, events)
-            entry[0].past.extend(before)
+            entry[0].past.extend(earlier)
         elif segment.flags & SYN and not segment.flags & RST:
             entry = self._learn_roles(entry, segment)
         flow, half, peer, from_initiator = entry

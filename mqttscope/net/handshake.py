@@ -225,7 +225,9 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
     if end > max(half.offset, half.fin_offset + 1):
         # The flow goes on, or there is more than it had.  Who has come less far than the flow had is not its sender.
-        less = _acknowledges_less(peer, segment) and peer.locate(segment.acknowledgment) <= _repeated(flow, peer, segment)
+        less = _acknowledges_less(peer, segment) and peer.locate(segment.acknowledgment) <= _repeated(
+            flow, peer, segment
+        )
         return Verdict.NEW if flow.closed or less else Verdict.SAME
     if segment.flags & FIN and flow.closed and end != half.fin_offset:
         return Verdict.NEW

@@ -82,14 +82,22 @@ def _finish(random: Random, talk: Talk, end: str) -> None:
             talk.client(Publish(topic_name="lost", payload=b"x", qos=1, packet_identifier=999))
 
 
-def scene(random: Random, *, count: int | None = None, pace: float | None = None, gaps: tuple[float, ...] = GAPS) -> Scene:
-    """One device that connects one or more times from the same port."""
+def scene(
+    random: Random,
+    *,
+    pace: float | None = None,
+    gaps: tuple[float, ...] = GAPS,
+    server: int | None = None,
+    port: int = 50_000,
+) -> Scene:
+    """One device that connects one or more times from the same port; ``server``: the number that its server begins
+    with each time."""
     made = Scene()
     tape = Tape()
     pace = pace or random.choice((0.002, 0.02, 0.2, 1.0))
-    client, server = random.choice((1000, None)), random.choice((5000, None, None, None))
-    for number in range(count or random.randint(1, 3)):
-        talk = Talk(tape)
+    client = random.choice((1000, None))
+    for number in range(random.randint(1, 3)):
+        talk = Talk(tape, client_port=port)
         talk.position = {
             "client": random.randrange(1 << 32) if client is None else client,
             "server": random.randrange(1 << 32) if server is None else server,

@@ -1,0 +1,228 @@
+"""Random captures of two taps whose clocks differ, and of frames out of order: what happened once is said once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, GapEvent, PacketEvent
+from mqttscope.lint.catalogue import instances, select
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Severity
+from mqttscope.mqtt import Puback, Publish
+from mqttscope.net.segment import SYN, Segment, group_key
+from tests.conftest import EXHAUSTIVE
+from tests.dissect import taps
+from tests.dissect.talk import CONNACK, Talk, Tape, connect
+
+TRIALS = 2_000 if EXHAUSTIVE else 60
+SKEWS = (0.25, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0)
+TAGS = (b"", b"\0\x05")
+
+
+@dataclass
+class Outcome:
+    topics: list[list[str | None]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    copied: int = 0
+    incomplete: int = 0
+    """Events that say of something that it is missing or belongs to nothing."""
+
+
+def outcome(segments: list[Segment]) -> Outcome:
+    found = Outcome()
+    linter = Linter(instances(select().values()), strict=True)
+    for event in dissect_segments(segments):
+        found.errors += [one.rule for one in linter.feed(event) if one.severity is Severity.ERROR]
+        if isinstance(event, ConnectionOpened):
+            found.topics.append([])
+        elif isinstance(event, ConnectionClosed):
+            found.copied += event.connection.copied_segments
+        elif isinstance(event, DiscardedEvent | GapEvent):
+            found.incomplete += 1
+        elif isinstance(event, PacketEvent) and isinstance(event.packet, Publish) and event.topic != "lost":
+            found.topics[event.connection.number].append(event.topic)
+    return found
+
+
+def test_one_tap_shows_what_happened() -> None:
+    for seed in range(TRIALS):
+        made = taps.scene(Random(seed))
+        found = outcome(taps.numbered([one for segments in made.connections for one in segments]))
+
+        assert (found.topics, found.errors, found.copied) == (made.topics, [], 0), seed
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("server", [None, 5000])
+def test_two_taps_whose_clocks_differ_show_it_once(tag: bytes, server: int | None) -> None:
+    """Servers choose their numbers at random; where one does not, nearly all is right all the same."""
+    wrong = []
+    for seed in range(TRIALS):
+        random = Random(seed)
+        made = taps.scene(random, server=server)
+        skew = random.choice((-1, 1)) * random.choice(SKEWS)
+        found = outcome(taps.two_taps(random, made, skew=skew, tag=tag))
+        if found.topics != made.topics or found.errors:
+            wrong.append((seed, skew, found))
+
+    assert len(wrong) <= TRIALS * (0.01 if server is None else 0.1), wrong
+
+
+@pytest.mark.parametrize("skew", [0.0, 0.0001, 0.01, 0.1, 0.19])
+def test_two_taps_whose_clocks_are_right_show_it_once(skew: float) -> None:
+    wrong = []
+    for seed in range(TRIALS):
+        random = Random(seed)
+        made = taps.scene(random, server=None)
+        found = outcome(taps.two_taps(random, made, skew=skew, jitter=0.0005, tag=random.choice(TAGS)))
+        if found.topics != made.topics or found.errors:
+            wrong.append((seed, found))
+
+    assert len(wrong) <= TRIALS * 0.01, wrong
+
+
+@pytest.mark.parametrize("jitter", [0.005, 0.02, 0.05, 0.15])
+def test_frames_out_of_order_are_said_once_or_said_to_be_missing(jitter: float) -> None:
+    """What has no order any more may be missing, but not without a word; nothing is said twice."""
+    accused = []
+    for seed in range(TRIALS):
+        random = Random(seed)
+        made = taps.scene(random, pace=random.choice((0.02, 0.2, 1.0)), gaps=(1, 20, 600))
+        found = outcome(taps.displaced(random, made, jitter))
+        topics = sorted(str(topic) for row in found.topics for topic in row)
+        wanted = sorted(topic for row in made.topics for topic in row)
+        if found.errors:
+            accused.append((seed, found.errors))
+
+        assert len(topics) <= len(wanted), seed
+        assert topics == wanted or found.incomplete, seed
+
+    assert len(accused) <= TRIALS * 0.03, accused
+
+
+def test_all_that_two_taps_show_of_a_device_goes_to_one_place() -> None:
+    """A cluster groups segments by this key: each group alone says what all together say."""
+    random = Random(7)
+    segments: list[Segment] = []
+    for port in (50_000, 50_001):
+        made = taps.scene(random, server=None, port=port)
+        segments += taps.two_taps(random, made, skew=3.0, tag=TAGS[1])
+    segments = taps.numbered(segments)
+    groups: dict[bytes, list[Segment]] = {}
+    for one in segments:
+        groups.setdefault(group_key(one.key), []).append(one)
+
+    together = outcome(segments)
+    apart = [outcome(group) for group in groups.values()]
+
+    assert len(groups) == 2
+    assert sorted(map(str, together.topics)) == sorted(str(row) for one in apart for row in one.topics)
+    assert together.copied == sum(one.copied for one in apart)
+
+
+def life(talk: Talk, topic: str) -> None:
+    talk.handshake()
+    talk.client(connect())
+    talk.server(CONNACK)
+    talk.client(Publish(topic_name=topic, payload=b"1", qos=1, packet_identifier=2))
+    talk.server(Puback(2))
+    talk.ack("client")
+
+
+def said(tape: Tape) -> tuple[list[list[str | None]], list[str]]:
+    found = outcome([replace(one, frame=number) for number, one in enumerate(tape.segments, 1)])
+    return found.topics, found.errors
+
+
+def test_a_device_with_all_the_same_numbers_is_told_by_what_it_says() -> None:
+    """Within the time in which it could be the second view of another tap."""
+    tape = Tape()
+    life(Talk(tape), "one")
+    tape.wait(2)
+    life(Talk(tape), "two")
+
+    assert said(tape) == ([["one"], ["two"]], [])
+
+
+def test_a_view_of_a_connection_that_is_over_begins_no_other() -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    life(talk, "one")
+    talk.reset("client")
+    first = list(tape.segments)
+    tape.wait(0.5)
+    again = Talk(tape)
+    again.position["server"] = 3_000_000_000
+    life(again, "two")
+    tape.segments += [replace(one, timestamp_ns=one.timestamp_ns + 2_000_000_000) for one in first]
+    tape.now_ns += 2_000_000_000
+    again.client(Publish(topic_name="three", payload=b"1"))
+
+    assert said(tape) == ([["one"], ["two", "three"]], [])
+
+
+def test_a_reset_waits_for_what_was_sent_before_it() -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    life(talk, "one")
+    talk.client(Publish(topic_name="two", payload=b"1"))
+    talk.reset("client")
+    tape.segments[-2], tape.segments[-1] = (
+        replace(tape.segments[-1], timestamp_ns=tape.segments[-2].timestamp_ns),
+        replace(tape.segments[-2], timestamp_ns=tape.segments[-1].timestamp_ns),
+    )
+
+    assert said(tape) == ([["one", "two"]], [])
+
+
+def test_an_old_acknowledgment_of_another_connection_says_nothing() -> None:
+    """Far behind where the server stands: nothing is lost by it."""
+    tape = Tape()
+    talk = Talk(tape)
+    life(talk, "one")
+    client, server = talk.position["client"], talk.position["server"]
+    talk.position = {"client": client + 100, "server": server - 300_000_000}
+    talk.ack("server")
+    talk.position = {"client": client, "server": server}
+    talk.client(Publish(topic_name="two", payload=b"1"))
+    talk.close()
+
+    assert outcome(tape.segments).incomplete == 0
+
+
+def test_a_connect_behind_a_hole_begins_a_connection() -> None:
+    """No handshake was captured, and the numbers go on a little behind where they were."""
+    tape = Tape()
+    talk = Talk(tape)
+    life(talk, "one")
+    tape.wait(60)
+    again = Talk(tape)
+    again.position = {who: at + 200 for who, at in talk.position.items()}
+    before = len(tape.segments)
+    life(again, "two")
+    del tape.segments[before : before + 3]
+
+    assert said(tape) == ([["one"], ["two"]], [])
+
+
+def test_a_connect_that_was_acknowledged_before_begins_a_connection() -> None:
+    """The device never acknowledges what the server says, and comes back with all the same numbers."""
+    tape = Tape()
+    for topic in ("one", "two"):
+        talk = Talk(tape)
+        before = len(tape.segments)
+        talk.handshake()
+        talk.client(connect())
+        talk.server(CONNACK)
+        talk.position["server"] = 5001
+        talk.client(Publish(topic_name=topic, payload=b"1"))
+        if before:
+            del tape.segments[before : before + 3]
+        tape.wait(60)
+
+    assert all(not one.flags & SYN for one in tape.segments[3:])
+    assert said(tape) == ([["one"], ["two"]], [])
