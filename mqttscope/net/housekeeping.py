@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from mqttscope.net.events import FlowClosed, Report
 from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET
 from mqttscope.net.segment import plain_key, reverse_key
+from mqttscope.net.views import VIEW_NS
 
 if TYPE_CHECKING:
     from mqttscope.net.events import FlowEvent
@@ -202,6 +203,8 @@ class FlowRegister:
 
     def _refresh(self, flow: Flow) -> None:
         """Work out anew when the flow needs a look, and whether its next segment may take the fast path."""
+        if flow.past and flow.last_timestamp_ns - flow.past[-1].last_timestamp_ns > VIEW_NS:
+            flow.past.clear()
         deadline = min(flow.initiator.deadline_ns, flow.responder.deadline_ns)
         flow.check_ns = min(deadline, flow.last_timestamp_ns + self.idle_timeout_ns + 1, flow.kept_until_ns)
         flow.clear = flow.initiator.clear and flow.responder.clear and not flow.kept

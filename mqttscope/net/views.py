@@ -1,7 +1,7 @@
 """Segments that were captured more than once: by two taps, on a mirror port, under other tags.
 
 A second *view* of a connection shows what the first one showed, with the same numbers and the same bytes, at another
-time when the clocks differ.  So whatever repeats what is known, soon enough, is a copy; what brings anything new is not.
+time when the clocks differ.  So what repeats what is known, soon enough, is a copy; what brings anything new is not.
 """
 
 from __future__ import annotations
