@@ -1,0 +1,75 @@
+"""What is a copy, and what repeats a connection that is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.net.flows import Flow, FlowTable
+from mqttscope.net.views import VIEW_NS, differs, is_whole, past, repeat_one, repeats
+from tests.net.script import FORWARD, HANDSHAKE, feed, parse, play
+
+TALK = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106", "> A 106 504"]
+
+
+def flow_of(lines: list[str]) -> Flow:
+    table = FlowTable()
+    feed(table, parse(lines))
+    found = table.direction(FORWARD)
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("> S 100", True),
+        ("> S 99", False),
+        ("< SA 500 101", True),
+        ("< SA 700 101", False),
+        ("> A 101:hello 501", True),
+        ("> A 101:hallo 501", False),
+        ("> A 101:hello 901", False),
+        ("> A 106:more 504", False),
+        ("< A 501:you 106", True),
+    ],
+)
+def test_what_repeats_a_connection(line: str, expected: bool) -> None:
+    assert repeats(flow_of(TALK), parse([line])[0]) is expected
+
+
+def test_a_connection_is_remembered_as_long_as_a_view_may_show_it() -> None:
+    flow = flow_of(TALK)
+
+    assert [one.key for one in past(flow, flow.last_timestamp_ns + VIEW_NS)] == [FORWARD]
+    assert past(flow, flow.last_timestamp_ns + VIEW_NS + 1) == []
+
+
+def test_all_segments_have_to_repeat_one_and_the_same() -> None:
+    flow = flow_of(TALK)
+    later = Flow(FORWARD, True, 0, 1, "a", 0, 1, "a", past=past(flow, flow.last_timestamp_ns))
+
+    assert repeat_one(later, parse(TALK))
+    assert not repeat_one(later, parse([*TALK, "> A 106:more 504"]))
+
+
+def test_a_view_is_whole_when_it_has_come_as_far_as_the_flow() -> None:
+    flow = flow_of(TALK)
+
+    assert is_whole(flow, parse(TALK))
+    assert not is_whole(flow, parse(TALK[:-2]))
+
+
+def test_the_beginning_of_a_stream_is_remembered_however_much_follows() -> None:
+    lines = [*HANDSHAKE, *(f"> A {101 + 5 * number}:{number:05} 501" for number in range(40))]
+    half = flow_of(lines).initiator
+
+    assert not differs(half, 0, b"0000000001")
+    assert differs(half, 0, b"0000000002")
+    assert differs(half, 3, b"02")
+
+
+def test_a_view_that_stops_halfway_is_a_connection_of_its_own() -> None:
+    again = ["> S 100 t=2", "< SA 500 101 t=2.1", "> A 101 501 t=2.2", "> A 101:hello 501 t=2.3"]
+
+    assert play([*TALK, *again]).count("opened") == 2
+    assert play([*TALK, *again, "< A 501:you 106 t=2.4"]).count("opened") == 1
