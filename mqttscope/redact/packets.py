@@ -21,6 +21,7 @@ from mqttscope.mqtt.packets import BRIDGE_LEVELS, FIXED_LENGTHS, Publish
 from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, WILL
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
+from mqttscope.redact.tokens import token_places, token_ranges
 
 CLEAR, SUSPECT, BROKEN = range(3)
 """How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came
@@ -75,7 +76,7 @@ def hidden_in_packet(packet: ControlPacket, version: ProtocolVersion, doubt: int
     kind = packet.packet_type
     if kind == PacketType.PUBLISH:
         if doubt < BROKEN and packet.topic_name not in DISGUISED:  # type: ignore[attr-defined]
-            return []
+            return token_places(packet)
         length = len(packet.payload or b"")  # type: ignore[attr-defined]
         start = len(packet.raw) - length
         if doubt >= BROKEN:
@@ -206,6 +207,8 @@ def _by_fields(raw: bytes, version: ProtocolVersion) -> Ranges:
             found.append((span.start + 2, span.end))
         elif span.field.endswith("properties.authentication_data"):
             found.append((span.start + 3, span.end))
+        elif span.field == "will.will_payload":
+            found += [(span.start + 2 + start, span.start + 2 + end) for start, end in token_ranges(raw[span.start + 2 : span.end])]
     return joined(found)
 
 

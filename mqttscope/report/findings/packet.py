@@ -60,7 +60,7 @@ class PacketView:
         narrower = replace(view, width=max(1, view.width - INDENT) if view.width > 0 else 0)
         self.text = _lines(narrower)
         self.bare = _lines(replace(narrower, payload="none"))
-        self.payload = PayloadView(limit=view.payload_limit)
+        self.payload = PayloadView(limit=view.payload_limit, show_secrets=view.show_secrets)
 
     def event(self, finding: Finding) -> PacketEvent | MalformedEvent | None:
         """The event of the packet; ``None`` for a finding that is about no packet."""
