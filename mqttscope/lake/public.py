@@ -55,8 +55,7 @@ def public_object(value: object) -> object:
             if isinstance(found, Malformed):
                 # One with a fault in a value is remembered like any other.
                 hidden = hidden_in_damaged(value.raw, _V5)
-                shown = public_damaged(replace(found, packet=value), hidden, _V5).packet if hidden else value
-                return shown
+                return public_damaged(replace(found, packet=value), hidden, _V5).packet if hidden else value
         hidden = hidden_in_packet(value, _V5)
         return public(value, hidden) if hidden else value
     if isinstance(value, Malformed):

@@ -63,7 +63,7 @@ _PASSWORD = 0x40
 MAX_FAULTS = 2
 """Faults of a packet that may be in its values alone; with more of them its type is not believed."""
 MAX_LEFT = 4
-"""Bytes of the packet before that may stand in front of whole packets and are shown; more of them may be of a secret."""
+"""Bytes of the packet before that may stand in front of whole packets and are shown; more may be of a secret."""
 MAX_SHIFT, MAX_EXPLAINED, MIN_EXPLAINED = 64, 4_096, 4
 """How far into a damaged packet whole ones are looked for, in how long a one, and how many bytes they have to have."""
 _SIZES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
@@ -208,7 +208,10 @@ def _by_fields(raw: bytes, version: ProtocolVersion) -> Ranges:
         elif span.field.endswith("properties.authentication_data"):
             found.append((span.start + 3, span.end))
         elif span.field == "will.will_payload":
-            found += [(span.start + 2 + start, span.start + 2 + end) for start, end in token_ranges(raw[span.start + 2 : span.end])]
+            found += [
+                (span.start + 2 + start, span.start + 2 + end)
+                for start, end in token_ranges(raw[span.start + 2 : span.end])
+            ]
     return joined(found)
 
 

@@ -125,8 +125,8 @@ class PacketLines:
                 return f"{head}{{}}}}\n"
         if type(packet) is Publish:
             return self._doubtful(head, event, packet)
-        shown = packet if self.show_secrets else without_tokens_of(packet)
-        fields = view(shown, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
+        public = packet if self.show_secrets else without_tokens_of(packet)
+        fields = view(public, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
         return f"{head}{dumps_text(fields)}}}\n"
 
     def _doubtful(self, head: str, event: PacketEvent, packet: Publish) -> str:

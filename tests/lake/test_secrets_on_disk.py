@@ -1,10 +1,11 @@
-"""A lake on disk, searched byte by byte: no file of it has a secret in it, packed or unpacked, whatever it was made of."""
+"""A lake on disk, searched byte by byte: no file has a secret in it, packed or unpacked, whatever it was made of."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -53,12 +54,10 @@ def _columns(path: Path) -> Iterator[bytes]:
             _flat(value, parts)
             if not isinstance(value, bytes):
                 continue
-            for at in (0, 9):
-                if value[at : at + 1] == b"z":
-                    parts.append(zlib.decompress(value[at + 1 :]))
+            parts += [zlib.decompress(value[at + 1 :]) for at in (0, 9) if value[at : at + 1] == b"z"]
             try:
                 _flat_state(load(value), parts, set())
-            except Exception:  # noqa: BLE001 - no state, as nearly all values are
+            except Exception:
                 continue
     return iter(parts)
 
@@ -67,7 +66,7 @@ def lake_of(segments: list[Segment], folder: Path, stops: tuple[int, ...]) -> Pa
     """A lake that took a capture in several ingests, the last connection still open at the end of each."""
     lake, given = folder / "lake", LakeOptions(Options(ports={8080: "ws"}), rules=all_of_them(), scope_events=True)
     edges = [0, *sorted({min(len(segments), one) for one in stops}), len(segments)]
-    for number, (start, stop) in enumerate(zip(edges, edges[1:], strict=False)):
+    for number, (start, stop) in enumerate(pairwise(edges)):
         if start == stop:
             continue
         tape = Tape()

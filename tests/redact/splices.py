@@ -71,12 +71,14 @@ def splice_scenes() -> tuple[Scene, ...]:
         _scene("packed 3.1.1", V3_1_1, [_login(user_name="arthur", password=PACKED), subscribe, sent, *told],
                [ok, Suback(3, None, [1]), Puback(9), Pingresp()], PACKED),
         _scene("worded 3.1.1", V3_1_1,
-               [_login(user_name="arthur", password=WORDED, will=Will(will_topic="left", will_payload=b"so long")), *told],
+               [_login(user_name="arthur", password=WORDED, will=Will(will_topic="left", will_payload=b"so long")),
+                *told],
                [ok, Pingresp()], WORDED),
         _scene("again 3.1.1", V3_1_1,
                [_login(user_name="arthur", password=SPOKEN), *told, _login(user_name="ford", password=NUMBERS), *told],
                [ok, sent, Pingresp()], SPOKEN, NUMBERS),
-        _scene("numbers 5.0", V5, [_login(5, user_name="arthur", password=NUMBERS, will=will), subscribe_5, sent_5, *told_5],
+        _scene("numbers 5.0", V5, [_login(5, user_name="arthur", password=NUMBERS, will=will), subscribe_5, sent_5,
+                *told_5],
                [ok_5, Suback(3, Properties(), [1]), Puback(9), Pingresp()], NUMBERS),
         _scene("packed 5.0", V5, [_login(5, password=PACKED), sent_5, *told_5], [ok_5, Puback(9), Pingresp()], PACKED),
         _scene(
@@ -173,7 +175,9 @@ def _remaining(chance: random.Random, raw: bytes, version: ProtocolVersion) -> b
         return raw[:1] + b"\x05" + raw[1:]
     length = end - body
     edge = chance.choice(_edges(raw, version)) - body
-    said = max(0, chance.choice((length - 1, length + 1, length - 2, length + 2, edge, edge + 1, 127, 128, 129, length + 128)))
+    said = max(
+        0, chance.choice((length - 1, length + 1, length - 2, length + 2, edge, edge + 1, 127, 128, 129, length + 128))
+    )
     number = write_variable_byte_integer(said)
     if chance.random() < 0.1:
         number = number[:-1] + bytes((number[-1] | 0x80,)) + b"\0" * chance.randint(1, 4)
@@ -221,7 +225,9 @@ def _connect_head(chance: random.Random, raw: bytes, version: ProtocolVersion) -
         if where < len(made):
             made[where] = chance.choice((made[where] ^ 1 << chance.randrange(8), chance.randrange(256), 3, 4, 5))
     if chance.random() < 0.2:
-        made[name:end] = chance.choice((b"\x00\x04MQTT", b"\x00\x06MQIsdp", b"\x00\x04mqtt", b"\x00\x00", b"\x00\x05MQTTX"))
+        made[name:end] = chance.choice(
+            (b"\x00\x04MQTT", b"\x00\x06MQIsdp", b"\x00\x04mqtt", b"\x00\x00", b"\x00\x05MQTTX")
+        )
     return bytes(made)
 
 
