@@ -345,7 +345,7 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
     for one, behind in zip(fields, [*fields[1:], None], strict=True):
         follows = behind.fits if behind is not None else not one.announces_more
         trusted = trusted and one.clean and one.fits and follows and level in _LEVELS
-        trusted = trusted and (one.name == "client_identifier" or _are_flags(flags, level))
+        trusted = trusted and (one.name == "client_identifier" or (_are_flags(flags, level) and flags & _PASSWORD != 0))
         if not trusted or one.name == "password":
             made.hidden += _tail(one.start + 2 if level in _LEVELS else one.start, length)
             break

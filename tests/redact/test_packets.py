@@ -82,6 +82,11 @@ class TestConnect:
                 id="flags that call a user name and a password a will",
             ),
             pytest.param(
+                LOGIN.replace("10 17", "10 27").replace("04 c2", "04 04"),
+                "10 27 00 04 4d 51 54 54 04 04 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
+                id="the same in a packet that is cut",
+            ),
+            pytest.param(
                 "10 1f 00 0c 68 75 73 68 68 75 73 68 68 75 73 68 04 02 00 00 00 01 63",
                 "10 1f" + " **" * 21,
                 id="a long name that is none",
