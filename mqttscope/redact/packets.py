@@ -92,7 +92,7 @@ def hidden_in_packet(packet: ControlPacket, version: ProtocolVersion, doubt: int
 
 def hides_payload(packet: Publish, doubt: int) -> bool:
     """Whether the payload of a PUBLISH may be the rest of a CONNECT, in whole or in part."""
-    return doubt >= BROKEN or packet.topic_name in DISGUISED
+    return bool(packet.payload) and (doubt >= BROKEN or packet.topic_name in DISGUISED)
 
 
 def hidden_in_damaged(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
