@@ -443,7 +443,15 @@ class _Block:
         return fault
 
     def _properties(self, raw: bytes, at: int, stop: int, owner: int) -> int | None:
-        """Walk the properties; returns where the first begins that is not as it should be."""
+        """Walk the properties; returns where the first begins that is not as it should be.
+
+        A text right before it may have the wrong length, and is not trusted either.
+        """
+        texts: list[int] = []
+        fault = self._fault(raw, at, stop, owner, texts)
+        return fault if fault is None or not texts else min(fault, texts[-1])
+
+    def _fault(self, raw: bytes, at: int, stop: int, owner: int, texts: list[int]) -> int | None:
         seen = set()
         while at < stop:
             start = at
@@ -467,6 +475,7 @@ class _Block:
             if row.wire.name.startswith("UTF-8") and not _are_texts(raw[at:after], row.wire.name):
                 return min(at + 2, len(raw))
             seen.add(identifier)
+            texts[:] = [] if row.wire.name in _SIZES or identifier == AUTHENTICATION_DATA else [at + 2]
             at = after
         return None
 

@@ -157,6 +157,9 @@ class TestAuthenticationData:
         assert b"hush" not in redacted(parse(raw), version)
         assert len(redacted(parse(raw), version)) == len(parse(raw))
 
+    def test_a_text_before_the_fault_may_have_swallowed_some_of_it(self) -> None:
+        assert b"hush" not in redacted(parse("f0 0c 18 0a 15 00 05 6d 68 75 73 68 6b 61"), V5)
+
     def test_what_is_wrong_with_a_disconnect_is_still_seen(self) -> None:
         assert shown("e0 09 00 07 16 00 04 68 75 73 68", V5) == "e0 09 00 07 16 00 04 ** ** ** **"
 

@@ -75,7 +75,8 @@ class PacketView:
         connection.side(direction).doubt = finding.doubt
         connection.doubtful = finding.doubt >= BROKEN
         place = connection, direction, finding.packet, finding.frame, finding.timestamp_ns, finding.capture
-        found = _decoded(finding.raw, finding.missing, version)
+        # What is in doubt may be malformed for want of its end, and then its topic is none.
+        found = _decoded(finding.raw, 0 if finding.doubt else finding.missing, version)
         if isinstance(found, Malformed):
             return MalformedEvent(*place, found, finding.topic)
         return PacketEvent(*place, found, finding.topic)
