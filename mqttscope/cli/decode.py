@@ -159,13 +159,18 @@ class Sequence:
     def items(self, raw: bytes) -> list[StreamItem]:
         """What the bytes hold."""
         from mqttscope.mqtt.codec import packet_end
-        from mqttscope.redact.packets import CLEAR
+        from mqttscope.redact.packets import BROKEN, CLEAR, ends_framing
 
-        if packet_end(raw, 0, len(raw))[1] == len(raw):
-            # One packet is given mostly, and it says itself what it is.
-            self.connection.client_side.doubt = self.connection.server_side.doubt = CLEAR
+        connection = self.connection
         items = self.stream.feed(raw)
         items += self.stream.close()
+        if packet_end(raw, 0, len(raw))[1] == len(raw):
+            # One packet is given mostly, and it says itself what it is.
+            connection.client_side.doubt = connection.server_side.doubt = CLEAR
+        elif any(map(ends_framing, items)):
+            # Who knows whether what comes first is a packet, when something behind it is none.
+            connection.client_side.doubt = connection.server_side.doubt = BROKEN
+            connection.doubtful = True
         if not self.connection.version_known:
             source = self.stream.version_source
             self.connection.assume_version(self.stream.version, source or "none", known=source == "CONNECT")
@@ -185,6 +190,7 @@ class Sequence:
                 connection.identify(item)
                 topic = connection.resolve_topic(item, direction) if isinstance(item, Publish) else None
                 yield PacketEvent(connection, direction, number, 1, 0, "-", item, topic)
+                connection.side(direction).stream_offset += len(item.raw)
                 connection.apply(item, direction, number, 1, 0)
                 number += 1
             elif isinstance(item, Malformed):
@@ -195,6 +201,7 @@ class Sequence:
                     connection.identify(made, item.raw)
                 topic = connection.resolve_topic(made, direction) if isinstance(made, Publish) else None
                 yield MalformedEvent(connection, direction, number, 1, 0, "-", item, topic)
+                side.stream_offset += len(item.raw)
                 if made is not None and item.complete:
                     connection.apply(made, direction, number, 1, 0)
                 side.doubt = doubt

@@ -145,6 +145,7 @@ class Transports(PacketEvents):
         connection.details["resumes"] = known.number
         for name in _RESUMED:
             setattr(connection, name, getattr(known, name))
+        connection.client_side.doubt, connection.doubtful = known.client_side.doubt, known.doubtful
         connection.revision += 1
         for stream in (dialogue.client_stream, dialogue.server_stream):
             stream.version, stream.version_source = known.version, "CONNECT" if known.version_known else ""
@@ -170,6 +171,8 @@ class Transports(PacketEvents):
             found_ns=flow.last_timestamp_ns,
             found_capture=flow.last_capture,
         )
+        if connection.handshake_seen:
+            connection.expect_connect()
         self.connections += 1
         if dialogue.tls is not None:
             connection.details.update(dialogue.tls.summary())

@@ -14,6 +14,7 @@ import re
 from dataclasses import replace
 
 from mqttscope.dissect.dialogue import Dialogue
+from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.stream import PacketStream, Unparsed
@@ -32,6 +33,7 @@ from mqttscope.redact.packets import (
     hidden_in_damaged,
     hidden_in_packet,
     hidden_in_unparsed,
+    holds_secrets,
     joined,
 )
 from mqttscope.redact.text import public_details, without_http_secrets
@@ -46,7 +48,15 @@ _METHOD = re.compile(rb"\x15\x00[\x01-\x40][ -~]{1,64}\x16")
 def public_object(value: object) -> object:
     """A packet, or bytes that are none, as they may be written down; anything else as it is."""
     if isinstance(value, ControlPacket):
-        hidden = hidden_in_packet(value, _V5) if value.raw else []
+        if not value.raw:
+            return value
+        if holds_secrets(value.raw):
+            found = decode(value.raw, _V5)
+            if isinstance(found, Malformed):
+                # One with a fault in a value is remembered like any other.
+                hidden = hidden_in_damaged(value.raw, _V5)
+                return public_damaged(replace(found, packet=value), hidden, _V5).packet if hidden else value
+        hidden = hidden_in_packet(value, _V5)
         return public(value, hidden) if hidden else value
     if isinstance(value, Malformed):
         places: Ranges = []
@@ -84,10 +94,40 @@ def _forget_bytes(half: HalfStream) -> None:
 
 def _half(half: HalfStream, connection: Connection | None, from_client: bool) -> None:
     _forget_bytes(half)
-    if from_client and connection is not None and connection.handshake_seen and connection.connect_packet is None:
-        half.buffer.parts = [b"*" * len(part) for part in half.buffer.parts]
-    else:
-        half.buffer.parts = [covered(part, _in_stream(part)) for part in half.buffer.parts]
+    waiting = half.buffer
+    if connection is not None and _is_opening(connection, from_client):
+        waiting.parts = [b"*" * len(part) for part in waiting.parts]
+        return
+    made: list[bytes] = []
+    run: list[bytes] = []
+    after = -1
+    for start, part in zip(waiting.starts, waiting.parts, strict=True):
+        # A secret may be cut into pieces as small as one likes.
+        if run and start != after:
+            made += _covered_together(run)
+            run = []
+        run.append(part)
+        after = start + len(part)
+    waiting.parts = [*made, *_covered_together(run)]
+
+
+def _is_opening(connection: Connection, from_client: bool) -> bool:
+    """Whether what waits behind a hole may be of a CONNECT, or of what a server says before it lets a client in."""
+    if from_client:
+        return connection.handshake_seen and connection.connect_packet is None
+    simple = connection.version_known and connection.version < _V5
+    return connection.connack_packet is None and not simple
+
+
+def _covered_together(parts: list[bytes]) -> list[bytes]:
+    """Parts that follow each other, without the secrets in them."""
+    whole = b"".join(parts)
+    shown = covered(whole, _in_stream(whole))
+    made, at = [], 0
+    for part in parts:
+        made.append(shown[at : at + len(part)])
+        at += len(part)
+    return made
 
 
 def _dialogue(dialogue: Dialogue) -> None:

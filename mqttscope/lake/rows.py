@@ -36,7 +36,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.redact.packets import DISGUISED, covered
+from mqttscope.redact.packets import DISGUISED, covered, hides_payload
 from mqttscope.redact.text import without_secrets
 from mqttscope.report.base import fields_shown, hidden_of
 from mqttscope.report.jsonl import JsonLines
@@ -99,7 +99,8 @@ def packet_row(event: PacketEvent, intro: Introduction, limit: int) -> tuple[Val
     who, known_bad = intro.who(connection, event.direction)
     bad, other = list(known_bad), list[Row]()
     if type(packet) is Publish:
-        if (connection.doubtful or packet.topic_name in DISGUISED) and hidden_of(event):
+        may = connection.doubtful or packet.topic_name in DISGUISED
+        if may and hides_payload(packet, connection.side(event.direction).doubt):
             limit = 0
         fields = _publish(packet, version, limit, bad, other)
     else:

@@ -33,6 +33,7 @@ from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.lint.spans import place_of, place_of_fault
 from mqttscope.lint.strings import has_odd_strings
+from mqttscope.lint.withheld import Withheld
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 from mqttscope.net.frame import CaptureDrops
@@ -85,6 +86,7 @@ class Linter:
         self.dropping: set[str] = set()
         """Captures that said to have dropped frames."""
         self.memories = Memories()
+        self._withheld = Withheld()
         self._folded: dict[tuple[object, ...], Finding] = {}
         """Findings of the packet at hand, by what those have in common that are one."""
         self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
@@ -134,6 +136,7 @@ class Linter:
                 self._due(at, findings)
                 self._run(self._closes, at, findings, event.connection)
             self._moments.pop(id(event.connection), None)
+            self._withheld.forget(event.connection)
             self.memories.closed(at)
         elif isinstance(event, GapEvent):
             at = self._move(event, event.connection, event.direction)
@@ -163,6 +166,7 @@ class Linter:
         at = self._move(event, connection, direction, event.topic)
         if self._is_foreign(found.raw, at, findings):
             return findings
+        self._withheld.note(event)
         self._due(at, findings)
         for rule, faults in self._grouped(found, at):
             for finding in self._one(rule, rule.check_malformed, at, findings, faults[0], faults[0]):
@@ -380,6 +384,7 @@ class Linter:
             missing=missing,
             sender=str(at.direction) if _is_located(report, event) else None,
             doubt=at.sender.doubt,
+            withheld=self._withheld.of(connection),
         )
         made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, made.topic)
         return made

@@ -136,6 +136,8 @@ class Finding:
     """The first `MAX_PLACES` of them, where they are more than one."""
     doubt: int = dataclasses.field(default=0, compare=False)
     """How little its bytes are trusted not to be of a secret (`redact.packets`)."""
+    withheld: tuple[bytes, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    """What may be of a secret in damaged packets of its connection: rules may quote it in messages about others."""
 
     @property
     def blamed(self) -> str:

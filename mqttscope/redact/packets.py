@@ -21,6 +21,7 @@ from mqttscope.mqtt.packets import BRIDGE_LEVELS, FIXED_LENGTHS, Publish
 from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, WILL
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
+from mqttscope.redact.tokens import token_places, token_ranges
 
 CLEAR, SUSPECT, BROKEN = range(3)
 """How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came
@@ -55,8 +56,16 @@ _OF_VALUES = frozenset(
 """Faults that leave every field where it is."""
 MAX_CUT = 1_024
 """Bytes of a field that may be missing at the end of what came; more are taken for a length that lies."""
+MAX_NAME = 8
+"""Characters of a protocol name that is not known and may be shown: a longer one may be any other field."""
+_PASSWORD = 0x40
+"""The connect flag that announces a password."""
 MAX_FAULTS = 2
 """Faults of a packet that may be in its values alone; with more of them its type is not believed."""
+MAX_LEFT = 4
+"""Bytes of the packet before that may stand in front of whole packets and are shown; more may be of a secret."""
+MAX_SHIFT, MAX_EXPLAINED, MIN_EXPLAINED = 64, 4_096, 4
+"""How far into a damaged packet whole ones are looked for, in how long a one, and how many bytes they have to have."""
 _SIZES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
 
 Ranges = list[tuple[int, int]]
@@ -67,7 +76,7 @@ def hidden_in_packet(packet: ControlPacket, version: ProtocolVersion, doubt: int
     kind = packet.packet_type
     if kind == PacketType.PUBLISH:
         if doubt < BROKEN and packet.topic_name not in DISGUISED:  # type: ignore[attr-defined]
-            return []
+            return token_places(packet)
         length = len(packet.payload or b"")  # type: ignore[attr-defined]
         start = len(packet.raw) - length
         if doubt >= BROKEN:
@@ -83,7 +92,7 @@ def hidden_in_packet(packet: ControlPacket, version: ProtocolVersion, doubt: int
 
 def hides_payload(packet: Publish, doubt: int) -> bool:
     """Whether the payload of a PUBLISH may be the rest of a CONNECT, in whole or in part."""
-    return doubt >= BROKEN or packet.topic_name in DISGUISED
+    return bool(packet.payload) and (doubt >= BROKEN or packet.topic_name in DISGUISED)
 
 
 def hidden_in_damaged(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
@@ -113,6 +122,11 @@ def hidden_in_unparsed(found: Unparsed, version: ProtocolVersion, doubt: int = C
     if doubt or kind is None or kind in (0, PacketType.CONNECT, *_HOLDERS):
         return _tail(0, len(raw))
     return hidden_in_damaged(raw, version, doubt)
+
+
+def ends_framing(found: ControlPacket | Malformed | Unparsed) -> bool:
+    """Whether bytes are of no type that there is, so that those around them may be no packets either."""
+    return not isinstance(found, ControlPacket) and found.packet_type in (None, 0)
 
 
 def hidden_ranges(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
@@ -193,6 +207,11 @@ def _by_fields(raw: bytes, version: ProtocolVersion) -> Ranges:
             found.append((span.start + 2, span.end))
         elif span.field.endswith("properties.authentication_data"):
             found.append((span.start + 3, span.end))
+        elif span.field == "will.will_payload":
+            found += [
+                (span.start + 2 + start, span.start + 2 + end)
+                for start, end in token_ranges(raw[span.start + 2 : span.end])
+            ]
     return joined(found)
 
 
@@ -218,6 +237,10 @@ def _holder(raw: bytes, body: int, end: int, kind: int) -> Ranges:
 def _other(raw: bytes, body: int, end: int, version: ProtocolVersion) -> Ranges:
     """A packet that holds no secret, as its type says: from its first fault on it may be another."""
     kind, length = raw[0] >> 4, len(raw)
+    explained = _explained(raw, version)
+    if explained is not None:
+        at, inside = explained
+        return [*(_tail(body, at) if at > MAX_LEFT else []), *inside]
     limits = FIXED_LENGTHS.get((kind, version))
     if limits is not None and not limits[0] <= end - body <= limits[1]:
         return _tail(body + min(limits[0], 2), length)
@@ -244,6 +267,31 @@ def _other(raw: bytes, body: int, end: int, version: ProtocolVersion) -> Ranges:
             break
         data = raw.find(AUTHENTICATION_DATA, data + 1)
     return [*unknown, *_tail(start, length)]
+
+
+def _explained(raw: bytes, version: ProtocolVersion) -> tuple[int, Ranges] | None:
+    """Where whole packets begin that fill these bytes to their end, and what is hidden in them.
+
+    A packet that is shorter than its announced length says leaves its last bytes, and they are read as the beginning
+    of another one, which takes those behind it in.
+    """
+    length = len(raw)
+    if length > MAX_EXPLAINED:
+        return None
+    for start in range(1, min(MAX_SHIFT, length - MIN_EXPLAINED) + 1):
+        at, hidden = start, list[tuple[int, int]]()
+        while at < length:
+            body, end = packet_end(raw, at, length)
+            if body <= 0 or end > length or not 0 < raw[at] >> 4 <= PacketType.AUTH:
+                break
+            found = decode(raw[at:end], version)
+            if isinstance(found, Malformed) or found.packet_type == PacketType.CONNECT:
+                break
+            hidden += [(at + first, at + behind) for first, behind in hidden_in_packet(found, version)]
+            at = end
+        if at == length:
+            return start, hidden
+    return None
 
 
 @dataclass(slots=True)
@@ -277,10 +325,16 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
         at = block.end
     fields, at, fits = _payload(raw, at, end, flags, level == 5, made.hidden)
     exact = fits and at == end and end <= length
-    odd = (not known) + (level not in _LEVELS)
-    if exact and odd <= 1 and _are_flags(flags, level):
+    odd = (not known) + (level not in _LEVELS or (level & 0x7F == 3) != (len(name) == len(_NAMES[1])))
+    named = known or (len(name) <= MAX_NAME and _is_clean(name))
+    if exact and odd <= 1 and named and _are_flags(flags, level):
         # All is where it is announced: the fault is in a value.
         start = next((one.start + 2 for one in fields if not one.clean), length)
+        if not flags & _PASSWORD and len(fields) > 1:
+            # The bit that announces a password may be the fault, and the fields behind the first be others.
+            start = min(start, fields[1].start + 2)
+        if odd:
+            start = min([start, *(one.start + 2 for one in fields if one.name.startswith("will_"))])
         made.identified = bool(fields) and fields[0].clean
         made.hidden += [(one.start + 2, one.end) for one in fields if one.name == "password"] + _tail(start, length)
         return made
@@ -291,7 +345,7 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
     for one, behind in zip(fields, [*fields[1:], None], strict=True):
         follows = behind.fits if behind is not None else not one.announces_more
         trusted = trusted and one.clean and one.fits and follows and level in _LEVELS
-        trusted = trusted and (one.name == "client_identifier" or _are_flags(flags, level))
+        trusted = trusted and (one.name == "client_identifier" or (_are_flags(flags, level) and flags & _PASSWORD != 0))
         if not trusted or one.name == "password":
             made.hidden += _tail(one.start + 2 if level in _LEVELS else one.start, length)
             break
@@ -333,7 +387,7 @@ def _payload(raw: bytes, at: int, end: int, flags: int, five: bool, hidden: Rang
     names = ["client_identifier"]
     names += ["will_topic", "will_payload"] if flags & 4 else []
     names += ["user_name"] if flags & 0x80 else []
-    names += ["password"] if flags & 0x40 else []
+    names += ["password"] if flags & _PASSWORD else []
     fields: list[_Field] = []
     for number, name in enumerate(names):
         if name == "will_topic" and five:
@@ -389,7 +443,15 @@ class _Block:
         return fault
 
     def _properties(self, raw: bytes, at: int, stop: int, owner: int) -> int | None:
-        """Walk the properties; returns where the first begins that is not as it should be."""
+        """Walk the properties; returns where the first begins that is not as it should be.
+
+        A text right before it may have the wrong length, and is not trusted either.
+        """
+        texts: list[int] = []
+        fault = self._fault(raw, at, stop, owner, texts)
+        return fault if fault is None or not texts else min(fault, texts[-1])
+
+    def _fault(self, raw: bytes, at: int, stop: int, owner: int, texts: list[int]) -> int | None:
         seen = set()
         while at < stop:
             start = at
@@ -413,6 +475,7 @@ class _Block:
             if row.wire.name.startswith("UTF-8") and not _are_texts(raw[at:after], row.wire.name):
                 return min(at + 2, len(raw))
             seen.add(identifier)
+            texts[:] = [] if row.wire.name in _SIZES or identifier == AUTHENTICATION_DATA else [at + 2]
             at = after
         return None
 
@@ -483,7 +546,7 @@ def _beginning_of_connect(raw: bytes, body: int, end: int) -> Ranges:
     names = ["client_identifier"]
     names += ["will_topic", "will_payload"] if flags & 4 else []
     names += ["user_name"] if flags & 0x80 else []
-    names += ["password"] if flags & 0x40 else []
+    names += ["password"] if flags & _PASSWORD else []
     for one in names:
         if after is not None and one == "will_topic" and five:
             found, after = _beginning_of_properties(raw, after, end)

@@ -11,6 +11,7 @@ from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
 from mqttscope.redact.packets import AUTHENTICATION_DATA, Ranges, covered, visible_fields
+from mqttscope.redact.tokens import without_tokens
 
 
 def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
@@ -18,17 +19,31 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
     changed: dict[str, Any] = {"raw": covered(packet.raw, hidden)}
     if isinstance(packet, Connect) and packet.password is not None:
         changed["password"] = b"*" * len(packet.password)
+    if isinstance(packet, Connect) and packet.will is not None:
+        changed["will"] = replace(packet.will, will_payload=without_tokens(packet.will.will_payload))
     if (
         isinstance(packet, Publish)
         and packet.payload
         and hidden
         and hidden[-1][1] > len(packet.raw) - len(packet.payload)
     ):
-        changed["payload"] = b"*" * len(packet.payload)
+        changed["payload"] = changed["raw"][len(packet.raw) - len(packet.payload) :]
     block: Properties | None = getattr(packet, "properties", None)
     if block is not None:
         changed["properties"] = _without_data(block)
     return replace(packet, **changed)
+
+
+def without_tokens_of(packet: ControlPacket) -> ControlPacket:
+    """A packet whose payload, or that of its will, shows no credentials; itself where it has none."""
+    if isinstance(packet, Publish):
+        shown = without_tokens(packet.payload)
+        return packet if shown is packet.payload else replace(packet, payload=shown)
+    if isinstance(packet, Connect) and packet.will is not None:
+        shown = without_tokens(packet.will.will_payload)
+        if shown is not packet.will.will_payload:
+            return replace(packet, will=replace(packet.will, will_payload=shown))
+    return packet
 
 
 def public_damaged(found: Malformed, hidden: Ranges, version: ProtocolVersion) -> Malformed:

@@ -16,6 +16,8 @@ from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, 
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.mqtt.view import binary, printable, properties_view, text, view
 from mqttscope.redact.packets import DISGUISED, hides_payload
+from mqttscope.redact.tokens import SHORTEST, without_tokens
+from mqttscope.redact.values import without_tokens_of
 from mqttscope.report.base import Clock
 from mqttscope.session.connection import Connection
 
@@ -98,6 +100,8 @@ class PacketLines:
                 block = packet.properties or EMPTY
                 properties = self._blocks.get(block.items) or self._block(block)
             payload = packet.payload
+            if len(payload) >= SHORTEST and not self.show_secrets:
+                payload = without_tokens(payload)
             if packet.missing or len(payload) > self.payload_limit:
                 value = dumps_text(binary(payload, self.payload_limit, packet.missing))
                 missing = f',"missing":{packet.missing}' if packet.missing else ""
@@ -121,13 +125,15 @@ class PacketLines:
                 return f"{head}{{}}}}\n"
         if type(packet) is Publish:
             return self._doubtful(head, event, packet)
-        fields = view(packet, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
+        public = packet if self.show_secrets else without_tokens_of(packet)
+        fields = view(public, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
         return f"{head}{dumps_text(fields)}}}\n"
 
     def _doubtful(self, head: str, event: PacketEvent, packet: Publish) -> str:
         """The line of a PUBLISH whose payload may be the rest of a CONNECT."""
         hide = not self.show_secrets and hides_payload(packet, event.connection.side(event.direction).doubt)
-        fields = view(packet, event.connection.version, limit=self.payload_limit, hide_payload=hide)
+        shown = packet if self.show_secrets else without_tokens_of(packet)
+        fields = view(shown, event.connection.version, limit=self.payload_limit, hide_payload=hide)
         head = head[: head.rindex('"publish":')]
         topic = None if event.topic is None else text(event.topic)
         more: dict[str, Any] = {"publish": fields, "topic": topic}

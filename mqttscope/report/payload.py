@@ -15,6 +15,7 @@ import orjson
 
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.mqtt.wire import counted
+from mqttscope.redact.tokens import SHORTEST, without_tokens
 from mqttscope.report.escape import cells, cut, escape
 from mqttscope.report.structured import MAX_BYTES as MAX_STRUCTURED_BYTES
 from mqttscope.report.structured import Undecodable, compact, from_cbor, from_msgpack, pretty
@@ -56,7 +57,10 @@ class Shown:
 class PayloadView:
     """Shows payloads as the user asked (``--payload``); ``auto`` looks at the content and what is said of it."""
 
-    def __init__(self, kind: str = "auto", *, limit: int = PAYLOAD_LIMIT, unicode: bool = True) -> None:
+    def __init__(
+        self, kind: str = "auto", *, limit: int = PAYLOAD_LIMIT, unicode: bool = True, show_secrets: bool = False
+    ) -> None:
+        self.show_secrets = show_secrets
         self.kind = kind if kind in KINDS else "auto"
         self.limit = limit
         self.ascii_only = not unicode
@@ -72,6 +76,8 @@ class PayloadView:
             return cut(f"({counted(missing, 'byte')}, none captured)" if missing else "(empty)", room, self.ellipsis)
         first = payload[0]
         size = f"{count} of {counted(count + missing, 'byte')} captured" if missing else ""
+        if count >= SHORTEST and not self.show_secrets:
+            payload = without_tokens(payload)
         if self.kind == "none":
             return cut(f"({size or counted(count, 'byte')})", room, self.ellipsis)
         if self.kind != "auto" or first in _COMPRESSED or _by_content_type(content_type) != "auto":
@@ -147,13 +153,17 @@ class PayloadView:
         if not payload:
             return Shown("empty", "empty", iter(()))
         if self.kind == "hex":
-            return self._as_hex(payload, "")
+            return self._as_hex(payload if self.show_secrets else without_tokens(payload), "")
+        if not self.show_secrets:
+            payload = without_tokens(payload)
         steps: list[str] = []
         notes: list[str] = []
         data, cut_off = payload, missing > 0
         found = unpack(data, room, missing=missing)
         if found is not None:
             steps, data, cut_off = found.steps, found.data, found.cut
+            if not self.show_secrets:
+                data = without_tokens(data)
             notes += [found.note] if found.note else []
         wanted = self.kind if self.kind != "auto" else _by_content_type(content_type)
         inner = self._decoded(data, wanted, steps, notes, indicator, cut_off=cut_off, one_line=one_line)

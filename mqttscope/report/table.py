@@ -42,7 +42,8 @@ from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.view import printable, properties_view
-from mqttscope.redact.packets import DISGUISED
+from mqttscope.redact.packets import DISGUISED, hides_payload
+from mqttscope.redact.tokens import without_tokens
 from mqttscope.report.base import Clock, Sink, View, fields_shown, hidden_of
 from mqttscope.report.jsonl import harmless
 from mqttscope.report.payload import text_of
@@ -153,7 +154,7 @@ class Table:
             and event.type == "publish"
             and not self.show_secrets
             and (connection.doubtful or topic in DISGUISED)
-            and hidden_of(event)
+            and hides_payload(event.packet, connection.side(event.direction).doubt)  # type: ignore[arg-type]
         ):
             values["payload"] = None
         return [
@@ -216,6 +217,8 @@ class Table:
         return values
 
     def _payload(self, payload: bytes) -> str:
+        if not self.show_secrets:
+            payload = without_tokens(payload)
         head = payload[: self.limit]
         text = printable(payload) if len(payload) <= self.limit else text_of(head, cut_off=True)
         if text is None or text.startswith(HEX):

@@ -11,6 +11,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.wire import counted
+from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import Sink, View, hidden_of
 from mqttscope.report.escape import cells
 from mqttscope.report.hexdump import Hexdump, Mark, letter
@@ -41,7 +42,9 @@ class Tree:
         self.view = view
         self.lines = TextLines(sink, view)
         self.painter = self.lines.painter
-        self.payload = PayloadView(view.payload, limit=view.payload_limit, unicode=view.unicode)
+        self.payload = PayloadView(
+            view.payload, limit=view.payload_limit, unicode=view.unicode, show_secrets=view.show_secrets
+        )
         width = view.width
         self._bytes_shown = 8 if width <= 0 or width >= 110 else 4 if width >= 70 else 2
         self._name_cells = 34 if width <= 0 or width >= 110 else 26 if width >= 70 else 14
@@ -72,7 +75,7 @@ class Tree:
         hidden = [] if self.view.show_secrets else hidden_of(event)
         shown = ""
         block: list[str] = []
-        if isinstance(packet, Publish) and (malformed is None or malformed.complete) and not hidden:
+        if isinstance(packet, Publish) and not self._hides_payload(event, packet, hidden):
             shown, block = self._payload(packet)
         out += self._fields(event, shown, raw, spans, hidden, version)
         if missing:
@@ -92,6 +95,13 @@ class Tree:
         skips = () if skip is None else (skip,)
         out += Hexdump(raw, spans[:MAX_FIELDS], self.painter, marks=marks, hidden=hidden, skip=skips).lines()
         return out
+
+    @staticmethod
+    def _hides_payload(event: PacketEvent | MalformedEvent, packet: Publish, hidden: list[tuple[int, int]]) -> bool:
+        """Whether nothing of a payload is shown; single credentials in one have asterisks in their place."""
+        if isinstance(event, MalformedEvent):
+            return bool(hidden) or not event.malformed.complete
+        return bool(hidden) and hides_payload(packet, event.connection.side(event.direction).doubt)
 
     def _header(
         self, event: PacketEvent | MalformedEvent, raw: bytes, missing: int, malformed: Malformed | None

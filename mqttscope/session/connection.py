@@ -249,8 +249,17 @@ class Connection:
         kind = packet.packet_type
         if kind in _SECRETIVE:
             return
-        side.doubt = SUSPECT if kind == PacketType.PUBLISH and side.doubt == BROKEN else CLEAR
+        # One may stand in a secret by chance, or since somebody put it there.
+        side.doubt -= 1
+        self._note_doubt()
+
+    def _note_doubt(self) -> None:
         self.doubtful = BROKEN in (self.client_side.doubt, self.server_side.doubt)
+
+    def expect_connect(self) -> None:
+        """Trust the client from its CONNECT on: whatever else comes first may be the rest of a damaged one."""
+        self.client_side.doubt = BROKEN
+        self.doubtful = True
 
     def _other(
         self, packet: ControlPacket, side: Side, direction: Direction, number: int, frame: int, timestamp_ns: int
@@ -262,7 +271,9 @@ class Connection:
         elif kind == PacketType.PINGRESP:
             self.receiver(direction).ping_packet = None
         elif isinstance(packet, packets.Connect):
-            side.doubt = max(side.doubt, SUSPECT)
+            first = side.stream_offset <= len(packet.raw)
+            side.doubt = SUSPECT if first else max(side.doubt, SUSPECT)
+            self._note_doubt()
             self._connect(packet, number, timestamp_ns)
         elif isinstance(packet, packets.Connack):
             side.doubt = max(side.doubt, SUSPECT)

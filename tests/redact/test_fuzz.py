@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -15,8 +16,10 @@ from mqttscope.mqtt.properties import Properties
 from tests.redact.leaks import Secrets
 from tests.redact.mutants import Mutant, mutant
 from tests.redact.sinks import READING, outputs
+from tests.redact.splices import splice
 
 SOME, ALL = 360, 20_000
+SPLICED, ALL_SPLICED = 60, 6_000
 AUTHENTICATION_DATA = 0x16
 
 
@@ -55,12 +58,12 @@ def _raw(value: object) -> bytes:
     return value if isinstance(value, bytes) else b""
 
 
-def leaks(seeds: range) -> tuple[list[str], int]:
+def leaks(seeds: range, kind: Callable[[int], Mutant] = mutant) -> tuple[list[str], int]:
     """What leaks of these mutants, and how many were left out since they say their secret openly."""
     found: list[str] = []
     openly = 0
     for seed in seeds:
-        made = mutant(seed)
+        made = kind(seed)
         secrets = Secrets(made.scene.secrets)
         for name, written in outputs(made):
             leak = secrets.leak(written)
@@ -79,6 +82,20 @@ def test_no_output_shows_a_secret(part: int) -> None:
     assert openly <= SOME // 100
 
 
+@pytest.mark.parametrize("part", range(2))
+def test_no_output_shows_a_secret_of_what_was_spliced(part: int) -> None:
+    found, openly = leaks(range(part * SPLICED // 2, (part + 1) * SPLICED // 2), splice)
+    assert found == []
+    assert openly <= SPLICED // 20
+
+
+@pytest.mark.exhaustive
+def test_no_output_shows_a_secret_of_very_much_that_was_spliced() -> None:
+    found, openly = leaks(range(ALL_SPLICED), splice)
+    assert found == []
+    assert openly <= ALL_SPLICED // 50
+
+
 @pytest.mark.exhaustive
 def test_no_output_shows_a_secret_in_very_many_ways() -> None:
     found, openly = leaks(range(ALL))
@@ -95,7 +112,7 @@ if __name__ == "__main__":
 
     first, behind = (int(one) for one in sys.argv[1:3])
     began = time.monotonic()
-    all_found, said = leaks(range(first, behind))
+    all_found, said = leaks(range(first, behind), splice if sys.argv[3:] == ["splices"] else mutant)
     for one in all_found[: int(os.environ.get("SHOWN", "40"))]:
         say(one)
     say(Counter(one.split(" (")[0] for one in all_found))

@@ -77,6 +77,21 @@ class TestConnect:
                 id="an unknown level, and all in its place",
             ),
             pytest.param(
+                LOGIN.replace("54 54 04 c2", "54 54 09 04"),
+                "10 17 00 04 4d 51 54 54 09 04 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
+                id="flags that call a user name and a password a will",
+            ),
+            pytest.param(
+                LOGIN.replace("10 17", "10 27").replace("04 c2", "04 04"),
+                "10 27 00 04 4d 51 54 54 04 04 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
+                id="the same in a packet that is cut",
+            ),
+            pytest.param(
+                "10 1f 00 0c 68 75 73 68 68 75 73 68 68 75 73 68 04 02 00 00 00 01 63",
+                "10 1f" + " **" * 21,
+                id="a long name that is none",
+            ),
+            pytest.param(
                 LOGIN.replace("00 04 4d 51", "00 0c 4d 51"),
                 "10 17 ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** **",
                 id="a name that is none",
@@ -142,6 +157,9 @@ class TestAuthenticationData:
         assert b"hush" not in redacted(parse(raw), version)
         assert len(redacted(parse(raw), version)) == len(parse(raw))
 
+    def test_a_text_before_the_fault_may_have_swallowed_some_of_it(self) -> None:
+        assert b"hush" not in redacted(parse("f0 0c 18 0a 15 00 05 6d 68 75 73 68 6b 61"), V5)
+
     def test_what_is_wrong_with_a_disconnect_is_still_seen(self) -> None:
         assert shown("e0 09 00 07 16 00 04 68 75 73 68", V5) == "e0 09 00 07 16 00 04 ** ** ** **"
 
@@ -161,6 +179,18 @@ class TestOtherPackets:
     )
     def test_what_stands_behind_the_first_fault_of_the_layout_is_hidden(self, text: str, wanted: str) -> None:
         assert shown(text) == wanted
+
+    def test_whole_packets_that_a_wrong_length_swallowed_are_shown(self) -> None:
+        swallowed = "61 30 10 00 09 73 65 6e 73 6f 72 73 2f 37 00 6d 6f 72 65"
+        assert shown(swallowed, V5) == swallowed
+        assert shown("61 07 40 02 00 09 c0 00", V5) == "61 07 40 02 00 09 c0 00"
+        # Further behind, what stands before them is hidden; what does not fill the packet explains nothing.
+        assert shown("61 09 61 62 63 64 65 40 02 00 09", V5) == "61 09 ** ** ** ** ** 40 02 00 09"
+        assert shown("61 08 40 02 00 09 c0 00 68", V5) == "61 08" + " **" * 7
+
+    def test_secrets_in_swallowed_packets_are_none_the_less(self) -> None:
+        inside = redacted(parse("61 " + TestAuthenticationData.AUTH), V5)
+        assert b"hush" not in inside
 
     def test_in_doubt_all_but_the_fixed_header_is(self) -> None:
         assert shown("82 06 00 01 00 01 61 03", doubt=SUSPECT) == "82 06 ** ** ** ** ** **"

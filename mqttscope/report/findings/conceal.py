@@ -79,8 +79,8 @@ def concealed(finding: Finding, view: View) -> Concealed:
     name, topic = _name(finding.client_identifier, secrets, length), _name(finding.topic, secrets, length)
     related = tuple(_related(one, secrets, length) for one in finding.related)
     places = _places(finding.raw, finding.version, finding.doubt) if finding.raw else ()
-    if places:
-        runs = [finding.raw[start:end] for start, end in places]
+    runs = _runs(finding, places)
+    if runs:
         message = _without_runs(message, runs)
         name, topic = (None if one is None else _without_runs(one, runs) for one in (name, topic))
         related = tuple(replace(one, message=_without_runs(one.message, runs)) for one in related)
@@ -101,6 +101,17 @@ def concealed(finding: Finding, view: View) -> Concealed:
     if not places:
         return Concealed(made, made, hidden)
     return Concealed(replace(made, raw=covered(raw, places)), made, joined([*hidden, *places]))
+
+
+def _runs(finding: Finding, places: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Bytes that no text of a finding has in it, as they are and as Python writes them in quotes."""
+    runs = [finding.raw[start:end] for start, end in places]
+    runs += finding.withheld
+    for run in list(runs):
+        written = repr(run.decode("utf-8", "surrogateescape"))[1:-1].encode()
+        if written != run:
+            runs.append(written)
+    return runs
 
 
 @lru_cache(64)

@@ -60,7 +60,7 @@ class PacketView:
         narrower = replace(view, width=max(1, view.width - INDENT) if view.width > 0 else 0)
         self.text = _lines(narrower)
         self.bare = _lines(replace(narrower, payload="none"))
-        self.payload = PayloadView(limit=view.payload_limit)
+        self.payload = PayloadView(limit=view.payload_limit, show_secrets=view.show_secrets)
 
     def event(self, finding: Finding) -> PacketEvent | MalformedEvent | None:
         """The event of the packet; ``None`` for a finding that is about no packet."""
@@ -75,7 +75,8 @@ class PacketView:
         connection.side(direction).doubt = finding.doubt
         connection.doubtful = finding.doubt >= BROKEN
         place = connection, direction, finding.packet, finding.frame, finding.timestamp_ns, finding.capture
-        found = _decoded(finding.raw, finding.missing, version)
+        # What is in doubt may be malformed for want of its end, and then its topic is none.
+        found = _decoded(finding.raw, 0 if finding.doubt else finding.missing, version)
         if isinstance(found, Malformed):
             return MalformedEvent(*place, found, finding.topic)
         return PacketEvent(*place, found, finding.topic)

@@ -16,9 +16,11 @@ from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
-from mqttscope.redact.packets import BROKEN, Ranges
+from mqttscope.redact.packets import BROKEN, Ranges, hides_payload
 from mqttscope.redact.secrets import is_secret_name
 from mqttscope.redact.text import REDACTED
+from mqttscope.redact.tokens import without_tokens
+from mqttscope.redact.values import without_tokens_of
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import reason_text
 from mqttscope.report.base import View, hidden_of
@@ -82,7 +84,7 @@ def plain(field: str, value: Any, shown: View) -> Any:
         )
         value = block[name]
     elif isinstance(value, bytes):
-        value = binary(value, shown.payload_limit)
+        value = binary(value if shown.show_secrets else without_tokens(value), shown.payload_limit)
     elif isinstance(value, str):
         value = text(value)
     elif isinstance(value, tuple):
@@ -104,7 +106,11 @@ def fields_of(entry: Entry, script: Script, shown: View) -> dict[str, str]:
         values.pop("faults", None)
     else:
         values = view(
-            packet, version, limit=shown.payload_limit, show_secrets=shown.show_secrets, hide_payload=bool(hidden)
+            packet if shown.show_secrets else without_tokens_of(packet),
+            version,
+            limit=shown.payload_limit,
+            show_secrets=shown.show_secrets,
+            hide_payload=bool(hidden) and isinstance(packet, Publish) and hides_payload(packet, entry.doubt),
         )
         kind = packet.packet_type
         values.pop("reason", None)
