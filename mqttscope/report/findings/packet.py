@@ -12,7 +12,7 @@ from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import write_variable_byte_integer
-from mqttscope.redact.packets import BROKEN
+from mqttscope.redact.packets import BROKEN, covered, hidden_ranges
 from mqttscope.redact.secrets import find_all
 from mqttscope.report.base import View, hidden_of
 from mqttscope.report.hexdump import Hexdump, Mark
@@ -76,7 +76,7 @@ class PacketView:
         connection.doubtful = finding.doubt >= BROKEN
         place = connection, direction, finding.packet, finding.frame, finding.timestamp_ns, finding.capture
         # What is in doubt may be malformed for want of its end, and then its topic is none.
-        found = _decoded(finding.raw, 0 if finding.doubt else finding.missing, version)
+        found = _decoded(finding.raw, 0 if finding.doubt else finding.missing, version, whole=self.view.show_secrets)
         if isinstance(found, Malformed):
             return MalformedEvent(*place, found, finding.topic)
         return PacketEvent(*place, found, finding.topic)
@@ -131,13 +131,16 @@ def _skips(shown: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     return skips
 
 
-def _decoded(raw: bytes, missing: int, version: ProtocolVersion) -> ControlPacket | Malformed:
-    """The packet as it was when it was found; a PUBLISH may lack bytes of its payload."""
+def _decoded(raw: bytes, missing: int, version: ProtocolVersion, *, whole: bool) -> ControlPacket | Malformed:
+    """The packet as it was when it was found; a PUBLISH may lack bytes of its payload.
+
+    What came of that may be another packet, which a wrong length took for payload: it is shown if ``whole``.
+    """
     if missing and raw[0] >> 4 == PacketType.PUBLISH:
         body, _ = packet_end(raw, 0, len(raw))
         if body > NEED_MORE:
-            whole = raw[:1] + write_variable_byte_integer(len(raw) - body) + raw[body:]
-            found = decode(whole, version)
+            came = (raw if whole else covered(raw, hidden_ranges(raw, version)))[body:]
+            found = decode(raw[:1] + write_variable_byte_integer(len(came)) + came, version)
             if isinstance(found, ControlPacket):
                 found.raw, found.missing = raw, missing
                 return found
