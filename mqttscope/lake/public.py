@@ -11,15 +11,18 @@ forgotten.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.resync import find_packets
 from mqttscope.mqtt.stream import PacketStream, Unparsed
 from mqttscope.net.events import StreamData
 from mqttscope.net.flows import Flow
 from mqttscope.net.inflate import Inflater
+from mqttscope.net.pieces import Pieces
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.websocket import WebSocket
 from mqttscope.redact.packets import (
@@ -85,9 +88,28 @@ def _forget_bytes(half: HalfStream) -> None:
 def _half(half: HalfStream, connection: Connection | None, from_client: bool) -> None:
     _forget_bytes(half)
     if from_client and connection is not None and connection.handshake_seen and connection.connect_packet is None:
-        half.buffer.parts = [b"*" * len(part) for part in half.buffer.parts]
+        _behind_a_hole(half.buffer)
     else:
         half.buffer.parts = [covered(part, _in_stream(part)) for part in half.buffer.parts]
+
+
+def _behind_a_hole(waiting: Pieces) -> None:
+    """Hide what may be the rest of a CONNECT whose beginning was not captured, run by run of pieces without a hole."""
+    runs: list[list[int]] = []
+    for number, start in enumerate(waiting.starts):
+        before = number - 1
+        if runs and start == waiting.starts[before] + len(waiting.parts[before]):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    for run in runs:
+        whole = b"".join(waiting.parts[number] for number in run)
+        shown = covered(whole, _before_packets(whole, (_V5, ProtocolVersion.V3_1_1)))
+        at = 0
+        for number in run:
+            length = len(waiting.parts[number])
+            waiting.parts[number] = shown[at : at + length]
+            at += length
 
 
 def _dialogue(dialogue: Dialogue) -> None:
@@ -109,11 +131,20 @@ def _stream(stream: PacketStream, doubt: int) -> None:
         return
     whole = b"".join(stream.chunks)
     if stream.searching:
-        hidden = [(0, len(whole))] if doubt >= BROKEN else _in_stream(whole)
+        hidden = _before_packets(whole, stream.versions()) if doubt >= BROKEN else _in_stream(whole)
     else:
         hidden = hidden_in_beginning(whole, doubt)
     if hidden:
         stream.chunks = [covered(whole, hidden)]
+
+
+def _before_packets(whole: bytes, versions: Sequence[ProtocolVersion]) -> Ranges:
+    """What is hidden of bytes behind some that may have begun a secret: all up to where packets are found.
+
+    These are no rest of a secret, and the next ingest has to make their rows.
+    """
+    first, needed = find_packets(whole, 0, versions, final=True)
+    return joined([(0, len(whole) if needed else first), *_in_stream(whole)])
 
 
 def _waiting(dialogue: Dialogue, from_initiator: bool) -> None:
