@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 LIMIT_S = 1.8
 """What a command has for its reports after a signal; then the process ends, whatever holds it up."""
 _ALSO = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 _limits: list[threading.Timer] = []
+_leaving: list[Callable[[], str | None]] = []
 _whole_process = False
 """The process is this program alone, and may be ended; a test that runs a command is not."""
 
@@ -32,6 +34,19 @@ def limit_ending(number: int) -> None:
     timer.daemon = True
     _limits.append(timer)
     timer.start()
+
+
+@contextmanager
+def leaving(do: Callable[[], str | None]) -> Iterator[None]:
+    """Have something done where `limit_ending` ends the process: what it started ends with it.
+
+    ``do`` is called in another thread and must not wait; it may return what is said in place of the usual sentence.
+    """
+    _leaving.append(do)
+    try:
+        yield
+    finally:
+        _leaving.remove(do)
 
 
 def interruption(number: int) -> KeyboardInterrupt:
@@ -65,6 +80,10 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(number: int) -> None:
+    said = "ended by the signal before everything was written"
+    for do in _leaving[::-1]:
+        with suppress(Exception):
+            said = do() or said
     with suppress(OSError):
-        os.write(2, b"mqttscope: ended by the signal before everything was written\n")
+        os.write(2, f"mqttscope: {said}\n".encode())
     os._exit(128 + number)
