@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -67,6 +69,21 @@ def install() -> None:
             signal.signal(number, _raise)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _raise)
+
+
+def leave(code: object) -> None:
+    """End the process where a signal asked for it, with all that is to be written written.
+
+    Python would first take apart all that is in memory, which takes seconds where that is much.
+    """
+    if not _limits:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            if stream is not None:
+                stream.flush()
+    atexit._run_exitfuncs()
+    os._exit(code if isinstance(code, int) else 0)
 
 
 def installed(number: int) -> bool:
