@@ -70,18 +70,13 @@ def named_otherwise(dissector: Dissector) -> Iterator[str]:
 
 
 class OfConnections(Protocol):
-    """What was counted of connections: by a dissector, by the tasks of Spark, or in the rows of a lake."""
+    """What was counted of connections: by a dissector, or in the rows of a lake."""
 
-    @property
-    def discarded_segments(self) -> int: ...
-    @property
-    def discarded_bytes(self) -> int: ...
-    @property
-    def copied_segments(self) -> int: ...
-    @property
-    def one_sided(self) -> int: ...
-    @property
-    def overlaps(self) -> int: ...
+    discarded_segments: int
+    discarded_bytes: int
+    copied_segments: int
+    one_sided: int
+    overlaps: int
 
 
 def discarded(dissector: OfConnections) -> str | None:

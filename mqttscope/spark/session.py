@@ -145,15 +145,15 @@ def _ending_with_us() -> Iterator[None]:
             super().__init__(*arguments, **given)
             _java.append(self)
 
-    before = java_gateway.Popen
-    java_gateway.Popen = Known  # type: ignore[misc]
+    names = vars(java_gateway)
+    before, names["Popen"] = names["Popen"], Known
     try:
         yield
     except BaseException:
         kill_java()
         raise
     finally:
-        java_gateway.Popen = before  # type: ignore[misc]
+        names["Popen"] = before
 
 
 def _remote(asked: Mapping[str, str]) -> str | None:
