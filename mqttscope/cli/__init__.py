@@ -15,13 +15,17 @@ def run() -> None:
     if handler is signal.default_int_handler:
         # Ctrl-C while modules are imported would show where in them; nothing is begun yet that would have to be ended.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from mqttscope.cli.ending import install
+    from mqttscope.cli.ending import install, leave
     from mqttscope.cli.main import main
 
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, handler)
     install()
-    main()
+    try:
+        main()
+    except SystemExit as left:
+        leave(left.code)
+        raise
 
 
 def _said_version() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
 from mqttscope.mqtt.wire import counted
@@ -69,7 +69,17 @@ def named_otherwise(dissector: Dissector) -> Iterator[str]:
         )
 
 
-def discarded(dissector: Dissector) -> str | None:
+class OfConnections(Protocol):
+    """What was counted of connections: by a dissector, or in the rows of a lake."""
+
+    discarded_segments: int
+    discarded_bytes: int
+    copied_segments: int
+    one_sided: int
+    overlaps: int
+
+
+def discarded(dissector: OfConnections) -> str | None:
     """What to say of segments with data that no connection took."""
     count = dissector.discarded_segments
     if not count:
@@ -82,6 +92,11 @@ def discarded(dissector: Dissector) -> str | None:
 def of_connections(dissector: Dissector) -> Iterator[str]:
     """What to say of the connections of a run: ports, discarded segments, copies, single directions, overlaps."""
     yield from named_otherwise(dissector)
+    yield from counted_of_connections(dissector)
+
+
+def counted_of_connections(dissector: OfConnections) -> Iterator[str]:
+    """The same without the ports."""
     lost = discarded(dissector)
     if lost is not None:
         yield lost

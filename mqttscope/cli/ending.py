@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import sys
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 LIMIT_S = 1.8
 """What a command has for its reports after a signal; then the process ends, whatever holds it up."""
 _ALSO = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 _limits: list[threading.Timer] = []
+_leaving: list[Callable[[], str | None]] = []
 _whole_process = False
 """The process is this program alone, and may be ended; a test that runs a command is not."""
 
@@ -34,6 +38,19 @@ def limit_ending(number: int) -> None:
     timer.start()
 
 
+@contextmanager
+def leaving(do: Callable[[], str | None]) -> Iterator[None]:
+    """Have something done where `limit_ending` ends the process: what it started ends with it.
+
+    ``do`` is called in another thread and must not wait; it may return what is said in place of the usual sentence.
+    """
+    _leaving.append(do)
+    try:
+        yield
+    finally:
+        _leaving.remove(do)
+
+
 def interruption(number: int) -> KeyboardInterrupt:
     """What a handler of a signal raises."""
     return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
@@ -54,6 +71,21 @@ def install() -> None:
         signal.signal(signal.SIGINT, _raise)
 
 
+def leave(code: object) -> None:
+    """End the process where a signal asked for it, with all that is to be written written.
+
+    Python would first take apart all that is in memory, which takes seconds where that is much.
+    """
+    if not _limits:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            if stream is not None:
+                stream.flush()
+    atexit._run_exitfuncs()
+    os._exit(code if isinstance(code, int) else 0)
+
+
 def installed(number: int) -> bool:
     """Whether a signal raises because of `install`."""
     return signal.getsignal(number) is _raise
@@ -65,6 +97,10 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(number: int) -> None:
+    said = "ended by the signal before everything was written"
+    for do in _leaving[::-1]:
+        with suppress(Exception):
+            said = do() or said
     with suppress(OSError):
-        os.write(2, b"mqttscope: ended by the signal before everything was written\n")
+        os.write(2, f"mqttscope: {said}\n".encode())
     os._exit(128 + number)

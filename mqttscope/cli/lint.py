@@ -206,10 +206,12 @@ def command(
 
     Captures are files, globs, directories, or - for standard input. mqttscope rules lists the rules.
     """
-    from mqttscope.cli.linting import Run, Selection
+    from mqttscope.cli.linting import Run
     from mqttscope.cli.linting_settings import resolve
     from mqttscope.cli.output import Output, warn
     from mqttscope.cli.reading import Reading
+    from mqttscope.lint.finding import Finding
+    from mqttscope.lint.selection import Selection
 
     settings = resolve(given, ports=ports, mqtt_version=mqtt_version, config=config, search=not no_config)
     if not settings.rules:
@@ -225,7 +227,7 @@ def command(
         raise click.UsageError("--update-baseline needs --baseline FILE")
     if statistics and settings.format not in COUNTED:
         raise click.UsageError(f"--statistics has no format {settings.format}; give --format {' or '.join(COUNTED)}")
-    selection = None
+    selection: Selection[Finding] | None = None
     if expression is not None or connection or clients:
         from mqttscope.cli.inspect import compile_filter
 

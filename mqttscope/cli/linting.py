@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from mqttscope.lint.baseline import Baseline, BaselineError, client_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Gate, Verdict
-from mqttscope.mqtt.view import utf8
+from mqttscope.lint.selection import Selection, is_packet
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
@@ -33,83 +31,6 @@ from mqttscope.report.findings.statistics import make_statistics
 
 MAX_CLIENTS = 100_000
 """Clients that are remembered to tell what was fixed since the baseline."""
-MAX_WAITING = 10_000
-"""Findings that wait for the Client Identifier of their connection; further ones are left out, and counted."""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """What was found in a connection whose client is not known yet."""
-
-    findings: list[Finding] = field(default_factory=list)
-    events: int = 0
-    packets: int = 0
-    captures: set[str] = field(default_factory=set)
-
-    def add(self, event: Event, found: Iterable[Finding]) -> None:
-        self.findings += found
-        self.events += 1
-        if _is_packet(event):
-            self.packets += 1
-            self.captures.add(event.capture)
-
-
-@dataclass(slots=True)
-class Selection:
-    """The part of the captures that findings are wanted of; rules see all of it."""
-
-    wanted: Any = None
-    """A filter."""
-    connections: tuple[int, ...] = ()
-    clients: tuple[str, ...] = ()
-    """Patterns of Client Identifiers."""
-    events: int = 0
-    """Events that are in it."""
-    packets: int = 0
-    """Packets among them."""
-    spoken: set[str] = field(default_factory=set)
-    """Captures that hold them."""
-    left_out: int = 0
-    """Findings beyond `MAX_WAITING`."""
-    _waiting: dict[int, _Waiting] = field(default_factory=dict)
-    """By the number of the connection."""
-    _count: int = 0
-
-    def take(self, event: Event, found: list[Finding]) -> list[Finding]:
-        """The findings that are in it, of an event, or of earlier ones whose client is known by now."""
-        connection = getattr(event, "connection", None)
-        if connection is None or (self.connections and connection.number not in self.connections):
-            return []
-        matches = self.wanted is None or self.wanted.matches(event)
-        name, number = connection.client_identifier, connection.number
-        if self.clients and not name and not isinstance(event, ConnectionClosed):
-            if matches:
-                room = MAX_WAITING - self._count
-                self.left_out += max(0, len(found) - room)
-                self._count += len(found[:room])
-                self._waiting.setdefault(number, _Waiting()).add(event, found[:room])
-            return []
-        passed = self._waiting.pop(number, None) or _Waiting()
-        self._count -= len(passed.findings)
-        if self.clients and not any(fnmatchcase(name or "", one) for one in self.clients):
-            return []
-        if matches:
-            passed.add(event, found)
-        self.events += passed.events
-        self.packets += passed.packets
-        self.spoken |= passed.captures
-        return passed.findings
-
-    def missing(self, connections: int) -> str:
-        """What to say where no packet is in it."""
-        absent = [number for number in self.connections if number >= connections]
-        if absent:
-            last = "the only one is number 0" if connections == 1 else f"numbers go from 0 to {connections - 1}"
-            return f"there is no connection {', '.join(map(str, absent))}: {last}"
-        if self.clients and self.wanted is None:
-            names = ", ".join(repr(utf8(one)) for one in self.clients)
-            return f"no packet of {'a client' if len(self.clients) == 1 else 'clients'} {names}"
-        return "no packet matches what was selected"
 
 
 class Run:
@@ -125,7 +46,7 @@ class Run:
         colour: bool | None,
         sink: Sink | None = None,
         verbose: bool = False,
-        selection: Selection | None = None,
+        selection: Selection[Finding] | None = None,
     ) -> None:
         """``sink`` takes the place of standard output, for findings that are shown while traffic passes."""
         self.settings = settings
@@ -236,7 +157,7 @@ class Run:
             self.clients.add(client_key(connection.client_identifier))
             if connection.connect_packet != 0:
                 self.clients.add(client_key(None))
-        malformed = isinstance(event, MalformedEvent) and _is_packet(event)
+        malformed = isinstance(event, MalformedEvent) and is_packet(event)
         if malformed:
             self.spoken.add(event.capture)
         return malformed
@@ -376,14 +297,6 @@ class Run:
         failures = sum(self.linter.failures.values())
         if failures:
             warn(f"rules failed {failures:,} times: this is a bug in mqttscope, and the findings are not complete")
-
-
-def _is_packet(event: Event) -> bool:
-    """Whether an event is an MQTT packet; what another protocol sends is none, whatever it looks like."""
-    if isinstance(event, MalformedEvent):
-        history = event.connection.history
-        return history is None or not history.foreign
-    return isinstance(event, PacketEvent)
 
 
 def read_baseline(path: Path | None, *, may_be_new: bool = False) -> Baseline:

@@ -25,10 +25,11 @@ class SparkRun(Run):
             raise click.UsageError("--engine spark reads captures in several places at once, not standard input")
         if self.reading.decrypting:
             raise click.UsageError("--engine spark decrypts nothing: leave out --keylog (and $SSLKEYLOGFILE)")
-        if self.selection is not None:
+        wanted = None if self.selection is None else self.selection.wanted
+        if wanted is not None and wanted.is_of_the_run:
             raise click.UsageError(
-                "--engine spark judges captures as a whole: leave out --filter, --connection and --client, or let this"
-                " process judge (--engine local)"
+                "--engine spark knows no numbers of the run in --filter: give --connection in place of 'connection', a"
+                " time in place of a relative one, or let this process judge (--engine local)"
             )
         self.master = master
         self.begun = False
@@ -58,7 +59,7 @@ class SparkRun(Run):
             self._tell_notices([CaptureError(one.name, one.fault or "") for one in error.faulty])
             return
         with session(self.master, {}) as spark, task_progress() as show, followed(spark, show):
-            judged = judge(spark, found, options)
+            judged = judge(spark, found, options, selection=self.selection)
             self.begun = True
             for finding in judged.findings:
                 self._take(finding)
@@ -80,6 +81,10 @@ class SparkRun(Run):
         linter.internal_errors += sums.internal_errors
         self.clients |= sums.clients
         self.packets, self.spoken = sums.packets, sums.spoken
+        if self.selection is not None:
+            self.selection.events, self.selection.packets = sums.chosen_events, sums.chosen_packets
+            self.selection.spoken, self.selection.left_out = sums.chosen_spoken, sums.left_out
+            self.packets = sums.chosen_packets
         dissector.connections = sums.connections
         dissector.flows.opened_flows = sums.opened_flows
         dissector.cut_bytes, dissector.closed_bytes = sums.cut_bytes, sums.kept_bytes

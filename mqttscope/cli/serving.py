@@ -7,6 +7,8 @@ import errno
 import os
 import ssl
 import sys
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,10 @@ from mqttscope.transport.judging import HURRY_S, REST_S, SWITCH_S
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.tls import TlsError, listen_context
 
+COMPARE_S = 0.8
+"""So long after a signal the comparison with the recording may end; what is found has to be written too."""
+MAX_COMPARED = 50_000
+"""Packets that are compared at all then: a comparison that cannot end in time only takes it from the report."""
 _ALL: dict[str, Any] = {
     "settings": (),
     "unset": (),
@@ -83,6 +89,9 @@ class Session:
         self.recording: Recording | None = None
         self.options = Options()
         self.interrupted = False
+        self.interrupted_s = 0.0
+        """When a signal came, by `time.monotonic`."""
+        self.uncompared = False
         self._prepare_record()
         pace = given["pace"]
         self.serving = Serving(
@@ -125,9 +134,27 @@ class Session:
                 self.lint.close()
         outcome = ServedOutcome.of(self.serving, self.pace_name, self.recorded.changes)
         outcome.left_out.update(why for _, why in self.recorded.left_out)
-        found = outcome.verify(by_order=self.given["match"] != "client") if self.given["verify"] else None
+        found = self._verified(outcome) if self.given["verify"] else None
         self._report(outcome, found)
-        return self._code(found)
+        code = self._code(found)
+        return EXIT_FAILED if self.uncompared and code == EXIT_CLEAN else code
+
+    def _verified(self, outcome: ServedOutcome) -> Verification | None:
+        """What the comparison found; ``None`` where a signal leaves no time for it: then the report is the rest."""
+        by_order = self.given["match"] != "client"
+        if not self.interrupted:
+            return outcome.verify(by_order=by_order)
+        found: list[Verification] = []
+        left_s = self.interrupted_s + COMPARE_S - time.monotonic()
+        if left_s > 0 and outcome.received <= MAX_COMPARED:
+            comparing = threading.Thread(target=lambda: found.append(outcome.verify(by_order=by_order)), daemon=True)
+            comparing.start()
+            comparing.join(left_s)
+        if found:
+            return found[0]
+        self.uncompared = True
+        warn(f"not compared: {outcome.received:,} packets came, too many for the time after a signal")
+        return None
 
     async def _serve(self) -> None:
         serving, loop = self.serving, asyncio.get_running_loop()
@@ -149,7 +176,7 @@ class Session:
             await serving.close()
 
     def _interrupted(self, number: int) -> None:
-        self.interrupted = True
+        self.interrupted, self.interrupted_s = True, time.monotonic()
         self.serving.stop(hurry=True)
         limit_ending(number)
         # A second signal does not wait.

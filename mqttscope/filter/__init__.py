@@ -19,15 +19,18 @@ from mqttscope.filter.errors import FilterError
 from mqttscope.filter.evaluate import build
 from mqttscope.filter.fields import Field, Kind
 
+_OF_THE_RUN = ("connection", "packet")
+"""Fields that count over all captures."""
+
 
 class Filter:
     """A compiled expression."""
 
-    __slots__ = ("_origin", "_test", "text")
+    __slots__ = ("_origin", "_test", "asked", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._test, self._origin = build(text)
+        self._test, self._origin, self.asked = build(text)
 
     def matches(self, event: Event) -> bool:
         """Whether the expression is true for the event.
@@ -43,6 +46,11 @@ class Filter:
         if kind is MalformedEvent:
             return self._test(event, event.malformed.packet)  # type: ignore[union-attr]
         return self._test(event, None)
+
+    @property
+    def is_of_the_run(self) -> bool:
+        """Whether it asks for what is known of a run as a whole: its numbers, and the time at which it begins."""
+        return self._origin is not None or not self.asked.isdisjoint(_OF_THE_RUN)
 
     @property
     def start_ns(self) -> int | None:

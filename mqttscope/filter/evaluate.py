@@ -42,16 +42,17 @@ class Origin:
     timestamp_ns: int | None = None
 
 
-def build(expression: str) -> tuple[Test, Origin | None]:
-    """The test of an expression, and the origin of its relative times when it has any."""
+def build(expression: str) -> tuple[Test, Origin | None, frozenset[str]]:
+    """The test of an expression, the origin of its relative times when it has any, and the fields that it asks for."""
     compiler = _Compiler(expression)
-    return compiler.node(parse(expression)), compiler.origin
+    return compiler.node(parse(expression)), compiler.origin, frozenset(compiler.asked)
 
 
 class _Compiler:
     def __init__(self, expression: str) -> None:
         self.expression = expression
         self.origin: Origin | None = None
+        self.asked: set[str] = set()
 
     def fail(self, message: str, position: int, length: int, hint: str = "") -> FilterError:
         return FilterError(message, position, length, expression=self.expression, hint=hint)
@@ -86,6 +87,7 @@ class _Compiler:
             hint = self.suggest(written.name)
             length = len(written.name)
             raise self.fail(f"unknown field '{written.name}'", written.position, length, hint)
+        self.asked.add(found.name)
         if written.key is None:
             return found
         if found.kind is not Kind.PAIRS:

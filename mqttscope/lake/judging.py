@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from mqttscope.dissect import Dissector
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
+from mqttscope.lake.keys import connection_id
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import SCOPE_EVENTS
 from mqttscope.lake.state import dump
@@ -22,9 +23,14 @@ from mqttscope.lint.baseline import client_key
 from mqttscope.lint.engine import InternalError, Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.quality import Quality
+from mqttscope.lint.selection import Selection
 
 MAX_CLIENTS = 100_000
 """Clients that are remembered by one task."""
+MAX_WAITING = 1 << 20
+"""Findings and events of one connection that wait for its Client Identifier."""
+_MARK = 5
+"""Columns of a row that says that an event is in the selection."""
 Row = tuple[Any, ...]
 
 
@@ -53,6 +59,17 @@ class Sums:
     overlaps: int = 0
     other_tls: dict[str, int] = field(default_factory=dict)
     named_otherwise: dict[tuple[int, str, str], int] = field(default_factory=dict)
+    chosen_events: int = 0
+    chosen_packets: int = 0
+    chosen_spoken: set[str] = field(default_factory=set)
+    left_out: int = 0
+
+    def take_chosen(self, events: int, packets: int, spoken: set[str], left_out: int) -> None:
+        """Add what is in a selection."""
+        self.chosen_events += events
+        self.chosen_packets += packets
+        self.chosen_spoken |= spoken
+        self.left_out += left_out
 
     def take_linter(self, linter: Linter, *, quality: bool) -> None:
         """Add what a linter counted."""
@@ -81,6 +98,7 @@ class Sums:
         self.internal_errors += other.internal_errors
         self.clients |= other.clients
         self.spoken |= other.spoken
+        self.take_chosen(other.chosen_events, other.chosen_packets, other.chosen_spoken, other.left_out)
         for name in ("packets", "connections", "opened_flows", "cut_bytes", "kept_bytes", *self.OF_CONNECTIONS):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -90,11 +108,24 @@ def _add(sums: dict[Any, int], more: dict[Any, int] | Counter[Any]) -> None:
         sums[name] = sums.get(name, 0) + count
 
 
+@dataclass(slots=True)
+class _Chosen:
+    """What is in the selection of one connection."""
+
+    connection_id: str
+    selection: Selection[Row]
+
+
 class Judge(Collector):
     """Findings of the events that it is fed, and rows for rules of wider scope, until they are taken."""
 
-    def __init__(self, options: LakeOptions, ends: tuple[int, ...] = ()) -> None:
-        """``ends``: times of the last segments of all captures, in the order of reading."""
+    def __init__(
+        self, options: LakeOptions, ends: tuple[int, ...] = (), selection: Selection[Any] | None = None
+    ) -> None:
+        """``ends``: times of the last segments of all captures, in the order of reading.
+
+        ``selection``: of which findings are wanted alone; which connections these are is left to who numbers them.
+        """
         super().__init__(options, linter=Linter(options.narrow_rules()))
         self.found: list[Row] = []
         """Findings, as `found_row` makes them."""
@@ -102,9 +133,39 @@ class Judge(Collector):
         """Connections: connection, place."""
         self.packets: list[Row] = []
         """Packets: place, number in the connection, frame, time, capture."""
+        self.marks: list[Row] = []
+        """Events that are in the selection: connection, place at which that is known, event in the connection."""
+        self.tallies: list[Row] = []
+        """What is in it of each connection, where some are selected by number: connection, counts."""
+        self._selection = selection
+        self._chosen: dict[int, _Chosen] = {}
         self.sums = Sums()
         self.emitted.ends = ends
         self.ordered = True
+
+    def feed(self, event: Event) -> None:
+        """Take one event."""
+        connection = None if self._selection is None else getattr(event, "connection", None)
+        if connection is None:
+            super().feed(event)
+            return
+        tracker = self._tracker(connection) if isinstance(event, Scoped) else None
+        before = len(self.found)
+        super().feed(event)
+        found = self.found[before:]
+        del self.found[before:]
+        if tracker is not None and self.options.scope_events:
+            found.append((tracker.connection_id, *self.emitted.place(), tracker.events - 1))
+        chosen = self._chosen.get(connection.number)
+        if chosen is None:
+            assert self._selection is not None
+            own = replace(self._selection, connections=(), most=MAX_WAITING)
+            name = connection_id(connection, self.options.group)
+            chosen = self._chosen[connection.number] = _Chosen(name, own)
+        for row in chosen.selection.take(event, found):
+            # Where a finding waited for the client to be known, its place is where that was.
+            placed = row[0], *self.emitted.place(), *row[4:]
+            (self.found if len(row) > _MARK else self.marks).append(placed)
 
     def _row(self, event: Event) -> None:
         if isinstance(event, PacketEvent | MalformedEvent):
@@ -136,6 +197,14 @@ class Judge(Collector):
     def ended(self, dissector: Dissector) -> None:
         """All of a flow was read."""
         self.sums.take_dissector(dissector)
+        for one in self._chosen.values():
+            own = one.selection
+            told = own.events, own.packets, own.spoken, own.left_out
+            if self._selection is not None and self._selection.connections:
+                self.tallies.append((one.connection_id, dump(told)))
+            else:
+                self.sums.take_chosen(*told)
+        self._chosen.clear()
 
     def _close(self, event: ConnectionClosed) -> None:
         connection, clients = event.connection, self.sums.clients

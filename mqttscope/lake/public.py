@@ -11,12 +11,15 @@ forgotten.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mqttscope.dissect.dialogue import Dialogue
-from mqttscope.mqtt.codec import decode
+from mqttscope.mqtt.codec import decode, packet_end
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.resync import find_packets
 from mqttscope.mqtt.stream import PacketStream, Unparsed
 from mqttscope.net.events import StreamData
 from mqttscope.net.flows import Flow
@@ -95,20 +98,18 @@ def _forget_bytes(half: HalfStream) -> None:
 def _half(half: HalfStream, connection: Connection | None, from_client: bool) -> None:
     _forget_bytes(half)
     waiting = half.buffer
-    if connection is not None and _is_opening(connection, from_client):
-        waiting.parts = [b"*" * len(part) for part in waiting.parts]
-        return
+    opening = connection is not None and _is_opening(connection, from_client)
     made: list[bytes] = []
     run: list[bytes] = []
     after = -1
     for start, part in zip(waiting.starts, waiting.parts, strict=True):
         # A secret may be cut into pieces as small as one likes.
         if run and start != after:
-            made += _covered_together(run)
+            made += _covered_together(run, opening=opening)
             run = []
         run.append(part)
         after = start + len(part)
-    waiting.parts = [*made, *_covered_together(run)]
+    waiting.parts = [*made, *_covered_together(run, opening=opening)]
 
 
 def _is_opening(connection: Connection, from_client: bool) -> bool:
@@ -119,10 +120,10 @@ def _is_opening(connection: Connection, from_client: bool) -> bool:
     return connection.connack_packet is None and not simple
 
 
-def _covered_together(parts: list[bytes]) -> list[bytes]:
+def _covered_together(parts: list[bytes], *, opening: bool) -> list[bytes]:
     """Parts that follow each other, without the secrets in them."""
     whole = b"".join(parts)
-    shown = covered(whole, _in_stream(whole))
+    shown = covered(whole, _before_packets(whole, (_V5, ProtocolVersion.V3_1_1)) if opening else _in_stream(whole))
     made, at = [], 0
     for part in parts:
         made.append(shown[at : at + len(part)])
@@ -149,11 +150,33 @@ def _stream(stream: PacketStream, doubt: int) -> None:
         return
     whole = b"".join(stream.chunks)
     if stream.searching:
-        hidden = [(0, len(whole))] if doubt >= BROKEN else _in_stream(whole)
+        hidden = _before_packets(whole, stream.versions()) if doubt >= BROKEN else _in_stream(whole)
     else:
         hidden = hidden_in_beginning(whole, doubt)
     if hidden:
         stream.chunks = [covered(whole, hidden)]
+
+
+def _before_packets(whole: bytes, versions: Sequence[ProtocolVersion]) -> Ranges:
+    """What is hidden of bytes behind some that may have begun a secret: all up to where packets are found.
+
+    These are no rest of a secret, and the next ingest has to make their rows.
+    """
+    first, needed = find_packets(whole, 0, versions, final=True)
+    if needed:
+        return [(0, len(whole))]
+    return joined([(0, first), *_payload_at(whole, first, versions), *_in_stream(whole)])
+
+
+def _payload_at(whole: bytes, start: int, versions: Sequence[ProtocolVersion]) -> Ranges:
+    """The payload of the first packet that was found: a password may hold a whole packet."""
+    _, end = packet_end(whole, start, len(whole))
+    raw = whole[start:end]
+    for version in versions:
+        found = decode(raw, version)
+        if isinstance(found, Publish) and found.payload:
+            return [(end - len(found.payload), end)]
+    return []
 
 
 def _waiting(dialogue: Dialogue, from_initiator: bool) -> None:

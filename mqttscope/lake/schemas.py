@@ -167,7 +167,8 @@ CONNECTIONS = TableSchema(
         Column("discarded_bytes", L),
         Column("copied_segments", L, "segments that a second tap captured again"),
         Column("one_sided", S, "the direction, where the captures have segments of one alone"),
-        Column("late", B, "captures that came later than newer ones: what lies around it may be a row of its own"),
+        Column("late", B, "captures that came later than newer ones: what lies around it may be a row of its own; "
+               "no rule of wider scope judges it"),
         Column("tcp", _by_direction(pa.struct([(name, L) for name in COUNTERS])), "counters of TCP"),
         Column("proxy", pa.struct([("client", S), ("server", S)]), "what a PROXY protocol header tells"),
         Column("details", S, "of WebSocket or TLS: a JSON object as `inspect` shows it; null for plain TCP"),

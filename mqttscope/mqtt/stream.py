@@ -281,7 +281,7 @@ class PacketStream:
         self.version, self.version_source = found
         return True
 
-    def _versions(self) -> tuple[ProtocolVersion, ...]:
+    def versions(self) -> tuple[ProtocolVersion, ...]:
         """Versions that the stream may be in."""
         if self.version_source:
             return (self.version,)
@@ -311,7 +311,7 @@ class PacketStream:
             suspect = 1  # the topic does not fit
         if not suspect:
             return 0
-        position, needed = find_packets(raw[:MAX_SEARCH_BYTES], 1, self._versions(), final=True, alone=suspect == 2)
+        position, needed = find_packets(raw[:MAX_SEARCH_BYTES], 1, self.versions(), final=True, alone=suspect == 2)
         return 0 if needed else position
 
     def _take(self) -> bytes:
@@ -381,7 +381,7 @@ class PacketStream:
         """Search and go on framing, for as long as what is held allows."""
         while self.searching and self.held and (final or self.held >= self.wanted):
             whole = self._take()
-            start, needed = find_packets(whole, 0, self._versions(), final=final)
+            start, needed = find_packets(whole, 0, self.versions(), final=final)
             self._pass_by(whole[:start])
             rest = whole[start:]
             if needed:

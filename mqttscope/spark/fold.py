@@ -7,6 +7,7 @@ what one flow remembers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,6 +45,8 @@ class Folded:
     """Flows that go on."""
     out_of_order: list[str] = field(default_factory=list)
     """Captures with segments from before the last one of earlier ingests."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Frames that hold no segment, by reason."""
     fragmented: list[int] = field(default_factory=list)
     """Captures with IP fragments, by their place in the order of reading; nothing else was done then."""
     read: list[dict[str, Any]] = field(default_factory=list)
@@ -105,6 +108,8 @@ def fold(
         take(one, after, done)
     done.open_flows = sum(one.rows.get(STATE.name, 0) for one in reports)
     done.read, done.ends = same.read, same.ends
+    for one in reports:
+        done.skipped.update(one.skipped)
     done.out_of_order = sorted({name for one in reports for name in one.late})
     times = [one.last_ns for one in reports if one.last_ns is not None]
     after.last_ns = max(times, default=before.last_ns)

@@ -22,7 +22,7 @@ from mqttscope.lake.kernel import SEGMENT, kernel
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import INTERNAL, OPEN, TABLES
-from mqttscope.spark.rows import DROPS, ERROR, READ, SUMMARY
+from mqttscope.spark.rows import DROPS, ERROR, READ, SKIPPED, SUMMARY
 from mqttscope.spark.scan import NEVER
 from mqttscope.spark.steps import BEHIND
 
@@ -71,6 +71,8 @@ class Report:
     """CRC-32 of each file."""
     notes: list[dict[str, Any]] = field(default_factory=list)
     """What the captures say beside their segments: rows of the data source."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Frames that hold no segment, by reason."""
     drops: list[dict[str, Any]] = field(default_factory=list)
     """The same of drops; every task says all of them."""
     read: list[dict[str, Any]] = field(default_factory=list)
@@ -99,6 +101,9 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     aside, rest = asides(batches)
     summaries = [row for row in aside if row["kind"] == SUMMARY]
     report.notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == ERROR]
+    for row in aside:
+        if row["kind"] == SKIPPED:
+            report.skipped[row["message"]] = report.skipped.get(row["message"], 0) + (row["count"] or 0)
     report.drops = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == DROPS]
     report.fragmented = sorted({row["file"] for row in summaries if row["count"]})
     if report.fragmented and work.stops_at_fragments:

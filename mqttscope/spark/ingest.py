@@ -90,7 +90,7 @@ def ingest(
                 gone = {one.capture: one.message for _, one in folded.errors if one.message.endswith(SINCE)}
                 if not gone:
                     done.rows, done.open_flows, done.out_of_order = folded.rows, folded.open_flows, folded.out_of_order
-                    done.overlapping = overlapping(fresh, folded.ends)
+                    done.overlapping, done.skipped = overlapping(fresh, folded.ends), folded.skipped
                     write_sums(spark, root, after)
                     break
                 # What was rotated, replaced or removed in between is left to the next ingest.

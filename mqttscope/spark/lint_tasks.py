@@ -17,11 +17,14 @@ from mqttscope.lake.scope_kernel import SCOPE_COLUMNS
 from mqttscope.lake.scopes import ScopeRun
 from mqttscope.lake.state import dump
 from mqttscope.lint.rule import Scope
+from mqttscope.lint.selection import Selection
 from mqttscope.spark.fold_tasks import NOTE, asides, clocked, ends_of, first_drops, smaller
 from mqttscope.spark.rows import DROPS, ERROR, SKIPPED, SUMMARY
 
 FOUND, SCOPE, SEEN, PACKET, SUMS, NOTES = "found", "scope", "seen", "packet", "sums", "notes"
 """Kinds of rows: a finding, an event for rules of wider scope, a connection, a packet, counts, what captures say."""
+MARK, TALLY = "mark", "tally"
+"""The same where only some findings are wanted: an event that is selected, what is selected of a connection."""
 _PACKET = pa.struct([("frame", pa.int64()), ("timestamp_ns", pa.int64()), ("number", pa.int64())])
 _COLUMNS = (
     ("kind", "string", pa.string()), ("connection_id", "string", pa.string()), ("server", "string", pa.string()),
@@ -39,6 +42,8 @@ _NAMES = {
     PACKET: ("emitted_ns", "file", "frame", "number", "at_frame", "timestamp_ns", "capture"),
     SEEN: ("connection_id", "emitted_ns", "file", "frame"),
     SCOPE: ("connection_id", "server", "session", "emitted_ns", "file", "frame", "event_in_connection", None, "data"),
+    MARK: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection"),
+    TALLY: ("connection_id", "data"),
     SUMS: ("data",),
     NOTES: ("data",),
 }
@@ -52,6 +57,8 @@ class Judging:
     options: LakeOptions
     stops_at_fragments: bool = False
     """Only say which captures have IP fragments, where there are any."""
+    selection: Selection[Any] | None = None
+    """Of which findings are wanted alone."""
 
 
 def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.RecordBatch]:
@@ -68,7 +75,7 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
             pass
         return
     last_ns = max((row["timestamp_ns"] for row in summaries if row["timestamp_ns"] is not None), default=None)
-    judge = Judge(work.options, ends_of(summaries))
+    judge = Judge(work.options, ends_of(summaries), work.selection)
     judge.note_drops((), first_drops(aside))
     for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
         for _ in run_flow(rows, work.options, judge, [], watermark_ns=last_ns, parts=False):
@@ -87,6 +94,12 @@ def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
     if len(judge.seen) >= least:
         yield _batch(SEEN, judge.seen)
         judge.seen = []
+    if len(judge.marks) >= least:
+        yield _batch(MARK, judge.marks)
+        judge.marks = []
+    if len(judge.tallies) >= least:
+        yield _batch(TALLY, judge.tallies)
+        judge.tallies = []
     if len(judge.packets) >= least:
         yield _batch(PACKET, judge.packets)
         judge.packets = []

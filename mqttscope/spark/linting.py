@@ -14,6 +14,7 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.scope_kernel import EVENT_ORDER, KEYS, SCOPE_COLUMNS
 from mqttscope.lake.state import load
 from mqttscope.lint.finding import Finding
+from mqttscope.lint.selection import Selection
 from mqttscope.net.frame import CaptureDrops, CaptureNotice
 from mqttscope.spark.fold import as_input, by_flow
 from mqttscope.spark.fold_scopes import SCOPE_ORDER
@@ -22,11 +23,13 @@ from mqttscope.spark.jobs import union_all
 from mqttscope.spark.lint_tasks import (
     FOUND,
     LINT_DDL,
+    MARK,
     NOTES,
     PACKET,
     SCOPE,
     SEEN,
     SUMS,
+    TALLY,
     Judging,
     lint_flows,
     lint_keys,
@@ -37,6 +40,9 @@ from mqttscope.spark.rows import SKIPPED, notice_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_EVENT = ("connection_id", "event_in_connection")
+_MARKED = (*_EVENT, "emitted_ns", "file", "frame")
 
 
 @dataclass(slots=True)
@@ -58,8 +64,11 @@ def judge(
     *,
     split_bytes: int | None = None,
     settings: dict[str, str] | None = None,
+    selection: Selection[Any] | None = None,
 ) -> Judged:
     """Run all rules of ``options`` over captures, in the order given; raises what Spark raises.
+
+    ``selection``: of which findings are wanted alone; its filter must not ask for numbers of the run.
 
     Findings come one by one from the executors, so that the driver need not hold all of them.
     """
@@ -67,7 +76,9 @@ def judge(
     plan = plan_captures(spark, captures, split_bytes=split_bytes, settings=known)
     reading = Reading(spark, plan, split_bytes, (), known)
     partitions = good_partitions(sum(one.size for one in captures))
-    work = Judging(replace(options, scope_events=options.has_wide_rules()), stops_at_fragments=True)
+    work = Judging(
+        replace(options, scope_events=options.has_wide_rules()), stops_at_fragments=True, selection=selection
+    )
     rows = reading.rows("ingest", plan)
     flows = _flows(rows, work, partitions)
     notes, fragmented = _notes(flows)
@@ -80,9 +91,13 @@ def judge(
         _keys(flows, str(scope), column, work, partitions) for scope, column in KEYS.items() if options.rules_by(scope)
     ]
     every = reduce(union_all, [flows, *keys])
-    done = Judged(_findings(every, flows, keys))
+    wanted = () if selection is None else selection.connections
+    found = every if selection is None else reduce(union_all, [flows, *(_selected(one, flows) for one in keys)])
+    done = Judged(_findings(found, flows, keys, wanted))
     for row in every.where(f"kind = '{SUMS}'").select("data").collect():
         done.sums.add(load(bytes(row["data"])))
+    for row in _of(wanted, flows.where(f"kind = '{TALLY}'"), flows).select("data").collect() if wanted else ():
+        done.sums.take_chosen(*load(bytes(row["data"])))
     for note in sorted(notes, key=lambda one: (one["file"], one["frame"] or 0)):
         _take(note, done)
     return done
@@ -136,11 +151,28 @@ def _take(note: dict[str, Any], done: Judged) -> None:
         done.notices.append(notice)
 
 
-def _findings(every: DataFrame, flows: DataFrame, keys: list[DataFrame]) -> Iterator[Finding]:
+def _selected(judged: DataFrame, flows: DataFrame) -> DataFrame:
+    """Of the findings of rules of wider scope those whose events are selected, at the place where that is known."""
+    marks = flows.where(f"kind = '{MARK}'").select(*_MARKED)
+    found = judged.where(f"kind = '{FOUND}'").drop(*(name for name in _MARKED if name not in _EVENT))
+    return found.join(marks, list(_EVENT)).select(*judged.columns)
+
+
+def _of(wanted: tuple[int, ...], rows: DataFrame, flows: DataFrame) -> DataFrame:
+    """Rows of some connections, by their numbers."""
+    from pyspark.sql import functions as f
+
+    connections = _counted(flows.where(f"kind = '{SEEN}'")).where(f.col("count").isin(*wanted))
+    return rows.join(connections.select("connection_id"), "connection_id", "left_semi")
+
+
+def _findings(every: DataFrame, flows: DataFrame, keys: list[DataFrame], wanted: tuple[int, ...]) -> Iterator[Finding]:
     """Findings in the order of one run, with the numbers that it gives to connections and packets."""
     from pyspark.sql import functions as f
 
     found = every.where(f"kind = '{FOUND}'")
+    if wanted:
+        found = _of(wanted, found, flows)
     connections = _counted(flows.where(f"kind = '{SEEN}'")).select("connection_id", "count")
     joined = found.join(connections.join(found.select("connection_id").distinct(), "connection_id"), "connection_id")
     ordered = joined.orderBy("file", "emitted_ns", "frame", "count", "event_in_connection", "rule", "number")

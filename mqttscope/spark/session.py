@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -23,7 +24,15 @@ from mqttscope.spark.progress import cancel
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CONFIGURATION", "SparkUnavailable", "cancelling", "find_java", "running_session", "spark_session"]
+__all__ = [
+    "CONFIGURATION",
+    "SparkUnavailable",
+    "cancelling",
+    "find_java",
+    "kill_java",
+    "running_session",
+    "spark_session",
+]
 
 DRIVER_MEMORY = "2g"
 CONFIGURATION = {
@@ -113,6 +122,40 @@ def cancelling(spark: SparkSession) -> Iterator[None]:
         raise
 
 
+_java: list[subprocess.Popen[bytes]] = []
+"""What this process has started."""
+
+
+def kill_java() -> None:
+    """End the Java that this process has started, whatever it does: for a process that ends itself at once."""
+    for one in _java:
+        one.kill()
+
+
+@contextmanager
+def _ending_with_us() -> Iterator[None]:
+    """Know the Java that is started meanwhile, and end it where its start breaks off.
+
+    Java that is told to start by somebody who is gone by then has nobody to tell it to end.
+    """
+    from pyspark import java_gateway
+
+    class Known(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **given: Any) -> None:
+            super().__init__(*arguments, **given)
+            _java.append(self)
+
+    names = vars(java_gateway)
+    before, names["Popen"] = names["Popen"], Known
+    try:
+        yield
+    except BaseException:
+        kill_java()
+        raise
+    finally:
+        names["Popen"] = before
+
+
 def _remote(asked: Mapping[str, str]) -> str | None:
     """The address of a server of Spark Connect, where one is wanted."""
     master = asked.get("spark.master", "")
@@ -186,11 +229,12 @@ def _start(asked: Mapping[str, str], log: str | None, warehouse: str | None) -> 
     path = log or _temporary()
     conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
     try:
-        with open(path, "ab") as noise, _environment(java.home, here):
-            # Otherwise every start prints several lines, and every failing task a hundred.
-            gateway = launch_gateway(conf, popen_kwargs={"stdout": noise, "stderr": noise})  # type: ignore[no-untyped-call]
-        SparkContext(conf=conf, gateway=gateway)
-        return SparkSession.builder.getOrCreate()
+        with _ending_with_us():
+            with open(path, "ab") as noise, _environment(java.home, here):
+                # Otherwise every start prints several lines, and every failing task a hundred.
+                gateway = launch_gateway(conf, popen_kwargs={"stdout": noise, "stderr": noise})  # type: ignore[no-untyped-call]
+            SparkContext(conf=conf, gateway=gateway)
+            return SparkSession.builder.getOrCreate()
     except PySparkRuntimeError as error:
         cause = _last_line(path) or str(error)
     except Exception as error:

@@ -48,7 +48,7 @@ from pyspark.sql.types import StructType
 from mqttscope.spark.following import QUIET_SECONDS
 from mqttscope.spark.locations import find
 from mqttscope.spark.plan import MEASURES_DDL, SMALLEST_TASK, Task, good_size, measured, pack, plan, read_plan, splits
-from mqttscope.spark.rows import COLUMNS, DDL, DROPS, ERROR, FRAGMENT, KINDS, READ, SEGMENT, SUMMARY, Batches
+from mqttscope.spark.rows import COLUMNS, DDL, DROPS, ERROR, FRAGMENT, KINDS, READ, SEGMENT, SKIPPED, SUMMARY, Batches
 from mqttscope.spark.scan import Wanted, scan
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ ROWS = {
     "segments": frozenset([SEGMENT]),
     "fragments": frozenset([FRAGMENT]),
     "notes": frozenset(KINDS) - {SEGMENT, FRAGMENT},
-    "ingest": frozenset([SEGMENT, ERROR, DROPS, SUMMARY]),
+    "ingest": frozenset([SEGMENT, ERROR, DROPS, SKIPPED, SUMMARY]),
     "watch": frozenset([SEGMENT, FRAGMENT, ERROR, DROPS, SUMMARY, READ]),
     "measures": frozenset[str](),
 }

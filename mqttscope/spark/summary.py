@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,17 @@ from mqttscope.net.frame import CaptureError
 SUMS = ("topics", "clients", "sessions")
 MOST_ERRORS = 1_000
 """Errors of captures that are told one by one."""
+
+
+@dataclass(slots=True)
+class OfConnections:
+    """What the rows of an ingest say of its connections beside their packets, those that are still open included."""
+
+    discarded_segments: int = 0
+    discarded_bytes: int = 0
+    copied_segments: int = 0
+    one_sided: int = 0
+    overlaps: int = 0
 
 
 @dataclass(slots=True)
@@ -38,6 +49,9 @@ class Summary:
     """New findings by severity, of what is still open as well."""
     errors: list[CaptureError] = field(default_factory=list)
     """New errors of captures, `MOST_ERRORS` at most."""
+    of_connections: OfConnections = field(default_factory=OfConnections)
+    late: int = 0
+    """Connections whose captures came later than newer ones: no rule of wider scope has judged them."""
 
 
 def summarize(root: Path, before: Manifest, done: Ingested) -> Summary:
@@ -51,7 +65,11 @@ def summarize(root: Path, before: Manifest, done: Ingested) -> Summary:
         begins = f"{table}/{after.generation:010d}-"
         return [name for name in after.files.get(table, ()) if changed and name.startswith(begins)]
 
-    findings = [*new("findings"), *after.open_files.get("findings", ())] if changed else []
+    def all_of(table: str) -> list[str]:
+        return [*new(table), *after.open_files.get(table, ())] if changed else []
+
+    findings, (of_connections, late) = all_of("findings"), _of_connections(root, all_of("connections"))
+    _discarded(root, all_of("gaps"), of_connections)
     return Summary(
         done,
         after.generation,
@@ -61,6 +79,8 @@ def summarize(root: Path, before: Manifest, done: Ingested) -> Summary:
         _count(root, after, after.open_files.get("connections", ())),
         _by_severity(root, findings),
         _errors(root, new("ingest_errors")),
+        of_connections,
+        late,
     )
 
 
@@ -87,6 +107,32 @@ def _by_severity(root: Path, names: Sequence[str]) -> dict[str, int]:
             for found in pq.ParquetFile(root / name).iter_batches(columns=["severity"]):
                 counts.update(found.column("severity").to_pylist())
     return dict(sorted(counts.items()))
+
+
+def _of_connections(root: Path, names: Sequence[str]) -> tuple[OfConnections, int]:
+    """What is counted of connections, and how many of them came late."""
+    made, late = OfConnections(), 0
+    for row in _rows_of(root, names, ["copied_segments", "one_sided", "tcp", "late"]):
+        made.copied_segments += row["copied_segments"] or 0
+        made.one_sided += row["one_sided"] is not None
+        made.overlaps += sum(side["overlaps"] or 0 for side in (row["tcp"] or {}).values() if side is not None)
+        late += bool(row["late"])
+    return made, late
+
+
+def _discarded(root: Path, names: Sequence[str], made: OfConnections) -> None:
+    """Count the segments that no connection took."""
+    for row in _rows_of(root, names, ["event", "length"]):
+        if row["event"] == "discarded":
+            made.discarded_segments += 1
+            made.discarded_bytes += row["length"] or 0
+
+
+def _rows_of(root: Path, names: Sequence[str], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for name in names:
+        with reading(root / name):
+            for found in pq.ParquetFile(root / name).iter_batches(columns=list(columns)):
+                yield from found.to_pylist()
 
 
 def _errors(root: Path, names: Sequence[str]) -> list[CaptureError]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import time
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mqttscope.mqtt import Connect, ProtocolVersion, Subscribe, Subscription, encode
+from mqttscope.mqtt import Connect, ProtocolVersion, Publish, Subscribe, Subscription, encode
 from tests.cli.running import capture, command, environment
 from tests.proxy.hostile import GARBAGE, PING, V3_1_1, Client, announced, memory_mib
 from tests.proxy.rig import PATIENCE_S, end, until
@@ -74,6 +75,24 @@ def test_a_flood_of_pings_that_nobody_reads_the_answers_of(tmp_path: Path) -> No
         assert flood.is_alive()
         assert memory_mib(served.process.pid) < 200
         served.finish()
+
+
+def test_the_report_of_a_comparison_is_written_in_a_flood(tmp_path: Path) -> None:
+    """It says what there was no time to compare, and is no success then."""
+    report = tmp_path / "report.jsonl"
+    with (
+        serving(tmp_path, "--verify", "--format", "jsonl", "--output", str(report)) as served,
+        Client(served.port, "bad") as bad,
+    ):
+        flood = bad.flood(encode(Publish(topic_name="a", payload=b"b")) * 1_000_000)
+        time.sleep(3)
+        code = served.finish()
+        assert code in (1, 3), served.err
+        assert (code == 3) is ("mqttscope: not compared: " in served.err)
+        flood.join(PATIENCE_S)
+    told = json.loads(report.read_text().splitlines()[-1])
+    assert told["event"] == "serve"
+    assert told["packets_received"] > 1_000
 
 
 def test_who_is_answered_gets_all_answers(tmp_path: Path) -> None:

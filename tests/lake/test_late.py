@@ -72,6 +72,25 @@ def test_many_parts_in_any_order(
     check(ingested(paths, tuple(range(count)), tmp_path / "lake"), wanted)
 
 
+@pytest.mark.parametrize("seed", [1, 3])
+def test_parts_in_groups_in_any_order(seed: int, tmp_path: Path) -> None:
+    """What waits behind a hole is no secret where packets are found in it."""
+    everything = segments(20, 12, seed=seed)
+    (whole,) = written(everything, tmp_path / "whole", 1)
+    paths = written(everything, tmp_path, 10, seed=seed)
+    chance = random.Random(seed * 7 + 1)
+    order = chance.sample(range(10), 10)
+    while order:
+        count = chance.randrange(1, 5)
+        write_lake([paths[number] for number in sorted(order[:count])], tmp_path / "lake")
+        del order[:count]
+
+    check(
+        read_table(tmp_path / "lake", "packets").to_pylist(),
+        Counter(map(content, ingested([whole], (0,), tmp_path / "at once"))),
+    )
+
+
 def test_rows_say_what_they_could_not_know(found: list[Segment], tmp_path: Path) -> None:
     parts = written(found, tmp_path, 3)
     ingested(parts, (0, 1, 2), tmp_path / "in order")

@@ -69,6 +69,26 @@ def test_rules_of_one_connection_alone_need_no_second_stage(spark: SparkSession)
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    "selected",
+    [
+        ("--filter", "publish and qos > 0"),
+        ("--client", "*e*", "--filter", "direction == client", *(f"--connection={one}" for one in range(0, 60, 2))),
+        ("--client", "nobody", "--connection", "100000"),
+    ],
+    ids=" ".join,
+)
+def test_a_part_of_the_findings(selected: tuple[str, ...], captures: list[str]) -> None:
+    """Rules see everything; what waits for the client to be known comes where it is."""
+    words = "lint", *captures, "--format", "jsonl", "--select", "ALL", *selected
+    here, there = invoke(*words), invoke(*words, "--engine", "spark")
+
+    assert bool(here.lines) is ("nobody" not in selected)
+    assert there.lines == here.lines
+    assert (there.code, there.err) == (here.code, here.err)
+
+
+@pytest.mark.usefixtures("spark")
 def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(tmp_path: Path) -> None:
     pumps = site(tmp_path / "site.pcapng")
     silent = write_capture(tmp_path / "silent.pcapng", client(b"SSH-2.0-a\r\n"), closes("client"), to="10.0.0.2:22")
@@ -88,9 +108,9 @@ def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(tmp_
     [
         (("-", "--engine", "spark"), "standard input"),
         (("a.pcap", "--engine", "flink"), "neither local nor spark"),
-        (("a.pcap", "--engine", "spark", "--client", "a"), "leave out --filter, --connection and --client"),
-        (("a.pcap", "--engine", "spark", "--connection", "0"), "leave out --filter, --connection and --client"),
-        (("a.pcap", "--engine", "spark", "--filter", "publish"), "leave out --filter, --connection and --client"),
+        (("a.pcap", "--engine", "spark", "--filter", "connection == 1"), "no numbers of the run"),
+        (("a.pcap", "--engine", "spark", "--filter", "publish and packet < 3"), "no numbers of the run"),
+        (("a.pcap", "--engine", "spark", "--filter", "time < +3s"), "no numbers of the run"),
         (("a.pcap", "--engine", "spark", "--keylog", "{keys}"), "decrypts nothing"),
     ],
 )

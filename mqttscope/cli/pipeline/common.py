@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mqttscope.cli.ending import interruption
+from mqttscope.cli.ending import interruption, leaving, limit_ending
 from mqttscope.cli.lint import codes_option
 from mqttscope.cli.main import EXIT_FAILED
 from mqttscope.cli.options import Port, Version
@@ -202,7 +202,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
     """
     try:
         from mqttscope.spark.errors import SPARK_ERRORS, cause, hush
-        from mqttscope.spark.session import SparkUnavailable, cancelling, running_session, spark_session
+        from mqttscope.spark.session import SparkUnavailable, cancelling, kill_java, running_session, spark_session
     except ImportError as error:
         raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
 
@@ -220,6 +220,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
     def interrupted(number: int, frame: object) -> None:
         nonlocal stopped
         stopped = True
+        limit_ending(number)
         raise interruption(number)
 
     try:
@@ -229,7 +230,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
             # Spark's own handler calls Java in the middle of another call; who is interrupted cancels the jobs.
             for one in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(one, interrupted)
-        with cancelling(spark):
+        with leaving(kill_java), cancelling(spark):
             yield spark
     except SparkUnavailable as error:
         kept = log in str(error)

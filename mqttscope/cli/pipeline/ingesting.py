@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
+from mqttscope.cli import advice
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.output import Output, describe, warn
 from mqttscope.cli.pipeline.common import EXTRA, Failed, session, task_progress, warn_errors
 from mqttscope.lake.options import LakeOptions
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.unread import OFFER_ELSEWHERE, sentence
+from mqttscope.net.unread import OFFER_ELSEWHERE, not_read, sentence
 from mqttscope.report.jsonl import SCHEMA
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 IN_PROCESS_BYTES = 256 << 20
 """Captures with fewer bytes together are decoded sooner than Spark is started on most machines."""
 EVERY_SEGMENTS = 5_000
+NAMED = 3
+"""Captures that are told by their names, of those of which the same is to be said."""
 
 
 @dataclass(slots=True)
@@ -126,16 +129,23 @@ class Run:
             f"{describe(one)}, which the lake already has" for one in again
         ]
         warn_errors(lines)
+        for said in advice.counted_of_connections(summary.of_connections):
+            warn(said)
         unread = sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
         if unread is not None:
             warn(unread)
-        for name in map(utf8, summary.done.out_of_order):
-            warn(
-                f"{name}: begins before the end of what was in the lake; where connections do not fit together, "
-                "its part of them has rows of its own (connections.late)"
-            )
-        for name in map(utf8, summary.done.overlapping):
-            warn(f"{name}: overlaps in time with an earlier capture and is read after it; mergecap joins them")
+        _warn_each(
+            summary.done.out_of_order,
+            "begin{s} before the end of what was in the lake; where connections do not fit together, "
+            "their part in {them} has rows of its own (connections.late)",
+        )
+        if summary.late:
+            was = "was" if summary.late == 1 else "were"
+            warn(f"{counted(summary.late, 'connection')} that came late {was} judged alone, by no rule of wider scope")
+        _warn_each(
+            summary.done.overlapping,
+            "overlap{s} in time with an earlier capture and {are} read after it; mergecap joins them",
+        )
 
     def _show(self, summary: Summary, faults: dict[str, str]) -> None:
         if self.format == "text" and self.quiet:
@@ -147,6 +157,17 @@ class Run:
             lines = _as_text(self.lake, summary, payloads=self.options.payload_limit > 0)
             sink.write("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
         sink.flush()
+
+
+def _warn_each(names: Sequence[str], what: str) -> None:
+    """Tell of captures by their names where they are few, else how many they are."""
+    if len(names) <= NAMED:
+        for name in map(utf8, names):
+            warn(f"{name}: {what.format(s='s', them='it', are='is')}")
+    else:
+        first = ", ".join(map(utf8, names[:NAMED]))
+        told = what.format(s="", them="them", are="are")
+        warn(f"{len(names):,} captures {told} ({first} and {len(names) - NAMED:,} more)")
 
 
 def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, Any]:
@@ -161,6 +182,9 @@ def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, A
         "unreadable": [{"capture": text(name), "message": fault} for name, fault in faults.items()],
         "out_of_order": [text(name) for name in done.out_of_order],
         "overlapping": [text(name) for name in done.overlapping],
+        "not_read": not_read(done.skipped),
+        "of_connections": asdict(summary.of_connections),
+        "late_connections": summary.late,
         "rows": summary.rows,
         "open_rows": summary.open_rows,
         "sums": summary.sums,

@@ -58,7 +58,8 @@ def command(
 ) -> int:
     """Follow captures while they are written, and keep a lake up to date.
 
-    DIR are folders of captures, or globs and files. Ctrl-C ends watching when the batch that runs is in.
+    DIR are folders of captures, or globs and files. Ctrl-C ends watching when the batch that runs is in, SIGTERM within
+    two seconds: the next watch continues.
     """  # fmt: skip
     from mqttscope.cli.pipeline.common import lake_options
     from mqttscope.cli.pipeline.watching import Run

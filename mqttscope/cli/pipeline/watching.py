@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli.ending import leaving, limit_ending
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.output import describe, warn
 from mqttscope.cli.pipeline.common import EXTRA, Failed, session, warn_errors
@@ -58,7 +59,11 @@ class Run:
             with lake_lock(self.lake):
                 check_settings(read_manifest(Path(self.lake)), self.options, Path(self.lake))
             # Behind Spark, which has a handler of its own.
-            with session(self.master, self.configuration) as spark, _signals() as over:
+            with (
+                session(self.master, self.configuration) as spark,
+                leaving(lambda: f"stopped: {printable(self.lake)} is whole, and the next watch continues"),
+                _signals() as over,
+            ):
                 if not self.quiet:
                     click.echo(self._begun(), err=True)
                 watch(
@@ -112,12 +117,17 @@ def line(taken: Taken, now_s: float) -> str:
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """An event that is set by Ctrl-C and SIGTERM; a second one ends the program as ever."""
+    """An event that is set by Ctrl-C and SIGTERM; a second one ends the program as ever.
+
+    Who sends SIGTERM waits for no long batch: what is not in by then is taken by the next watch.
+    """
     over = threading.Event()
     before: dict[int, Any] = {}
 
     def stop(number: int, frame: object) -> None:
         over.set()
+        if number == signal.SIGTERM:
+            limit_ending(number)
         for one, handler in before.items():
             signal.signal(one, handler)
 

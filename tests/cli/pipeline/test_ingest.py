@@ -13,12 +13,15 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
+from mqttscope.capture import PcapngWriter
 from mqttscope.lake.files import lake_lock
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from tests.bench.generate import generate
-from tests.cli.running import command, environment, invoke
+from tests.cli.running import capture, command, environment, invoke
+from tests.lake.fleet import segments, written
+from tests.net.octets import frame, gtp, ip4
 from tests.spark.cluster import SMALL
 from tests.spark.collection import CUT, collection, tables, usual_options, wide
 from tests.spark.troubled import troubled
@@ -126,6 +129,17 @@ def test_captures_that_come_too_late_are_named(tmp_path: Path) -> None:
     assert (done.code, done.err.count("begins before the end of what was in the lake")) == (0, 1)
 
 
+def test_connections_that_come_late_are_counted(tmp_path: Path) -> None:
+    """No rule of wider scope sees them: they come out of order."""
+    early, late = written(segments(9, 12), tmp_path / "captures", 2)
+    invoke("pipeline", "ingest", late, "--lake", tmp_path / "lake")
+    done = invoke("pipeline", "ingest", early, "--lake", tmp_path / "lake", "--format", "json")
+
+    rows = read_table(tmp_path / "lake", "connections").column("late").to_pylist()
+    assert json.loads(done.out)["late_connections"] == sum(rows) > 1
+    assert f"{sum(rows)} connections that came late were judged alone, by no rule of wider scope" in done.err
+
+
 def test_captures_that_overlap_are_named(tmp_path: Path) -> None:
     one, other = troubled(tmp_path / "captures", 6, 2, overlap=True)
 
@@ -133,6 +147,54 @@ def test_captures_that_overlap_are_named(tmp_path: Path) -> None:
 
     assert json.loads(done.out)["overlapping"] == [other]
     assert f"mqttscope: {other}: overlaps in time with an earlier capture and is read after it" in done.err
+
+
+def test_many_captures_that_overlap_are_one_line(tmp_path: Path) -> None:
+    names = troubled(tmp_path / "captures", 12, 6, overlap=True)
+    done = invoke("pipeline", "ingest", *names, "--lake", tmp_path / "lake", "--format", "json")
+    named = json.loads(done.out)["overlapping"]
+
+    assert len(named) > 3
+    assert f"mqttscope: {len(named)} captures overlap in time with an earlier capture and are read after it" in done.err
+    assert f"{named[2]} and {len(named) - 3} more)" in done.err
+    assert named[3] not in done.err
+
+
+def unread(folder: Path) -> list[str]:
+    """Captures with what `inspect` says a line of: frames that are not read, copies, one direction alone."""
+    skipped = folder / "skipped.pcapng"
+    with skipped.open("wb") as file:
+        out = PcapngWriter(file)
+        for number in range(3):
+            out.write(frame(ip4(gtp(ip4(b"", 6), 0x50), 17), 228, number=number + 1))
+    names = "duplicated", "client-side-only", "retransmission-with-new-data"
+    return [str(skipped), *(str(capture(name)) for name in names)]
+
+
+def test_what_inspect_says_of_connections_and_frames_is_said_of_an_ingest(tmp_path: Path) -> None:
+    names = unread(tmp_path)
+    wanted = [line for name in names for line in invoke("inspect", name).err.splitlines()]
+    done = invoke("pipeline", "ingest", *names, "--lake", tmp_path / "lake", "--engine", "local", "--format", "json")
+    found = json.loads(done.out)
+
+    assert found["not_read"] == {"gtp_u_version_2": 3}
+    assert "not read: 3 frames of GTP-U version 2" in done.err
+    for name in ("captured twice", "one direction only", "came again with other content"):
+        assert any(name in line for line in wanted) is (name in done.err), name
+    assert found["of_connections"]["copied_segments"] > 0
+    assert found["of_connections"]["one_sided"] > 0
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_says_the_same(tmp_path: Path) -> None:
+    names = unread(tmp_path)
+    here, there = (
+        invoke("pipeline", "ingest", *names, "--lake", tmp_path / engine, "--engine", engine)
+        for engine in ("local", "spark")
+    )
+
+    assert "not read: 3 frames of GTP-U version 2" in here.err
+    assert (there.code, there.err) == (here.code, here.err)
 
 
 @pytest.mark.parametrize(
