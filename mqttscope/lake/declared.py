@@ -141,7 +141,7 @@ def text(value: str, path: str, bad: Bad) -> str:
 def payload_columns(value: bytes, missing: int, limit: int) -> tuple[int, str | None, bytes | None]:
     """Length, SHA-256 (of a payload that is there in full) and, where ``limit`` is not 0, its beginning."""
     digest = None if missing else sha256(value).hexdigest()
-    return len(value) + missing, digest, without_tokens(value)[:limit] if limit else None
+    return len(value) + missing, digest, without_tokens(value, limit)[:limit] if limit else None
 
 
 def properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:

@@ -34,13 +34,16 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
     return replace(packet, **changed)
 
 
-def without_tokens_of(packet: ControlPacket) -> ControlPacket:
-    """A packet whose payload, or that of its will, shows no credentials; itself where it has none."""
+def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> ControlPacket:
+    """A packet whose payload, or that of its will, shows no credentials; itself where it has none.
+
+    ``limit``: bytes of a payload that are shown at most.
+    """
     if isinstance(packet, Publish):
-        shown = without_tokens(packet.payload)
+        shown = without_tokens(packet.payload, limit)
         return packet if shown is packet.payload else replace(packet, payload=shown)
     if isinstance(packet, Connect) and packet.will is not None:
-        shown = without_tokens(packet.will.will_payload)
+        shown = without_tokens(packet.will.will_payload, limit)
         if shown is not packet.will.will_payload:
             return replace(packet, will=replace(packet.will, will_payload=shown))
     return packet

@@ -101,7 +101,7 @@ class PacketLines:
                 properties = self._blocks.get(block.items) or self._block(block)
             payload = packet.payload
             if len(payload) >= SHORTEST and not self.show_secrets:
-                payload = without_tokens(payload)
+                payload = without_tokens(payload, self.payload_limit)
             if packet.missing or len(payload) > self.payload_limit:
                 value = dumps_text(binary(payload, self.payload_limit, packet.missing))
                 missing = f',"missing":{packet.missing}' if packet.missing else ""
@@ -125,14 +125,14 @@ class PacketLines:
                 return f"{head}{{}}}}\n"
         if type(packet) is Publish:
             return self._doubtful(head, event, packet)
-        public = packet if self.show_secrets else without_tokens_of(packet)
+        public = packet if self.show_secrets else without_tokens_of(packet, self.payload_limit)
         fields = view(public, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
         return f"{head}{dumps_text(fields)}}}\n"
 
     def _doubtful(self, head: str, event: PacketEvent, packet: Publish) -> str:
         """The line of a PUBLISH whose payload may be the rest of a CONNECT."""
         hide = not self.show_secrets and hides_payload(packet, event.connection.side(event.direction).doubt)
-        shown = packet if self.show_secrets else without_tokens_of(packet)
+        shown = packet if self.show_secrets else without_tokens_of(packet, self.payload_limit)
         fields = view(shown, event.connection.version, limit=self.payload_limit, hide_payload=hide)
         head = head[: head.rindex('"publish":')]
         topic = None if event.topic is None else text(event.topic)

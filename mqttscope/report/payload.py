@@ -77,7 +77,7 @@ class PayloadView:
         first = payload[0]
         size = f"{count} of {counted(count + missing, 'byte')} captured" if missing else ""
         if count >= SHORTEST and not self.show_secrets:
-            payload = without_tokens(payload)
+            payload = without_tokens(payload, max(self.limit, room * 4))
         if self.kind == "none":
             return cut(f"({size or counted(count, 'byte')})", room, self.ellipsis)
         if self.kind != "auto" or first in _COMPRESSED or _by_content_type(content_type) != "auto":

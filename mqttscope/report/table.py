@@ -218,7 +218,7 @@ class Table:
 
     def _payload(self, payload: bytes) -> str:
         if not self.show_secrets:
-            payload = without_tokens(payload)
+            payload = without_tokens(payload, self.limit)
         head = payload[: self.limit]
         text = printable(payload) if len(payload) <= self.limit else text_of(head, cut_off=True)
         if text is None or text.startswith(HEX):

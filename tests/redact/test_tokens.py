@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -85,3 +86,28 @@ def test_every_output_hides_them() -> None:
     shown = [one["publish"]["payload"] for one in lines if one.get("type") == "publish"]
     assert [one["length"] for one in shown] == [len(one.payload) for one in packets if isinstance(one, Publish)]
     assert all(decode(one) for one in client)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"a_" * 500_000 + b"token", b"eyJ" * 333_000, b"eyJaaaaaaaa " * 90_000, b"bearer" + b" " * 1_000_000,
+     b'"token":"' * 110_000, b'token:"' + b"\\" * 1_000_000, b"A" * 39 + (b"_" + b"A" * 39) * 25_000 + b"key"],
+    ids=["parts", "heads", "words", "spaces", "names", "escapes", "long-parts"],
+)  # fmt: skip
+def test_a_megabyte_of_near_matches_takes_no_time(payload: bytes) -> None:
+    began = time.process_time()
+    token_ranges(payload)
+
+    # Where each byte is looked at from each other one these are minutes.
+    assert time.process_time() - began < 10
+
+
+def test_only_what_is_shown_is_looked_at() -> None:
+    head, token = b"x" * 250 + b" token=", b"abcdef" * 10
+    payload = head + token + b" " * 1_000_000 + b"token=later"
+
+    shown = without_tokens(payload, 256)
+
+    assert shown.startswith(head + b"*" * len(token))
+    assert len(shown) == len(payload)
+    assert shown.endswith(b"token=later")

@@ -16,6 +16,7 @@ from typing import Literal
 from mqttscope.lint.finding import Finding, Related
 from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import Span
 from mqttscope.redact.packets import covered, hidden_ranges, joined
 from mqttscope.redact.secrets import LENGTH, OVERLAP, SUSPECT_BYTES, find_all, is_secret_name, without
 from mqttscope.report.base import View
@@ -225,7 +226,7 @@ _Part = tuple[Literal["text", "value"], int, int]
 
 def _parts(raw: bytes, finding: Finding, payload_limit: int) -> Iterator[_Part]:
     """The texts of a packet: strings without their lengths, of a payload what may be shown."""
-    for span in trace(raw, ProtocolVersion.from_text(finding.version)):
+    for span in _spans(raw, finding.version):
         name = span.field.rpartition(".")[2]
         if name == "payload" or (name == "unparsed" and finding.missing):
             yield from _shown_parts(span.start, span.end, finding, payload_limit)
@@ -240,10 +241,16 @@ def _parts(raw: bytes, finding: Finding, payload_limit: int) -> Iterator[_Part]:
                 at += 1  # an identifier that was written too long
             if name == "user_property":
                 yield from _pair(raw, at + 1, span.end)
-            else:
+            elif span.end - at >= 3 + MIN_TOLD:
                 yield "text", at + 3, span.end
         elif span.end - span.start > 2:
             yield "text", span.start + 2, span.end
+
+
+@lru_cache(1)
+def _spans(raw: bytes, version: str) -> list[Span]:
+    """The fields of a packet, whose findings come one after the other."""
+    return trace(raw, ProtocolVersion.from_text(version))
 
 
 def _pair(raw: bytes, start: int, end: int) -> Iterator[_Part]:

@@ -84,7 +84,7 @@ def plain(field: str, value: Any, shown: View) -> Any:
         )
         value = block[name]
     elif isinstance(value, bytes):
-        value = binary(value if shown.show_secrets else without_tokens(value), shown.payload_limit)
+        value = binary(value if shown.show_secrets else without_tokens(value, shown.payload_limit), shown.payload_limit)
     elif isinstance(value, str):
         value = text(value)
     elif isinstance(value, tuple):
@@ -106,7 +106,7 @@ def fields_of(entry: Entry, script: Script, shown: View) -> dict[str, str]:
         values.pop("faults", None)
     else:
         values = view(
-            packet if shown.show_secrets else without_tokens_of(packet),
+            packet if shown.show_secrets else without_tokens_of(packet, shown.payload_limit),
             version,
             limit=shown.payload_limit,
             show_secrets=shown.show_secrets,
