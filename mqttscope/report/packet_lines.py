@@ -16,7 +16,7 @@ from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, 
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.mqtt.view import binary, printable, properties_view, text, view
 from mqttscope.redact.packets import DISGUISED, hides_payload
-from mqttscope.redact.tokens import SHORTEST, without_tokens
+from mqttscope.redact.tokens import SHORTEST, is_suspect, without_tokens
 from mqttscope.redact.values import without_tokens_of
 from mqttscope.report.base import Clock
 from mqttscope.session.connection import Connection
@@ -100,14 +100,19 @@ class PacketLines:
                 block = packet.properties or EMPTY
                 properties = self._blocks.get(block.items) or self._block(block)
             payload = packet.payload
-            if len(payload) >= SHORTEST and not self.show_secrets:
-                payload = without_tokens(payload, self.payload_limit)
             if packet.missing or len(payload) > self.payload_limit:
+                if not self.show_secrets:
+                    payload = without_tokens(payload, self.payload_limit)
                 value = dumps_text(binary(payload, self.payload_limit, packet.missing))
                 missing = f',"missing":{packet.missing}' if packet.missing else ""
                 end = f'{value}}},"topic":{resolved}{missing}}}\n'
             else:
                 content = printable(payload)
+                if len(payload) >= SHORTEST and not self.show_secrets:
+                    looked_at = payload.decode("latin-1") if content is None else content
+                    if is_suspect(looked_at):
+                        payload = without_tokens(payload)
+                        content = printable(payload)
                 shown_as = f'"hex":"{payload.hex()}"' if content is None else f'"text":{dumps_text(content)}'
                 end = f'{{"length":{len(payload)},{shown_as}}}}},"topic":{resolved}}}\n'
             return (
