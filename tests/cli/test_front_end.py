@@ -270,6 +270,9 @@ def refused(*words: str | Path) -> Done:
 
 def test_options_that_do_not_fit() -> None:
     assert "--tshark-option needs --via tshark" in refused("inspect", QOS, "--tshark-option", "a:b").err
-    assert "'ab' is not NAME:VALUE" in refused("inspect", QOS, "--via", "tshark", "--tshark-option", "ab").err
+    assert (
+        "'--tshark-option': it is not NAME:VALUE"
+        in refused("inspect", QOS, "--via", "tshark", "--tshark-option", "ab").err
+    )
     assert "'nobody'" in refused("stats", QOS, "--via", "nobody").err
     assert "--engine spark takes no --via" in refused("lint", QOS, "--via", "tshark", "--engine", "spark").err
