@@ -160,9 +160,7 @@ FAILING = [
 
 
 @pytest.mark.parametrize("words", FAILING, ids=lambda words: words[0])
-def test_a_command_that_fails_before_it_writes_leaves_files_as_they_were(
-    words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_command_that_fails_before_it_writes_leaves_all_as_it_was(words: tuple[str, ...], tmp_path: Path) -> None:
     new, old = tmp_path / "new.txt", tmp_path / "old.txt"
     old.write_text("before")
 
