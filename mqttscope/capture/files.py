@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import BinaryIO, cast
 
@@ -21,6 +21,7 @@ from mqttscope.capture.reading import NO_FRAME, first_time, read_capture
 from mqttscope.capture.rest import look_behind, read_rest
 from mqttscope.capture.sources import REPLACED, SINCE, expand, identity, is_replaced, why_not_opened
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+from mqttscope.redact.addresses import public_name
 
 STDIN = "-"
 """The source that stands for standard input."""
@@ -147,7 +148,7 @@ class _Capture:
             opened = open(self.name, "rb", buffering=0)  # noqa: SIM115 (closed below; only opening is tried here)
         except (OSError, ValueError) as error:
             since = "" if self.part is None else SINCE
-            yield CaptureError(self.name, f"{why_not_opened(error, self.name)}{since}")
+            yield CaptureError(public_name(self.name), f"{why_not_opened(error, self.name)}{since}")
             return
         with opened:
             if self.part is not None:
@@ -192,7 +193,10 @@ def _expand(
             name = one.capture if isinstance(one, CaptureError) else one
             known = identity(name)
             if name == path or known not in taken:
-                yield _Capture(name, frame_limit, iter((one,)) if isinstance(one, CaptureError) else None)
+                if isinstance(one, CaptureError):
+                    yield _Capture(name, frame_limit, iter((replace(one, capture=public_name(name)),)))
+                else:
+                    yield _Capture(name, frame_limit)
             taken.add(known)
 
 

@@ -59,6 +59,30 @@ def make_folder(path: str | os.PathLike[str]) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
 
 
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file whole: who reads it meanwhile, or finds the disk full, has the one before.  Raises `OSError`.
+
+    Links stay, and lead to the new file.  Pipes and devices are written as they are, and so is what is there already
+    in a folder where nothing new may be made.
+    """
+    target = os.path.realpath(path)
+    there = os.path.exists(target)
+    if there and (not os.path.isfile(target) or not os.access(os.path.dirname(target), os.W_OK)):
+        with open(target, "wb", opener=opener) as file:
+            file.write(data)
+        return
+    new = f"{target}.{os.getpid()}.new"
+    try:
+        with open(new, "xb", opener=opener) as file:
+            file.write(data)
+        replace_file(new, target)
+    except OSError as error:
+        if not isinstance(error, FileExistsError):
+            with suppress(OSError):
+                os.unlink(new)
+        raise
+
+
 def replace_file(new: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
     """Put a new file in the place of another, whose rights it takes over."""
     with suppress(OSError):

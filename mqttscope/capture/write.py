@@ -12,6 +12,7 @@ import struct
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from mqttscope.capture.own_file import opener
 from mqttscope.net.frame import Frame
 
 APPLICATION = b"mqttscope"
@@ -43,7 +44,7 @@ class PcapngWriter:
         self._owned = isinstance(path_or_file, str | os.PathLike)
         self._file: BinaryIO
         if isinstance(path_or_file, str | os.PathLike):
-            self._file = open(path_or_file, "wb")  # noqa: SIM115 (closed by close)
+            self._file = open(path_or_file, "wb", opener=opener)  # noqa: SIM115 (closed by close)
         else:
             self._file = path_or_file
         self._nanoseconds = nanoseconds

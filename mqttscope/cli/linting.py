@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from mqttscope.capture.own_file import write_file
 from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
@@ -23,6 +24,7 @@ from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Gate, Verdict
 from mqttscope.lint.selection import Selection, is_packet
 from mqttscope.mqtt.wire import counted
+from mqttscope.redact.addresses import public_name
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.conceal import client_name
@@ -195,7 +197,7 @@ class Run:
             self._show(finding, verdict)
         summary = Summary(
             rules=linter.rules,
-            captures=list(self.captures),
+            captures=[public_name(one) for one in self.captures],
             counts=gate.counts,
             failing=gate.failing,
             hidden=gate.hidden,
@@ -265,7 +267,7 @@ class Run:
         gone = len(known.entries.keys() - made.entries.keys())
         kept = len(made.entries.keys() - found.entries.keys())
         try:
-            path.write_text(made.dumps(), "utf-8")
+            write_file(path, made.dumps().encode())
         except OSError as error:
             raise CannotWrite(f"cannot write {path}: {error.strerror or error}") from None
         unseen = f"; {kept:,} kept, whose rules or clients were not judged" if kept else ""

@@ -161,7 +161,7 @@ def _failed(error: OSError) -> int:
 
 def _complain(told: str) -> None:
     """Lines on standard error, as they may be shown: values of options and paths are somebody else's text."""
-    from mqttscope.redact.text import without_secrets
+    from mqttscope.redact.addresses import without_secrets
 
     click.echo("\n".join(printable(without_secrets(line)) for line in told.split("\n")), err=True)
 

@@ -25,6 +25,7 @@ from mqttscope.cli.targets import FileSink
 from mqttscope.mqtt.wire import counted
 from mqttscope.mutate import select
 from mqttscope.mutate.flow import CLIENT
+from mqttscope.redact.addresses import public_name
 from mqttscope.replay.script import Script
 from mqttscope.report.base import View
 from mqttscope.report.findings.plain import line
@@ -123,7 +124,7 @@ def _tried(given: dict[str, Any], flows: Flows, broker: Broker) -> Tried:
     """The run against one broker, before it begins."""
     return Tried(
         broker.name,
-        ", ".join(given["captures"]),
+        ", ".join(map(public_name, given["captures"])),
         flows.capture_hash,
         given["seed"],
         show_secrets=given["show_secrets"],

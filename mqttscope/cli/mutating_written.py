@@ -17,6 +17,7 @@ from mqttscope.cli.output import CannotWrite
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.mutate.flow import CLIENT
+from mqttscope.redact.addresses import public_name
 from mqttscope.report.trial.written import Written, comment, document, summary, written_line
 from mqttscope.trial.numbering import Numbered, Numbering
 from mqttscope.trial.written import case_frames
@@ -45,7 +46,9 @@ def write(given: dict[str, Any], flows: Flows, sink: Any) -> int:
         raise CannotWrite(f"cannot write {given['write']}: {why}") from None
     click.echo(f"{counted(len(rows), 'mutated flow')} written to {utf8(given['write'])}", err=True)
     if sink is not None:
-        whole = summary(given["write"], ", ".join(given["captures"]), flows.capture_hash, given["seed"], len(rows))
+        whole = summary(
+            given["write"], ", ".join(map(public_name, given["captures"])), flows.capture_hash, given["seed"], len(rows)
+        )
         if given["format_"] == "json":
             sink.write(document(whole, rows))
         else:

@@ -149,7 +149,7 @@ def _preferences(ctx: click.Context, param: click.Parameter, value: tuple[str, .
     for one in value:
         name, colon, _ = one.partition(":")
         if not name or not colon or "\0" in one:
-            raise click.BadParameter(f"{one!r} is not NAME:VALUE, such as wlan.enable_decryption:TRUE", ctx, param)
+            raise click.BadParameter("it is not NAME:VALUE, such as wlan.enable_decryption:TRUE", ctx, param)
     ctx.meta[_PREFERENCES] = value
 
 

@@ -22,7 +22,7 @@ from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.redact.text import without_secrets
+from mqttscope.redact.addresses import without_secrets
 from mqttscope.report.base import View
 
 BUFFER_BYTES = 1 << 16

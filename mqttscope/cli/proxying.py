@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import queue
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import click
 
+from mqttscope.capture.own_file import write_file
 from mqttscope.cli.ending import limit_ending
 from mqttscope.cli.linting import Run
 from mqttscope.cli.linting_settings import resolve
@@ -295,13 +294,9 @@ class Session:
         path = self.given["ready_file"]
         if path is not None:
             # Whoever waits for the file finds the address in it.
-            partial = Path(f"{path}.{os.getpid()}")
             try:
-                partial.write_text(f"{relay.address}\n", "utf-8")
-                partial.replace(path)
+                write_file(path, f"{relay.address}\n".encode())
             except OSError as error:
-                with suppress(OSError):
-                    partial.unlink()
                 raise CannotProxy(f"cannot write {path}: {error.strerror or error}") from None
 
     def _close(self, *, reports: bool) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import ssl
 import sys
 import threading
 import time
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import click
 import orjson
 
+from mqttscope.capture.own_file import write_file
 from mqttscope.cli.ending import limit_ending
 from mqttscope.cli.linting import Run
 from mqttscope.cli.live_record import at_endings, prepare_record
@@ -192,13 +190,9 @@ class Session:
         if path is None:
             return
         # Whoever waits for the file finds the address in it.
-        partial = Path(f"{path}.{os.getpid()}")
         try:
-            partial.write_text(f"{address}\n", "utf-8")
-            partial.replace(path)
+            write_file(path, f"{address}\n".encode())
         except OSError as error:
-            with suppress(OSError):
-                partial.unlink()
             raise CannotServe(f"cannot write {path}: {error.strerror or error}") from None
 
     def _report(self, outcome: ServedOutcome, found: Verification | None) -> None:

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -80,27 +81,37 @@ def _is_stdin(target: str) -> bool:
     return stat.S_ISREG(given.st_mode) and os.path.samestat(given, os.stat(target))
 
 
+def _as_it_is(path: str, flags: int) -> int:
+    return opener(path, flags & ~os.O_TRUNC)
+
+
 class FileSink:
     """A file as a binary sink, opened at once so that a wrong path is told before the work.
+
+    What was in it stays until something is written; a new one goes again when the command fails before that.
 
     A new file that a pattern of ``captures`` finds as soon as it exists is refused, and removed again.
     """
 
     def __init__(self, path: str, captures: Sequence[str] = ()) -> None:
         self.path = path
-        fresh = not os.path.lexists(path)
+        self._fresh = not os.path.exists(path)
+        self._begun = False
         try:
-            self.file = open(path, "wb", opener=opener)  # noqa: SIM115 - open as long as the run
+            self.file = open(path, "wb", opener=_as_it_is)  # noqa: SIM115 - open as long as the run
         except (OSError, ValueError) as error:
             raise self._failed(error) from None
-        if fresh and is_source(path, captures):
-            self.file.close()
-            os.unlink(path)
+        if self._fresh and is_source(path, captures):
+            self._take_back()
             raise click.UsageError(f"--output: {path} is among the captures that are read")
+        context = click.get_current_context(silent=True)
+        if context is not None:
+            context.call_on_close(self.close)
 
     def write(self, data: bytes, /) -> object:
         """Write bytes; a pipe that nobody reads any more takes them all."""
         try:
+            self._begin()
             return self.file.write(data)
         except BrokenPipeError:
             return len(data)
@@ -110,6 +121,7 @@ class FileSink:
     def flush(self) -> None:
         """Hand what was written to the system."""
         try:
+            self._begin()
             self.file.flush()
         except BrokenPipeError:
             pass
@@ -117,13 +129,36 @@ class FileSink:
             raise self._failed(error) from None
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is left.  A command that fails before it writes leaves everything as it was."""
+        if self.file.closed:
+            return
+        fault = sys.exc_info()[1]
+        if not self._begun and fault is not None and not isinstance(fault, click.exceptions.Exit):
+            self._take_back()
+            return
         try:
+            self._begin()
             self.file.close()
         except BrokenPipeError:
             pass
         except OSError as error:
             raise self._failed(error) from None
+
+    def _begin(self) -> None:
+        """What was in the file before goes only when something takes its place."""
+        if not self._begun:
+            self._begun = True
+            if stat.S_ISREG(os.fstat(self.file.fileno()).st_mode):
+                os.ftruncate(self.file.fileno(), 0)
+
+    def _take_back(self) -> None:
+        """Remove a file that this made, if it is still the same."""
+        made = os.fstat(self.file.fileno())
+        self.file.close()
+        target = os.path.realpath(self.path)
+        with suppress(OSError):
+            if self._fresh and os.path.samestat(made, os.stat(target)):
+                os.unlink(target)
 
     def _failed(self, error: Exception) -> CannotWrite:
         return CannotWrite(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")

@@ -36,8 +36,8 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.redact.addresses import without_secrets
 from mqttscope.redact.packets import DISGUISED, covered, hides_payload
-from mqttscope.redact.text import without_secrets
 from mqttscope.report.base import fields_shown, hidden_of
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.session.connection import Connection

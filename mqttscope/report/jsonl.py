@@ -21,8 +21,9 @@ from mqttscope.events import (
 )
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, text, view
 from mqttscope.net.frame import CaptureError
+from mqttscope.redact.addresses import without_secrets
 from mqttscope.redact.packets import covered
-from mqttscope.redact.text import public_details, without_secrets
+from mqttscope.redact.text import public_details
 from mqttscope.report.base import Clock, Sink, fields_shown, hidden_of
 from mqttscope.report.packet_lines import SCHEMA, PacketLines, dumps_text
 from mqttscope.session.connection import Connection

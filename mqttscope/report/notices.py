@@ -16,7 +16,8 @@ from mqttscope.events import (
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.redact.text import public_details, without_secrets
+from mqttscope.redact.addresses import without_secrets
+from mqttscope.redact.text import public_details
 from mqttscope.report.base import hidden_of
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration

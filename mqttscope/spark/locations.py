@@ -29,7 +29,7 @@ from mqttscope.capture.sources import (
     why_not_opened,
 )
 from mqttscope.net.frame import CaptureError
-from mqttscope.redact.text import without_secrets
+from mqttscope.redact.addresses import public_name
 
 READ_AHEAD_BYTES = 4 << 20
 """How much is asked of a remote store at a time."""
@@ -192,7 +192,7 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
         with _one_line():
             info = system.get_file_info(path.rstrip("/"))
             if info.type == fs.FileType.File:
-                return [Location(_public(source), source)]
+                return [Location(public_name(source), source)]
             prefix = source[: len(source) - len(path.partition("/")[2])] if "/" in path else source
             base = path.partition("/")[0]
             if info.type == fs.FileType.Directory:
@@ -200,27 +200,21 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
                 files = sorted(one.path for one in listed if one.type == fs.FileType.File)
                 targets = [prefix + one[len(base) + 1 :] for one in files]
                 looked = list(_each(lambda target: _is_capture(target, settings), targets))
-                found = [
-                    Location(_public(one), one) for one, is_capture in zip(targets, looked, strict=True) if is_capture
-                ]
-                return found or [Location(_public(source), source, fault=NO_CAPTURES)]
+                seen = zip(targets, looked, strict=True)
+                found = [Location(public_name(one), one) for one, is_capture in seen if is_capture]
+                return found or [Location(public_name(source), source, fault=NO_CAPTURES)]
             if not _MAGIC.search(path):
-                return [Location(_public(source), source, fault=MISSING)]
+                return [Location(public_name(source), source, fault=MISSING)]
             fixed = path[: path.index(_MAGIC.search(path)[0])].rpartition("/")[0]  # type: ignore[index]
             below = "**" in path or "/" in path[len(fixed) + 1 :]
             listed = system.get_file_info(fs.FileSelector(fixed, allow_not_found=True, recursive=below))
             wanted = _pattern(path)
             files = sorted(one.path for one in listed if one.type == fs.FileType.File and wanted.fullmatch(one.path))
             targets = [prefix + one[len(base) + 1 :] for one in files]
-            found = [Location(_public(one), one) for one in targets]
-            return found or [Location(_public(source), source, fault=NO_MATCH)]
+            found = [Location(public_name(one), one) for one in targets]
+            return found or [Location(public_name(source), source, fault=NO_MATCH)]
     except (OSError, ValueError) as error:
-        return [Location(_public(source), source, fault=why_not_opened(error))]
-
-
-def _public(uri: str) -> str:
-    """A URI without the password in it."""
-    return without_secrets(re.sub(r"//[^/@:]*:[^/@]*@", "//", uri, count=1))
+        return [Location(public_name(source), source, fault=why_not_opened(error))]
 
 
 def _is_capture(target: str, settings: Mapping[str, str]) -> bool:

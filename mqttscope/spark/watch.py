@@ -25,7 +25,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from mqttscope.capture.own_file import make_folder, opener
+from mqttscope.capture.own_file import make_folder, opener, write_file
 from mqttscope.lake.contents import Content
 from mqttscope.lake.faulty import add_errors, known_errors
 from mqttscope.lake.files import STREAM, commit, lake_lock, reading
@@ -186,10 +186,7 @@ class _Stream:
             make_folder(folder)
             named = folder / "name"
             if not named.exists():
-                # What there is beside it is of a beginning that broke off.
-                new = folder / "name.new"
-                new.write_text(uuid4().hex)
-                new.replace(named)
+                write_file(named, uuid4().hex.encode())
             name = named.read_text().strip()
         except OSError as error:
             raise LakeError(f"{folder} cannot be written: {error.strerror or error}") from None

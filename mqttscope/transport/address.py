@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
+from mqttscope.redact.addresses import without_secrets
+
 PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 """Schemes of brokers' URLs, with their ports."""
+
+
+_PORT = re.compile(r"(?P<before>://(?:\[[^]/]*\]|[^/?#:\[]*)):(?!\d{1,5}(?:[/?#]|$))[^/?#]*")
 
 
 class AddressError(ValueError):
@@ -65,7 +71,7 @@ def split_broker(text: str) -> tuple[str, SplitResult, int]:
 
     No error repeats a user name or a password.
     """
-    said = _without_user(text)
+    said = _public(text)
     scheme, separator, _ = text.partition("://")
     if not separator:
         raise AddressError(f"{said!r} is not a URL; mqtt://{said} is one")
@@ -76,8 +82,10 @@ def split_broker(text: str) -> tuple[str, SplitResult, int]:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        # What Python says of it may hold what stands before the host.
-        why = str(error) if said == text else "its port cannot be read"
+        # What Python says of it may hold what stands before the host, and a port that is none may be a password.
+        said = _PORT.sub(r"\g<before>:***", said)
+        told = str(error)
+        why = told if told.startswith(("Port out of range", "Invalid IPv6")) else "host and port cannot be read"
         raise AddressError(f"{said!r}: {why}") from None
     if not parts.hostname:
         raise AddressError(f"{said!r} names no host")
@@ -96,17 +104,18 @@ def parse_upstream(text: str) -> Upstream:
     return Upstream(scheme, parts.hostname, port)
 
 
-def _without_user(text: str) -> str:
-    """What may be shown of a URL: not what stands before the host."""
+def _public(text: str) -> str:
+    """What may be shown of a URL: not what stands before the host, nor what may be a token behind it."""
     before, at, after = text.rpartition("@")
-    if not at:
-        return text
-    scheme, separator, _ = before.partition("://")
-    return f"{scheme}://{after}" if separator else after
+    scheme, separator, rest = before.partition("://") if at else text.partition("://")
+    rest = after if at else rest if separator else text
+    # Without a scheme it is read as the URL that it may be meant as.
+    shown = without_secrets(f"mqtt://{rest}").removeprefix("mqtt://")
+    return f"{scheme}://{shown}" if separator else shown
 
 
 def _no_more(parts: SplitResult, *, websocket: bool) -> None:
     """Refuse what a proxy could not do: the path of a WebSocket is the clients' word."""
     if parts.query or parts.fragment or parts.path not in ("", "/"):
         why = "clients name the path of a WebSocket themselves" if websocket else "MQTT has no paths"
-        raise AddressError(f"{parts.geturl()!r} has more than a host and a port: {why}")
+        raise AddressError(f"{_public(parts.geturl())!r} has more than a host and a port: {why}")

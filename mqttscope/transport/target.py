@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import SplitResult, quote, unquote
 
+from mqttscope.redact.addresses import without_query_values
 from mqttscope.transport.address import PORTS, AddressError, shown, split_broker
 
 DEFAULT_PATH = "/mqtt"
@@ -47,8 +48,9 @@ class Target:
         return f"[{self.host}]" if ":" in self.host else self.host
 
     def __str__(self) -> str:
-        """A URL for people: without a query, where some brokers want secrets to be."""
-        return f"{self.scheme}://{shown(self.host, self.port)}{self.path.partition('?')[0]}"
+        """A URL for people: without a query, where some brokers want secrets to be, nor what else may be one."""
+        path = without_query_values(self.path.partition("?")[0])
+        return f"{self.scheme}://{shown(self.host, self.port)}{path}"
 
 
 def parse_broker(text: str) -> Target:

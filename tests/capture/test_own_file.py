@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.capture.own_file import make_folder, open_alone, opener, replace_file
+from mqttscope.capture.own_file import make_folder, open_alone, opener, replace_file, write_file
 
 
 def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -89,3 +89,26 @@ def test_the_umask_of_the_program_stays(tmp_path: Path) -> None:
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
+
+
+def test_a_file_that_is_written_whole_is_for_its_owner_and_keeps_links_and_rights(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    link.symlink_to(file)
+
+    write_file(link, b"one")
+
+    assert link.is_symlink()
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"one", 0o600)
+    file.chmod(0o640)
+    write_file(file, b"two")
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"two", 0o640)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "link"]
+
+
+def test_a_file_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_file(folder, b"one")
+    write_file("/dev/null", b"one")
+    assert list(tmp_path.iterdir()) == [folder]

@@ -155,6 +155,7 @@ def test_a_baseline_silences_what_was_there_and_tells_what_is_fixed(tmp_path: Pa
     baseline = tmp_path / "baseline.json"
 
     assert run(FAILING, "--baseline", baseline, "--update-baseline").return_value == 0
+    assert baseline.stat().st_mode & 0o777 == 0o600
     assert run(FAILING, "--baseline", baseline).return_value == 0
     document = json.loads(baseline.read_text("utf-8"))
     document["findings"].append(

@@ -493,3 +493,11 @@ def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
     sink.close()
     assert output.lines == []
     output.read.set()
+
+
+def test_an_upstream_that_is_none_is_told_without_its_tokens() -> None:
+    done = invoke("proxy", "--upstream", "ws://127.0.0.1:1/x%3Ftoken%3Ds3cret")
+
+    assert done.code == 2
+    assert "ws://127.0.0.1:1/x%3Ftoken%3D***" in done.err
+    assert "s3cret" not in done.err

@@ -86,3 +86,34 @@ def test_all_that_3_1_1_cannot_say_is_named_and_lossy_leaves_it_out() -> None:
     assert done.code == 0
     assert any("left out: publish.properties.user_property" in one for one in done.lines[0]["changes"])
     assert "--lossy is for --convert 3.1.1" in alone.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--set", "connect.password:s3cret"), "--set: connect.password: write PATH=VALUE"),
+        (("--set", "s3cret"), "--set: write PATH=VALUE"),
+        (("--set", "connect.s3cret=1"), "--set: connect.… is no field that can be set"),
+        (("--set", "connect.password:s3cret=="), "--set: connect.… is no field that can be set; did you mean connect."),
+        (("--set", "connack.s3cret=1"), "--set: connack: only what clients send can be set"),
+        (("--set", "connect.password=s3cret"), "--set: connect.password cannot be set: it is a secret"),
+        (("--set", "publish.payload=hex:s3cret"), "--set: publish.payload: this value is not allowed, only pairs"),
+        (("--set", "connect.properties.user_property=s3cret"), "this value is not allowed, only NAME=VALUE"),
+        (("--unset", "s3cret"), "--unset: this is no field that can be set"),
+        (("--unset", "connect.password=s3cret"), "--unset: connect.… is no field that can be set"),
+    ],
+)
+def test_a_malformed_setting_is_told_without_its_value(words: tuple[str, ...], said: str) -> None:
+    done = invoke("replay", QOS, *HERE, *words)
+
+    assert done.code == 2
+    assert said in done.err
+    assert "s3cret" not in done.err
+
+
+@pytest.mark.parametrize("path", ["p;token=s3cret", "p%3Ftoken%3Ds3cret", "p%253Fs3cret", "p?s3cret"])
+def test_the_path_of_a_broker_is_told_without_its_tokens(path: str) -> None:
+    done = invoke("replay", QOS, "--broker", f"ws://127.0.0.1:1/{path}")
+
+    assert "ws://127.0.0.1:1/p" in done.text
+    assert "s3cret" not in done.text + done.err

@@ -267,3 +267,25 @@ def test_errors_in_a_locale_without_utf8(tmp_path: Path) -> None:
     assert done.code == 3
     assert "does not exist" in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("s3://me:s3cret@bucket/x.pcap", "s3://***@bucket/x.pcap"),
+        ("https://h/x.pcap?sig=s3cret", "https://h/x.pcap?sig=***"),
+        ("https://h/x.pcap%3Fsig%3Ds3cret", "https://h/x.pcap%3Fsig%3D***"),
+    ],
+)
+def test_a_url_that_is_no_capture_is_named_without_its_secrets(name: str, shown: str, tmp_path: Path) -> None:
+    commands = [("inspect", "--format", form) for form in FORMATS] + [("stats",), ("stats", "--format", "json")]
+    commands += [
+        ("lint", "--no-config", "--format", form)
+        for form in ("full", "json", "jsonl", "sarif", "junit", "markdown", "github", "gitlab")
+    ]
+    commands += [("mutate", "--write", str(tmp_path / "out.pcapng"), "--format", "json"), ("replay", "--dry-run")]
+    for words in commands:
+        done = invoke(*words, name, QOS)
+
+        assert "s3cret" not in done.text + done.err, words
+        assert shown in done.text + done.err or words[0] == "replay", words

@@ -14,6 +14,8 @@ from mqttscope.cli.targets import FileSink, refuse_inputs, same_file
 from tests.cli.running import Done, capture, command, environment, invoke
 
 QOS = capture("v5-qos")
+NOBODY = "mqtt://127.0.0.1:1"
+"""Nothing listens there."""
 
 
 @pytest.fixture
@@ -144,3 +146,41 @@ def test_a_pipe_that_nobody_reads_any_more_takes_everything() -> None:
     sink.write(b"x" * 100_000)
     sink.close()
     os.close(writer)
+
+
+FAILING = [
+    ("mutate", QOS, "--broker", NOBODY, "--format", "html"),
+    ("mutate", QOS, "--broker", NOBODY, "--format", "junit"),
+    ("inspect", QOS, "--keylog", "missing.log"),
+    ("lint", QOS, "--no-config", "--keylog", "missing.log"),
+    ("replay", QOS, "--broker", NOBODY, "--keylog", "missing.log"),
+    ("serve", QOS, "--listen", "192.0.2.1:1"),
+    ("proxy", "--upstream", NOBODY, "--listen", "192.0.2.1:1"),
+]
+
+
+@pytest.mark.parametrize("words", FAILING, ids=lambda words: words[0])
+def test_a_command_that_fails_before_it_writes_leaves_all_as_it_was(words: tuple[str, ...], tmp_path: Path) -> None:
+    new, old = tmp_path / "new.txt", tmp_path / "old.txt"
+    old.write_text("before")
+
+    assert [invoke(*words, "-o", path).code for path in (new, old)] in ([2, 2], [3, 3])
+
+    assert old.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [old]
+
+
+def test_a_report_of_nothing_takes_the_place_of_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "old.txt"
+    path.write_text("before")
+
+    assert invoke("inspect", QOS, "--format", "jsonl", "--filter", "topic == 'none'", "-o", path).code == 0
+
+    assert path.read_bytes() == b""
+
+
+def test_a_shorter_report_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
+    path = tmp_path / "old.txt"
+    path.write_text("before" * 100_000)
+    assert invoke("inspect", QOS, "--format", "jsonl", "-o", path).code == 0
+    assert path.read_bytes() == invoke("inspect", QOS, "--format", "jsonl").out

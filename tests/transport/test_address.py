@@ -37,6 +37,7 @@ def test_nowhere_to_listen(text: str, said: str) -> None:
     with pytest.raises(AddressError) as caught:
         parse_listen(text)
     assert str(caught.value).startswith(said)
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,10 @@ def test_where_the_broker_is(text: str, expected: Upstream, written: str) -> Non
         ("mqtt://", "'mqtt://' names no host"),
         ("mqtt://:1883", "'mqtt://:1883' names no host"),
         ("mqtt://broker:99999", "'mqtt://broker:99999': Port out of range"),
+        ("mqtt://user:hunter2", "'mqtt://user:***': host and port cannot be read"),
+        ("ws://broker/x%3Ftoken%3Dhunter2", "'ws://broker/x%3Ftoken%3D***' has more than a host and a port"),
+        ("ws://broker/x;hunter2", "'ws://broker/x;***' has more"),
+        ("broker/x;token=hunter2", "'broker/x;***' is not a URL; mqtt://broker/x;*** is one"),
         ("mqtt://broker:0", "nobody can be reached at port 0"),
         ("mqtt://user:secret@broker", "user name and password come from the clients"),
         ("mqtt://broker/topic", "'mqtt://broker/topic' has more than a host and a port: MQTT has no paths"),

@@ -73,6 +73,8 @@ def test_no_error_repeats_a_password(text: str) -> None:
 
 def test_targets_are_shown_without_users_and_queries() -> None:
     assert str(parse_broker("wss://me@broker/p?token=secret")) == "wss://broker:443/p"
+    assert str(parse_broker("ws://broker/p;token=hunter2")) == "ws://broker:80/p;***"
+    assert str(parse_broker("ws://broker/p%3Ftoken%3Dhunter2")) == "ws://broker:80/p%3Ftoken%3D***"
     assert str(parse_broker("mqtt://me@[::1]")) == "mqtt://[::1]:1883"
 
 

@@ -48,7 +48,8 @@ def pairs(context: click.Context, parameter: click.Parameter, value: tuple[str, 
     for one in value:
         name, equals, text = one.partition("=")
         if not equals or not name.strip():
-            raise click.BadParameter(f"{one!r} is not of the form KEY=VALUE", context, parameter)
+            # What it is instead may be a secret.
+            raise click.BadParameter("it is not of the form KEY=VALUE", context, parameter)
         found[name.strip()] = text
     return found
 
@@ -58,9 +59,7 @@ def spark_pairs(context: click.Context, parameter: click.Parameter, value: tuple
     found = pairs(context, parameter, value)
     for name in found:
         if not name.startswith("spark."):
-            raise click.BadParameter(
-                f"{name!r} is not a setting of Spark, such as spark.driver.memory", context, parameter
-            )
+            raise click.BadParameter("a setting of Spark is called such as spark.driver.memory", context, parameter)
     return found
 
 

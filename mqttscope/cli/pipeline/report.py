@@ -170,14 +170,11 @@ def _rendered(report: FleetReport, format_: str, output: str | None, colour: boo
 
 
 def _write(path: str, data: bytes) -> None:
-    """Write a file whole: who reads it meanwhile sees the one before."""
-    from mqttscope.capture.own_file import opener, replace_file
+    """Write a file whole."""
+    from mqttscope.capture.own_file import write_file
     from mqttscope.cli.output import CannotWrite
 
-    new = f"{path}.new"
     try:
-        with open(new, "wb", opener=opener) as file:
-            file.write(data)
-        replace_file(new, path)
+        write_file(path, data)
     except OSError as error:
         raise CannotWrite(f"--output: {path}: {error.strerror or error}") from None

@@ -180,7 +180,7 @@ def _unknown(plain: str, path: str) -> str:
     packet, _, rest = plain.partition(".")
     others = [type_name(kind) for kind in PacketType if kind not in CLIENT_PACKETS]
     if packet in others:
-        return f"{path}: only what clients send can be set, and {packet} is no such packet or has no fields"
+        return f"{packet}: only what clients send can be set, and {packet} is no such packet or has no fields"
     packets = [type_name(kind) for kind in CLIENT_PACKETS]
     if packet not in packets:
         ends = [name for name in targets() if name.endswith(f".{plain}")]
@@ -190,7 +190,15 @@ def _unknown(plain: str, path: str) -> str:
         within = [name for name in mine if rest and rest in name]
         near = get_close_matches(plain, mine, 3, 0.6) or within[:3]
     hint = f"; did you mean {' or '.join(near)}?" if near else f"; a path begins with one of {', '.join(packets)}"
-    return f"{path} is no field that can be set{hint}"
+    return f"{known_part(path) or 'this'} is no field that can be set{hint}"
+
+
+def known_part(path: str) -> str:
+    """What may be repeated of a path that is none: only words of fields, since the others may be a secret."""
+    known = {word for name in _names() for word in name.split(".")}
+    words = path.split(".")
+    count = next((place for place, word in enumerate(words) if word not in known), len(words))
+    return ".".join([*words[:count], *(["…"] if 0 < count < len(words) else [])])
 
 
 def refuse(target: Target) -> None:

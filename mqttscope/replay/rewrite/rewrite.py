@@ -7,7 +7,7 @@ have the bytes that their new packet is encoded to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mqttscope.replay.rewrite.changes import Changes, RewriteError
@@ -43,14 +43,21 @@ class Rewrites:
 
         The password is one that the caller has from the environment or a file; ``read_file`` reads ``@file``.
         """
-        found = [Setting.parse_unset(one) for one in unset]
-        found += [Setting.parse(one, read_file) for one in settings]
+        found = [_of("--unset", Setting.parse_unset, one) for one in unset]
+        found += [_of("--set", lambda text: Setting.parse(text, read_file), one) for one in settings]
         if password is not None:
             found.append(Setting.password(password))
         return cls([TopicMapping.parse(one) for one in topics], [ClientMapping.parse(one) for one in clients], found)
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.clients or self.settings)
+
+
+def _of(option: str, parse: Callable[[str], Setting], text: str) -> Setting:
+    try:
+        return parse(text)
+    except RewriteError as error:
+        raise RewriteError(f"{option}: {error}") from None
 
 
 def rewrite(scripts: Sequence[Script], rewrites: Rewrites) -> tuple[list[Script], Changes]:

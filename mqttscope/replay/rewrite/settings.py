@@ -18,7 +18,7 @@ from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.replay.rewrite.changes import Changes, RewriteError
 from mqttscope.replay.rewrite.clients import judge_identifier
 from mqttscope.replay.rewrite.links import client_entries, rename, say
-from mqttscope.replay.rewrite.paths import Target, find_target, refuse, targets
+from mqttscope.replay.rewrite.paths import Target, find_target, known_part, refuse, targets
 from mqttscope.replay.rewrite.qos import change_qos
 from mqttscope.replay.rewrite.values import ReadFile, parse_value
 from mqttscope.replay.script import Entry, Script
@@ -42,7 +42,9 @@ class Setting:
         """The setting of ``PATH=VALUE``."""
         path, equals, value = text.partition("=")
         if not equals:
-            raise RewriteError(f"{text!r}: write PATH=VALUE")
+            # The value may be a secret.
+            field = known_part(text.partition(":")[0].strip())
+            raise RewriteError(f"{field}: write PATH=VALUE" if field else "write PATH=VALUE")
         target, index = find_target(path.strip())
         refuse(target)
         return cls(target, parse_value(target, value, read_file), index)

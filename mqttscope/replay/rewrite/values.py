@@ -64,9 +64,14 @@ def parse_value(target: Target, text: str, read_file: ReadFile | None = None) ->
     raise RewriteError(f"{target.path} has no value of its own: set one of the fields in it")
 
 
+def _is_plain(target: Target) -> bool:
+    """Whether no value of a field is a secret: numbers, flags and topics."""
+    return target.kind == "flag" or target.kind in _HIGHEST or target.name in (*_NAMES, "topic_filter")
+
+
 def _wrong(target: Target, text: str, allowed: str) -> RewriteError:
-    shown = text if len(text) <= 60 else text[:60] + "…"
-    return RewriteError(f"{target.path}: {shown!r} is not allowed, only {allowed}")
+    shown = repr(text if len(text) <= 60 else text[:60] + "…") if _is_plain(target) else "this value"
+    return RewriteError(f"{target.path}: {shown} is not allowed, only {allowed}")
 
 
 def _flag(target: Target, text: str) -> bool:

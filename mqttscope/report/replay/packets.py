@@ -16,9 +16,9 @@ from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
+from mqttscope.redact.addresses import REDACTED
 from mqttscope.redact.packets import BROKEN, Ranges, hides_payload
 from mqttscope.redact.secrets import is_secret_name
-from mqttscope.redact.text import REDACTED
 from mqttscope.redact.tokens import without_tokens
 from mqttscope.redact.values import without_tokens_of
 from mqttscope.replay.script import Entry, Script

@@ -200,7 +200,7 @@ def test_spark_says_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("--conf", "a"), 2, "'a' is not of the form KEY=VALUE"),
+        (("--conf", "a"), 2, "'--conf': it is not of the form KEY=VALUE"),
         (("--split-size", "x"), 2, "'x' is not a number of bytes"),
         (("--select", "NIX"), 2, "NIX"),
         (("none.pcap",), 3, "none.pcap does not exist"),

@@ -1,0 +1,98 @@
+"""Addresses without their secrets, as they stand and as they read when they are decoded."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.redact.addresses import public_name, without_query_values, without_secrets
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("mqtt://host:1883", "mqtt://host:1883"),
+        ("mqtt://me@host", "mqtt://me@host"),
+        ("mqtt://me:s3cret@host:1883", "mqtt://me:***@host:1883"),
+        ("mqtt://me:s3/cr?e:t@host", "mqtt://me:***@host"),
+        ("mqtt://me:s3@cret@host", "mqtt://me:***@host"),
+        ("s3://AKIA123:s+cr/et=@bucket/key cannot be read", "s3://AKIA123:***@bucket/key cannot be read"),
+        ("Error: 'ws://h:80/mqtt?token=s3cret&x=1' has more", "Error: 'ws://h:80/mqtt?token=***&x=***' has more"),
+        ("ws://h/mqtt?s3cret", "ws://h/mqtt?***"),
+        ("ws://h/mqtt#s3cret", "ws://h/mqtt#***"),
+        ("h:80/mqtt?token=s3cret is not a URL", "h:80/mqtt?token=*** is not a URL"),
+        ("me:s3cret@host", "me:***@host"),
+        ("at 12:30 me@example.org wrote a=b", "at 12:30 me@example.org wrote a=b"),
+        ("--filter 'qos == 1 and topic == \"a\"'", "--filter 'qos == 1 and topic == \"a\"'"),
+        ("a.pcap: offset 7: cut", "a.pcap: offset 7: cut"),
+        ("http://[::1]:80/", "http://[::1]:80/"),
+        ("cannot connect to ws://h:1/p;token=s3cret: refused", "cannot connect to ws://h:1/p;***: refused"),
+        ("ws://h/p;s3cret is wrong", "ws://h/p;*** is wrong"),
+        ("'ws://h/x%3Ftoken%3Ds3cret' has more", "'ws://h/x%3Ftoken%3D***' has more"),
+        ("ws://h/x%253Ftoken%253Ds3cret%2526b", "ws://h/x%253Ftoken%253D***%2526***"),
+        ("s3://me%3As3cret%40bucket/a b", "s3://me%3A***%40bucket/a b"),
+        ("https://h/x.pcap?sig=s3cret: matches no file", "https://h/x.pcap?sig=***: matches no file"),
+        ("https://h/x.pcap%3Fs3cret", "https://h/x.pcap%3F***"),
+        ("s3://bucket/date=2026-01-02/a;b.pcap", "s3://bucket/date=2026-01-02/a;b.pcap"),
+        ("is 100% of %41 or %zz", "is 100% of %41 or %zz"),
+    ],
+)
+def test_a_text_loses_the_secrets_of_its_addresses(text: str, wanted: str) -> None:
+    assert without_secrets(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("/mqtt", "/mqtt"),
+        ("/mqtt?", "/mqtt?"),
+        ("/mqtt?token=s3cret&flag", "/mqtt?token=***&***"),
+        ("/mqtt;token=s3cret", "/mqtt;***"),
+        ("/mqttXtoken=s3cret/a", "/mqttXtoken=***/a"),
+        ("/mqtt;s3cret/a?x", "/mqtt;***/a?***"),
+        ("/mqtt#s3cret?a=b", "/mqtt#***"),
+        ("/mqtt?s3cret?a=b", "/mqtt?***?a=***"),
+        ("/mqtt?c2VjcmV0==", "/mqtt?***"),
+        ("//me:s3cret@h/mqtt", "//***@h/mqtt"),
+        ("http://me:s3/cr@h/mqtt", "http://***@h/mqtt"),
+        ("/me:s3cret@h", "/***@h"),
+        ("/mqtt%3Ftoken%3Ds3cret", "/mqtt%3Ftoken%3D***"),
+        ("/mqtt%3ftoken%3ds3cret%26s3cret", "/mqtt%3ftoken%3d***%26***"),
+        ("/mqtt%253Ftoken%253Ds3cret", "/mqtt%253Ftoken%253D***"),
+        ("/mqtt%25%33Ftoken=s3cret", "/mqtt%25%33Ftoken=***"),
+        ("/mqtt%3Btoken%3Ds3%2Fcret/a", "/mqtt%3B***/a"),
+        ("/mqtt%23s3cret", "/mqtt%23***"),
+        ("/%2Fme%3As3cret%40h", "/***%40h"),
+        ("/m%C3%A9%20t%00?a%20b=s3cret", "/m%C3%A9%20t%00?a%20b=***"),
+        ("/100%/%zz", "/100%/%zz"),
+    ],
+)
+def test_a_path_loses_what_its_query_says(path: str, wanted: str) -> None:
+    assert without_query_values(path) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("a.pcap", "a.pcap"),
+        ("/captures/me:pw@h?sig=1;a=b#c%3Fd.pcap", "/captures/me:pw@h?sig=1;a=b#c%3Fd.pcap"),
+        ("file:///captures/a?sig=1#c.pcap", "file:///captures/a?sig=1#c.pcap"),
+        ("s3://bucket/date=2026-01-02/a@b;c.pcap", "s3://bucket/date=2026-01-02/a@b;c.pcap"),
+        ("hdfs://node:8020/a@b.pcap", "hdfs://node:8020/a@b.pcap"),
+        ("s3://me:s3cret@bucket/x.pcap", "s3://***@bucket/x.pcap"),
+        ("s3://me:s3/cr?e=t@bucket/x.pcap", "s3://***@bucket/x.pcap"),
+        ("https://s3cret@h/x.pcap", "https://***@h/x.pcap"),
+        ("https://me%3As3cret%40h/x.pcap", "https://***%40h/x.pcap"),
+        ("https://h/x.pcap?sig=s3cret&s3cret", "https://h/x.pcap?sig=***&***"),
+        ("https://h/x.pcap%253Fsig%253Ds3cret", "https://h/x.pcap%253Fsig%253D***"),
+        ("https://h/x;token=s3cret/y.pcap#s3cret", "https://h/x;token=***/y.pcap#***"),
+    ],
+)
+def test_a_capture_is_called_as_its_url_without_secrets(name: str, wanted: str) -> None:
+    assert public_name(name) == wanted
+    assert public_name(wanted) == wanted
+
+
+def test_a_text_of_percent_signs_is_read_in_a_moment() -> None:
+    text = "/" + "%25" * 20_000 + "41?a"
+    assert without_query_values(text).endswith("?***")
+    assert without_secrets(f"ws://h{text}").endswith("?***")
