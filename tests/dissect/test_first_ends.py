@@ -61,7 +61,7 @@ def ending(chance: random.Random) -> tuple[Talk, Truth]:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_the_first_end_is_told_as_it_was(seed: int) -> None:
-    talk, truth = ending(random.Random(seed))  # noqa: S311 -- for repeatable variety, not for secrecy
+    talk, truth = ending(random.Random(seed))
 
     events = talk.events()
 

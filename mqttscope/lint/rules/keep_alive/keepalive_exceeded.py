@@ -18,11 +18,11 @@ class KeepaliveExceeded(Rule):
 
     The server may take the client for dead: after one and a half times the Keep Alive it has to close the connection
     and publishes the will.  The time runs from the end of one packet to the beginning of the next, as the capture saw
-    them, with a tolerance of a tenth (``tolerance_percent``) and one round trip.  Silence until the server's DISCONNECT,
-    the first FIN or the first RST counts as well, as long as something shows that the client was still there: a device
-    without power, or behind a link that is down, breaks no rule.  What shows it is that the client acknowledges what
-    the server sent last, or sends FIN.  A reset that answers unacknowledged bytes shows nothing: a device that has
-    started again sends it too.
+    them, with a tolerance of a tenth (``tolerance_percent``) and one round trip.  Silence until the server's
+    DISCONNECT, the first FIN or the first RST counts as well, as long as something shows that the client was still
+    there: a device without power, or behind a link that is down, breaks no rule.  What shows it is that the client
+    acknowledges what the server sent last, or sends FIN.  A reset that answers unacknowledged bytes shows nothing: a
+    device that has started again sends it too.
 
     Instead, send PINGREQ when nothing else was sent for almost the Keep Alive, also while the client only receives.
     """
