@@ -307,7 +307,7 @@ class Run:
             warn(f"limit: {left} left out, which waited for the Client Identifier of their connection")
         snapped = advice.snap_length(self.dissector, self.watch.skipped)
         unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
-        for told in filter(None, (*advice.of_connections(self.dissector), snapped, *self.reading.advice(), unread)):
+        for told in filter(None, (*advice.of_connections(self.dissector), snapped, self.reading.unopened(), unread)):
             warn(told)
         self.tell_rules()
 

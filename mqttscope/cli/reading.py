@@ -148,11 +148,11 @@ class Reading:
                 f"{', '.join(names)}{more} overlap in time with captures before them and are read behind those, so that"
                 " times go back; mergecap makes one of them"
             )
-        keys = self._unopened()
+        keys = self.unopened()
         if keys is not None:
             yield keys
 
-    def _unopened(self) -> str | None:
+    def unopened(self) -> str | None:
         """What to say where the keys opened nothing."""
         if self._keylog is None or self.records or self._failed:
             return None

@@ -31,7 +31,7 @@ def directions(folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-@pytest.mark.parametrize("command", ["inspect", "stats", "lint"])
+@pytest.mark.parametrize("command", ["inspect", "stats"])
 def test_captures_that_overlap_are_named(tmp_path: Path, command: str) -> None:
     up, down = directions(tmp_path)
     told = (
