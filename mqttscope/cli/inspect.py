@@ -121,7 +121,7 @@ def command(
             file.close()
         if export is not None:
             export.write()
-    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
+    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=via))
     if export is not None:
         told.append(export.advice())

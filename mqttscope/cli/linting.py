@@ -22,11 +22,12 @@ from mqttscope.lint.baseline import Baseline, BaselineError, client_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Gate, Verdict
-from mqttscope.lint.selection import Selection, is_packet
+from mqttscope.lint.quality import is_whole_packet
+from mqttscope.lint.selection import Selection
 from mqttscope.mqtt.wire import counted
 from mqttscope.redact.addresses import public_name
 from mqttscope.report.base import Sink, View
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import Summary, covers, no_packet_in
 from mqttscope.report.findings.conceal import client_name
 from mqttscope.report.findings.registry import make_reporter
 from mqttscope.report.findings.statistics import make_statistics
@@ -72,6 +73,8 @@ class Run:
         """MQTT packets that were judged."""
         self.spoken: set[str] = set()
         """Captures that hold some."""
+        self.cut = 0
+        """Packets that never came to their end."""
         self.files: list[FileSink] = []
         self.stdout: Output | None = None
         self.sink = sink
@@ -129,7 +132,20 @@ class Run:
             if required is None and selection.wanted is not None and selection.events:
                 return ""  # the filter is about other events
             return f"nothing to judge: {selection.missing(self.dissector.connections)}"
+        if self.cut:
+            return "nothing to judge: no MQTT packet in what was read came to its end"
         return "nothing to judge: no MQTT packet in what was read"
+
+    def idle(self) -> list[str]:
+        """Captures that the user named and that hold no packet, where others do."""
+        if self.selection is not None or not self.spoken:
+            return []
+        bad = self.linter.quality.errors
+        return [
+            one
+            for one in self.captures
+            if not any(covers(one, known) for known in self.spoken) and not any(covers(one, known) for known in bad)
+        ]
 
     def _feed(self, events: Iterable[Event]) -> None:
         feed, selection = self.linter.feed, self.selection
@@ -159,9 +175,12 @@ class Run:
             self.clients.add(client_key(connection.client_identifier))
             if connection.connect_packet != 0:
                 self.clients.add(client_key(None))
-        malformed = isinstance(event, MalformedEvent) and is_packet(event)
+        malformed = isinstance(event, MalformedEvent) and is_whole_packet(event)
         if malformed:
             self.spoken.add(event.capture)
+        elif isinstance(event, MalformedEvent):
+            history = event.connection.history
+            self.cut += history is None or not history.foreign
         return malformed
 
     def _take(self, finding: Finding) -> None:
@@ -205,6 +224,7 @@ class Run:
             suppressed=gate.suppressed,
             packets=self.packets,
             spoken=self.spoken if self.selection is None else self.selection.spoken,
+            idle=self.idle(),
             nothing=self.nothing(),
             required=bool(self.settings.require_packets),
             withheld=linter.withheld,
@@ -281,12 +301,15 @@ class Run:
             warn(f"nothing to judge: {told}" if nothing else told)
         elif nothing and not self.watch.errors and not (self.stdout is not None and self._human and is_terminal()):
             warn(nothing)  # unless it has just been said on the same terminal
+        for told in filter(None, (no_packet_in(self.idle()), self.linter.quality.unheard)):
+            if not (self.stdout is not None and self._human and is_terminal()):
+                warn(told)
         if self.selection is not None and self.selection.left_out:
             left = counted(self.selection.left_out, "finding")
             warn(f"limit: {left} left out, which waited for the Client Identifier of their connection")
         snapped = advice.snap_length(self.dissector, self.watch.skipped)
         unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
-        for told in filter(None, (*advice.of_connections(self.dissector), snapped, self.reading.advice(), unread)):
+        for told in filter(None, (*advice.of_connections(self.dissector), snapped, self.reading.unopened(), unread)):
             warn(told)
         self.tell_rules()
 

@@ -73,7 +73,7 @@ def read_flows(given: dict[str, Any]) -> Flows:
 
 def _advice(dissector: Dissector, reading: Reading) -> Iterator[str]:
     nothing = advice.nothing_found(dissector) if not dissector.connections else None
-    yield from (told for told in (nothing, reading.advice()) if told is not None)
+    yield from (told for told in (nothing, *reading.advice()) if told is not None)
 
 
 def numbered(

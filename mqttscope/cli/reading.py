@@ -16,12 +16,17 @@ from mqttscope.capture.files import STDIN
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.output import warn
 from mqttscope.dissect import segments
+from mqttscope.mqtt.view import utf8
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame
 from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import Segment
 
 Tap = Callable[[Iterator[Frame | CaptureNotice]], Iterator[Frame | CaptureNotice]]
+OVERLAP_NS = 10_000_000
+"""So much may the frames at the edge of two rotated captures be out of order."""
+MAX_NAMED = 5
+"""Captures that are named in one sentence; further ones are counted."""
 KEYLOG_VARIABLE = "SSLKEYLOGFILE"
 
 
@@ -58,6 +63,8 @@ class Reading:
         self.keys: bytes | None = None
         self.records = 0
         """Records of TLS that were decrypted."""
+        self.overlapping: list[str] = []
+        """Captures that begin before the end of one that was read before."""
         self._stdin = stdin
         self._spool: BinaryIO | None = None
         self._keylog = keylog
@@ -89,7 +96,25 @@ class Reading:
                 raise CannotDecrypt(f"cannot decrypt: {error.strerror or error}") from None
         frames = self._open()
         items = self._segments(frames if tap is None else tap(frames), skipped, self.fragments)
-        yield from self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
+        found = self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
+        several = len(self.captures) > 1 or not (list(self.captures) == [STDIN] or os.path.isfile(self.captures[0]))
+        yield from self._compared(found) if several else found
+
+    def _compared(
+        self, items: Iterator[Segment | CaptureNotice | Plaintext]
+    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        """Pass everything on, and note captures that overlap in time with one that was read before."""
+        capture, latest_ns = "", -1 << 63
+        for item in items:
+            if type(item) is Segment:
+                now_ns = item.timestamp_ns
+                if item.capture != capture:
+                    if now_ns < latest_ns - OVERLAP_NS:
+                        self.overlapping.append(item.capture)
+                    capture = item.capture
+                if now_ns > latest_ns:
+                    latest_ns = now_ns
+            yield item
 
     def _segments(
         self,
@@ -108,8 +133,27 @@ class Reading:
         except OSError as error:
             raise CannotDissect(f"tshark cannot be started: {error.strerror or error}") from None
 
-    def advice(self) -> str | None:
-        """What to say at the end where the keys opened nothing."""
+    def advice(self) -> Iterator[str]:
+        """What to say at the end: captures that overlap, keys that opened nothing."""
+        names = [utf8(one) for one in self.overlapping[:MAX_NAMED]]
+        left = len(self.overlapping) - len(names)
+        more = f" and {left:,} more" if left else ""
+        if len(self.overlapping) == 1:
+            yield (
+                f"{names[0]} overlaps in time with a capture before it and is read behind that, so that times go back;"
+                " mergecap makes one of them"
+            )
+        elif names:
+            yield (
+                f"{', '.join(names)}{more} overlap in time with captures before them and are read behind those, so that"
+                " times go back; mergecap makes one of them"
+            )
+        keys = self.unopened()
+        if keys is not None:
+            yield keys
+
+    def unopened(self) -> str | None:
+        """What to say where the keys opened nothing."""
         if self._keylog is None or self.records or self._failed:
             return None
         return f"no TLS record could be decrypted with the keys in {self._keylog}"

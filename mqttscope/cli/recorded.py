@@ -90,7 +90,7 @@ def read(given: dict[str, Any]) -> Recorded:
         if is_wanted and reader.places > place:
             places.add(place)  # type: ignore[union-attr]
     nothing = advice.nothing_found(dissector) if not dissector.connections else None
-    for told in filter(None, (nothing, reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via))):
+    for told in filter(None, (nothing, *reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via))):
         warn(told)
     found = Recorded(reader.finish(), truncated=bool(watch.errors))
     found.left_out = list(_unplayable(found.scripts))

@@ -149,6 +149,9 @@ class Session:
         if outcome.short and found is None:
             # With --verify it is compared, and is a difference where it is the broker's.
             return EXIT_FAILED
+        if found is not None and found.nothing:
+            warn(found.nothing)
+            return EXIT_FAILED
         if self.given["exit_zero"] or (lint is not None and lint.settings.exit_zero):
             return EXIT_CLEAN
         differs = found is not None and bool(found.counting)

@@ -230,6 +230,9 @@ class Session:
                 return EXIT_FAILED
         if self.recorded.truncated:
             return EXIT_FAILED
+        if found is not None and found.nothing:
+            warn(found.nothing)
+            return EXIT_FAILED
         if self.given["exit_zero"] or (self.lint is not None and self.lint.settings.exit_zero):
             return EXIT_CLEAN
         differs = found is not None and bool(found.differences)

@@ -129,7 +129,7 @@ def command(
     sink.flush()
     if interrupt is not None:
         raise interrupt
-    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), reading.advice()]
+    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=via))
     if dissector.connections:
         if format_ == "text":

@@ -132,6 +132,8 @@ class Dialogue:
     """Frame, time and capture of that FIN or RST."""
     also_closed: OtherEnd | None = None
     """How the other side ended."""
+    ends_reported: list[str] = field(default_factory=list)
+    """Sides whose streams were reported to be over: the FIN of another may wait behind a hole."""
     ending_reported: bool = False
     discarded: list[SegmentDiscarded] = field(default_factory=list)
     """Segments that were not taken before it was known what is spoken, at most `MAX_DISCARDED`."""
@@ -171,9 +173,13 @@ class Dialogue:
         if self.speaks_mqtt:
             self.phase = SEARCHING if self.client_stream.searching or self.server_stream.searching else MQTT
 
-    def end(self, by_client: bool, how: str, place: tuple[int, int, str]) -> None:
-        """Note that a side has ended; the FIN of the other one may have come before, with bytes missing before it."""
+    def end(self, by_client: bool, how: str, place: tuple[int, int, str], sent_by: str = "") -> None:
+        """Note that a side has ended; the FIN of the other one may have come before, with bytes missing before it.
+
+        ``sent_by`` is the side that sent the reset, where there is one and that is known.
+        """
         who = "client" if by_client else "server"
+        self.ends_reported.append(who)
         if not self.closed_how:
             waits = self.flow.responder if by_client is self.client_is_initiator else self.flow.initiator
             before = waits.fin_place
@@ -183,9 +189,14 @@ class Dialogue:
                 self.also_closed = OtherEnd(how, *place)
             else:
                 self.closed_by, self.closed_how, self.closed_place = who, how, place
-        elif self.closed_by != who and self.also_closed is None and place != self.closed_place:
-            # A reset ends both directions at once: that is no other end.
+        elif self.closed_by not in (who, sent_by) and self.also_closed is None and place != self.closed_place:
+            # A reset ends both directions at once: that is no other end, nor is one by the side that sent FIN before.
             self.also_closed = OtherEnd(how, *place)
+
+    @property
+    def ending_due(self) -> bool:
+        """Whether all that the side said which ended first is known: nothing of it waits behind a hole any more."""
+        return self.closed_by in self.ends_reported and not self.held and not self.holding
 
     def remember(self) -> Over | None:
         """What late segments need to know of the connection."""

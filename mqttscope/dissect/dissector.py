@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mqttscope.dissect.counters import tcp_counters
 from mqttscope.dissect.dialogue import MAX_DISCARDED, NOTHING, UNDECIDED, Dialogue, Over
 from mqttscope.dissect.items import C2S, S2C
-from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
+from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.dissect.transports import Transports, cut_off
 from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, GapEvent
 from mqttscope.net.events import (
@@ -23,9 +23,11 @@ from mqttscope.net.events import (
 from mqttscope.net.flows import Flow
 from mqttscope.net.frame import CaptureNotice, CaptureSecrets
 from mqttscope.net.plaintext import Plaintext
-from mqttscope.net.segment import Segment
+from mqttscope.net.segment import RST, Segment, plain_key
 from mqttscope.session.connection import Connection
 
+MAX_RESETS = 1_024
+"""Resets of which it is remembered who sent them; a segment waits behind fewer others until it is judged."""
 _MISSING = frozenset(("before_start", "out_of_window"))
 """Reasons for which bytes are discarded that both sides may have read."""
 
@@ -33,10 +35,17 @@ _MISSING = frozenset(("before_start", "out_of_window"))
 class Dissector(Transports):
     """All flows of one run.  Feed it segments, then close it."""
 
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__(options)
+        self._resets: dict[tuple[str, int], bytes] = {}
+        """Who sent the latest resets, by capture and frame."""
+
     def feed(self, segment: Segment) -> Iterator[Event]:
         """Events of one more segment."""
         # What timed out before did so without it: its flow must not have come further yet.
         yield from self.advance(segment.timestamp_ns)
+        if segment.flags & RST:
+            self._note_reset(segment)
         for event in self.flows.feed(segment):
             yield from self.handle(event)
 
@@ -202,19 +211,35 @@ class Dissector(Transports):
         place = (event.frame, event.timestamp_ns, event.capture)
         if dialogue.phase == UNDECIDED:
             if not event.from_initiator or event.how == "reset":
-                dialogue.end(event.from_initiator is dialogue.client_is_initiator, event.how, place)
+                by_client = event.from_initiator is dialogue.client_is_initiator
+                dialogue.end(by_client, event.how, place, self._reset_by(dialogue, event))
                 return
             dialogue.give_up(self.options)
             yield from self._begin(dialogue)
         from_client = event.from_initiator is dialogue.client_is_initiator
-        dialogue.end(from_client, event.how, place)
+        dialogue.end(from_client, event.how, place, self._reset_by(dialogue, event))
         self._note_close(dialogue)
         if dialogue.inner is not None and dialogue.inner.phase not in (UNDECIDED, NOTHING):
             yield from self._last_items(dialogue.inner, from_client, event)
         yield from self._last_items(dialogue, from_client, event)
-        if not dialogue.held and not dialogue.holding:
+        if dialogue.ending_due:
             # Else there is more to come from before the end.
             yield from self._report_ending(dialogue)
+
+    def _note_reset(self, segment: Segment) -> None:
+        """Remember who sent a reset: it ends both streams, and says nothing of its sender where that had sent FIN."""
+        resets = self._resets
+        if len(resets) >= MAX_RESETS:
+            del resets[next(iter(resets))]
+        resets[segment.capture, segment.frame] = plain_key(segment.key)
+
+    def _reset_by(self, dialogue: Dialogue, event: StreamClosed) -> str:
+        """``client`` or ``server``: who sent the reset that ended a stream; empty where that is not known."""
+        key = self._resets.get((event.capture, event.frame)) if event.how == "reset" else None
+        if key is None:
+            return ""
+        by_initiator = key == plain_key(dialogue.flow.key)
+        return "client" if by_initiator is dialogue.client_is_initiator else "server"
 
     def _report_ending(self, dialogue: Dialogue) -> Iterator[Event]:
         """Report the first FIN or RST once, as soon as there is a connection."""
@@ -272,6 +297,8 @@ class Dissector(Transports):
         connection.copied_segments = flow.initiator.copied_segments + flow.responder.copied_segments
         first = flow.initiator if (connection.closed_by == "client") is dialogue.client_is_initiator else flow.responder
         connection.end_acknowledged = 0 <= first.fin_offset < first.acknowledged
+        served = flow.responder if dialogue.client_is_initiator else flow.initiator
+        connection.server_unacknowledged = max(0, served.offset - served.acknowledged)
         if not flow.initiator.segments or not flow.responder.segments:
             of_client = bool(flow.initiator.segments) is dialogue.client_is_initiator
             connection.one_sided = str(C2S if of_client else S2C)

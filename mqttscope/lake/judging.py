@@ -22,7 +22,7 @@ from mqttscope.lake.tables import Collector, Scoped
 from mqttscope.lint.baseline import client_key
 from mqttscope.lint.engine import InternalError, Linter
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.quality import Quality
+from mqttscope.lint.quality import Quality, is_whole_packet
 from mqttscope.lint.selection import Selection
 
 MAX_CLIENTS = 100_000
@@ -171,8 +171,7 @@ class Judge(Collector):
         if isinstance(event, PacketEvent | MalformedEvent):
             place = self.emitted.place()
             self.packets.append((*place, event.number, event.frame, event.timestamp_ns, event.capture))
-            history = event.connection.history
-            if history is None or not history.foreign:
+            if is_whole_packet(event):
                 self.sums.packets += 1
                 self.sums.spoken.add(event.capture)
         elif isinstance(event, ConnectionOpened):

@@ -201,7 +201,8 @@ class Linter:
             return False
         protocol = foreign_protocol(raw)
         if protocol not in PREFACES:
-            if not protocol or at.receiver.packets:
+            # A server that answers in another protocol is recognised, a client that goes on in one is not.
+            if not protocol or (at.receiver.packets and at.from_client):
                 return False
             history.foreign = protocol
         self._run(self._foreign, at, findings, protocol)
@@ -396,8 +397,8 @@ class Linter:
             return False
         if rule.needs & Needs.WHOLE and at.event.capture in self.dropping:
             return False
-        # Behind lost bytes packets are found again by their looks.
-        return not at.sender.gapped
+        # Behind lost bytes packets are found again by their looks; the first bytes of another protocol are no such.
+        return not at.sender.gapped or bool(at.history.foreign)
 
     def _statements(self, rule: Rule, report: Report, at: Moment) -> tuple[str, ...]:
         """Statements that are broken, with their version."""

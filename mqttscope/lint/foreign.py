@@ -11,6 +11,7 @@ PREFACES = frozenset({PROXY})
 _HTTP_METHODS = b"GET|HEAD|POST|PUT|DELETE|OPTIONS|TRACE|PATCH|CONNECT|PRI"
 _SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (re.compile(rb"\x16\x03[\x00-\x04]"), "TLS"),
+    (re.compile(rb"\x15\x03[\x00-\x04]\x00"), "TLS"),  # an alert, which answers what is no TLS
     (re.compile(rb"(?:" + _HTTP_METHODS + rb") [!-~]"), "HTTP"),
     (re.compile(rb"HTTP/\d"), "HTTP"),
     (re.compile(rb"SSH-[12]\."), "SSH"),

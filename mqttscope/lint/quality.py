@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, UnparsedEvent
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.net.frame import CaptureDrops, CaptureError
 
 
@@ -19,7 +28,11 @@ class Quality:
     version_assumed: int = 0
     """Connections whose version is not known for certain."""
     one_sided: int = 0
-    """Connections of which packets of one side alone were captured."""
+    """Connections of which the capture has segments of one side alone."""
+    unanswered: int = 0
+    """Connections whose CONNECT was captured and that got no CONNACK, although the capture has both sides."""
+    answered: int = 0
+    """Connections of which packets of the server were captured."""
     gapped: int = 0
     """Connections of which bytes are missing."""
     encrypted: int = 0
@@ -59,7 +72,10 @@ class Quality:
         no_connect = connection.connect_packet is None and not connection.version_known
         self.joined += no_connect and not connection.handshake_seen
         self.version_assumed += spoken and not connection.version_known
-        self.one_sided += bool(packets[0]) != bool(packets[1])
+        self.one_sided += connection.one_sided is not None
+        self.answered += packets[1] > 0
+        asked = connection.connect_packet is not None and connection.connack_packet is None
+        self.unanswered += asked and connection.one_sided is None and not connection.gaps
         self.gapped += connection.gaps > 0
 
     def add(self, other: Quality) -> None:
@@ -68,12 +84,24 @@ class Quality:
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     @property
+    def unheard(self) -> str:
+        """What to say where servers were reached and none of them answered in MQTT; empty where one did."""
+        if not self.unanswered or self.answered:
+            return ""
+        many = self.unanswered > 1
+        return (
+            f"no broker answered: {_count(self.unanswered, 'connection')} {'have' if many else 'has'} a CONNECT and no"
+            " CONNACK, so that only what clients sent was judged"
+        )
+
+    @property
     def clean(self) -> bool:
         """Whether nothing is missing that a finding could depend on."""
         return not (
             self.joined
             or self.version_assumed
             or self.one_sided
+            or self.unanswered
             or self.gapped
             or self.encrypted
             or self.unparsed_bytes
@@ -87,6 +115,7 @@ class Quality:
             (self.joined, "{} joined after the CONNECT"),
             (self.version_assumed, "{} with an assumed version"),
             (self.one_sided, "{} with one direction only"),
+            (self.unanswered, "{} without CONNACK"),
             (self.gapped, "{} with lost bytes"),
             (self.encrypted, "{} inside TLS, not checked"),
         ]
@@ -109,6 +138,7 @@ class Quality:
             "joined": self.joined,
             "version_assumed": self.version_assumed,
             "one_sided": self.one_sided,
+            "unanswered": self.unanswered,
             "gapped": self.gapped,
             "encrypted": self.encrypted,
             "lost_bytes": self.lost_bytes,
@@ -117,6 +147,18 @@ class Quality:
             "dropped_frames": self.dropped_frames,
             "capture_errors": len(self.errors),
         }
+
+
+def is_whole_packet(event: Event) -> bool:
+    """Whether an event is an MQTT packet that came to its end; what another protocol sends is none."""
+    if isinstance(event, MalformedEvent):
+        found, history = event.malformed, event.connection.history
+        if found.reason is MalformedReason.TRUNCATED or any(
+            fault.reason is MalformedReason.TRUNCATED for fault in found.faults
+        ):
+            return False
+        return history is None or not history.foreign
+    return isinstance(event, PacketEvent)
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar
 
-from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionClosed, Event
+from mqttscope.lint.quality import is_whole_packet
 from mqttscope.mqtt.view import utf8
 
 MAX_WAITING = 10_000
@@ -27,7 +28,7 @@ class _Waiting(Generic[Found]):
     def add(self, event: Event, found: list[Found]) -> None:
         self.findings += found
         self.events += 1
-        if is_packet(event):
+        if is_whole_packet(event):
             self.packets += 1
             self.captures.add(event.capture)
 
@@ -90,11 +91,3 @@ class Selection(Generic[Found]):
             names = ", ".join(repr(utf8(one)) for one in self.clients)
             return f"no packet of {'a client' if len(self.clients) == 1 else 'clients'} {names}"
         return "no packet matches what was selected"
-
-
-def is_packet(event: Event) -> bool:
-    """Whether an event is an MQTT packet; what another protocol sends is none, whatever it looks like."""
-    if isinstance(event, MalformedEvent):
-        history = event.connection.history
-        return history is None or not history.foreign
-    return isinstance(event, PacketEvent)

@@ -86,6 +86,8 @@ _GENEVE_PORT = 6081
 _GTP_PORT = 2152
 _TZSP_PORT = 37008
 _L2TP_PORT = 1701
+_BRIDGED, _IP4, _IP6 = 0x6558, 0x0800, 0x86DD
+"""What GENEVE is believed to carry on a port of its own: Ethernet or IP."""
 _GPE_TYPES = {1: links.IPV4, 2: links.IPV6, 3: links.ETHERNET, 5: links.MPLS}
 _TZSP_LINKS = {1: 1, 18: 105, 119: 119, 127: 163}
 _QUIC_PORTS = frozenset((443, 8883, 14567))
@@ -102,7 +104,7 @@ _UDP_PORTS = (
     | _QUIC_PORTS
     | _MQTT_SN_PORTS
 )
-"""All ports on which UDP is looked at; on others only VXLAN is."""
+"""All ports on which UDP is looked at; on others only VXLAN, GENEVE and TZSP are."""
 _MQTT_SN_TYPES = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
 _ENCAPSULATED = 0xFE
 """Type of what a forwarder puts before the message of a client that has no IP."""
@@ -458,7 +460,7 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
         stop = min(stop, end)
     if inner + 8 > stop:
         return _lookalike(data, source, port, inner, stop, end)
-    if port not in _UDP_PORTS and source not in _UDP_PORTS and (data[inner] & 0xFB != 0x08 or data[inner + 7]):
+    if port not in _UDP_PORTS and source not in _UDP_PORTS and not _may_be_tunnel(data, inner):
         # Nearly all UDP.
         return MQTT_SN if _is_mqtt_sn_connect(data[inner:stop], end - inner) else NOT_TCP
     identifier = b"\0" + data[inner + 4 : inner + 7]
@@ -483,11 +485,53 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
         return _tzsp(data, inner, stop, end, encapsulation)
     if port == _L2TP_PORT or source == _L2TP_PORT:
         return _l2tp(data, inner, stop, end, encapsulation)
-    if data[inner] in (0x08, 0x0C) and not data[inner + 1] and not data[inner + 2] and not data[inner + 7]:
-        found = _vxlan_anywhere(data, inner, stop, end, encapsulation + MARK_VXLAN + identifier)
+    if _may_be_tunnel(data, inner):
+        found = _anywhere(data, inner, stop, end, encapsulation, identifier)
         if found is not None:
             return found
     return _lookalike(data, source, port, inner, stop, end)
+
+
+def _may_be_tunnel(data: bytes, inner: int) -> bool:
+    """Whether the first eight bytes of a datagram fit VXLAN, GENEVE or TZSP: a quick look at nearly all UDP."""
+    first = data[inner]
+    if first == 0x01:
+        return data[inner + 1] <= 1 and not data[inner + 2]
+    if data[inner + 7]:
+        return False
+    return first in (0x08, 0x0C, 0x88) or (
+        first < 0x40 and not data[inner + 1] and data[inner + 2] in (0x65, 0x08, 0x86)
+    )
+
+
+def _anywhere(
+    data: bytes, inner: int, stop: int, end: int, encapsulation: bytes, identifier: bytes
+) -> links.Located | NotSegment | None:
+    """What a tunnel on a port of its own carries, where nothing speaks against it."""
+    flags = data[inner + 1]
+    if data[inner] in (0x08, 0x0C) and not flags and not data[inner + 2]:
+        found = _vxlan_anywhere(data, inner, stop, end, encapsulation + MARK_VXLAN + identifier)
+        if found is not None:
+            return found
+    if data[inner] == 0x88 and not flags & ~0x48:  # with a group policy: two more flags, and an identifier of 16 bits
+        return _frame_within(data, inner + 8, stop, end, encapsulation + MARK_VXLAN + identifier)
+    if data[inner] < 0x40 and not flags and not data[inner + 7]:
+        start = inner + 8 + (data[inner] & 0x3F) * 4
+        kind = data[inner + 2] << 8 | data[inner + 3]
+        if kind == _BRIDGED:
+            found = _frame_within(data, start, stop, end, encapsulation + MARK_GENEVE + identifier)
+            if found is not None:
+                return found
+        elif kind in (_IP4, _IP6):
+            version = _inner_ip(data, start, stop, end)
+            if version == (4 if kind == _IP4 else 6) and _ends_at(data, start, version, end):
+                return version, start, end, encapsulation + MARK_GENEVE + identifier
+    if data[inner] == 0x01:
+        located = _tzsp(data, inner, stop, end, encapsulation)
+        if not isinstance(located, NotSegment) and _inner_ip(data, located[1], stop, located[2]) == located[0]:
+            short = end - inner <= 128  # tags, and what Ethernet pads or checks
+            return located if short or _ends_near(data, located[1], located[0], end) else None
+    return None
 
 
 def _vxlan_anywhere(
@@ -504,7 +548,11 @@ def _vxlan_anywhere(
             return None
     elif kind:
         return None
-    start = inner + 8
+    return _frame_within(data, inner + 8, stop, end, encapsulation)
+
+
+def _frame_within(data: bytes, start: int, stop: int, end: int, encapsulation: bytes) -> links.Located | None:
+    """The IP datagram of an Ethernet frame that fills the rest, ``None`` where something speaks against that."""
     if start + 14 > stop or data[start + 6] & 1:  # a source address is no group
         return None
     located = links.ethertype(data, links.ETHERNET, start, stop, end, encapsulation)
@@ -515,6 +563,11 @@ def _vxlan_anywhere(
         return None
     # Frames below the shortest of Ethernet are padded.
     return located if end - start <= 64 or _ends_at(data, offset, version, end) else None
+
+
+def _ends_near(data: bytes, offset: int, version: int, end: int) -> bool:
+    """Whether an IP datagram ends there, or before a checksum of the link layer."""
+    return _ends_at(data, offset, version, end) or _ends_at(data, offset, version, end - 4)
 
 
 def _ends_at(data: bytes, offset: int, version: int, end: int) -> bool:

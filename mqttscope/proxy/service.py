@@ -28,9 +28,10 @@ from mqttscope.lint.catalogue import select as select_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Gate, Policy
+from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.mqtt.wire import counted
 from mqttscope.proxy.relay import CLIENT_TIMEOUT_S, CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
 from mqttscope.report.base import View
@@ -134,7 +135,11 @@ class Proxy:
         self._rules = [rule() for rule in chosen] if rules is None else list(rules)
         self._policy, self._baseline = policy or Policy(), baseline or Baseline()
         self._connects = 0
-        """CONNECT packets that passed."""
+        """CONNECT packets that passed whole."""
+        self._connacks = 0
+        """CONNACK packets that did, whatever they say."""
+        self._whole = 0
+        """Packets that came to their end."""
         self.forgotten = 0
         """Packets beyond `MAX_PACKETS` that were forgotten."""
         self.forgotten_findings = 0
@@ -252,8 +257,8 @@ class Proxy:
         ``fail_on`` is the lowest severity that counts, ``min_confidence`` the lowest confidence, both those of the
         policy (``error``, ``certain``) unless given; ``ignore`` takes codes of rules, prefixes and names.
 
-        It raises as well when there is nothing to judge: when the broker was never reached, when no CONNECT passed, or
-        when fewer than ``require_packets`` packets did; 0 allows all of that.
+        It raises as well when there is nothing to judge: when the broker was never reached, when no whole CONNECT
+        passed, when no CONNACK came back, or when fewer than ``require_packets`` packets passed; 0 allows all of that.
         """
         __tracebackhide__ = True
         policy = self._policy
@@ -283,7 +288,9 @@ class Proxy:
         """Why there is nothing to judge, or too little."""
         if required <= 0:
             return ""
-        connects, packets, relay = self._ask(lambda: (self._connects, len(self._packets) + self.forgotten, self._relay))
+        connects, connacks, packets, relay = self._ask(
+            lambda: (self._connects, self._connacks, self._whole, self._relay)
+        )
         allowed = "require_packets=0 allows that"
         if relay is None:
             return f"nothing to judge: the proxy was not started ({allowed})"
@@ -296,6 +303,9 @@ class Proxy:
             else:
                 who = f"no CONNECT passed in {counted(relay.served, 'connection')}"
             return f"nothing to judge: {who} to {self.address} ({allowed})"
+        if not connacks:
+            asked = counted(connects, "CONNECT packet")
+            return f"nothing to judge: {self._route.upstream} sent no CONNACK, {asked} passed ({allowed})"
         if packets < required:
             return f"too little to judge: {counted(packets, 'packet')}, {required:,} are required"
         return ""
@@ -338,7 +348,10 @@ class Proxy:
         connection = event.connection
         identifier = packet.client_identifier if isinstance(packet, Connect) else connection.client_identifier
         self.forgotten += len(self._packets) == MAX_PACKETS
-        self._connects += isinstance(packet, Connect)
+        if is_whole_packet(event):
+            self._whole += 1
+            self._connects += isinstance(packet, Connect)
+            self._connacks += isinstance(packet, Connack)
         self._packets.append(
             Seen(
                 connection.number,

@@ -13,6 +13,7 @@ from mqttscope.events import (
     MalformedEvent,
     UnparsedEvent,
 )
+from mqttscope.lint.foreign import PREFACES, foreign_protocol
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
@@ -209,6 +210,7 @@ def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secr
     if shown:
         more = painter.ellipsis if len(found.raw) > len(shown) else ""
         line.add(f"  0x{shown.hex()}{more}", "dim")
+    line.add(_spoken_instead(event, found.raw), "error")
 
 
 def malformed(line: Wrapped, event: MalformedEvent, painter: Painter) -> None:
@@ -220,6 +222,19 @@ def malformed(line: Wrapped, event: MalformedEvent, painter: Painter) -> None:
     if len(found.faults) > 1:
         more = len(found.faults) - 1
         line.add(f", {more} more {'fault' if more == 1 else 'faults'}", "malformed")
+    line.add(_spoken_instead(event, found.raw), "error")
+
+
+def _spoken_instead(event: MalformedEvent | UnparsedEvent, raw: bytes) -> str:
+    """Which other protocol a side begins with, empty where that may be MQTT."""
+    if not event.connection.handshake_seen or event.connection.side(event.direction).packets:
+        return ""
+    protocol = foreign_protocol(raw)
+    if not protocol or protocol in PREFACES:
+        return ""
+    if event.direction is Direction.CLIENT_TO_SERVER:
+        return f" (the client speaks {protocol}, not MQTT)"
+    return f" (the server answers in {protocol}, not in MQTT)"
 
 
 def malformed_type(event: MalformedEvent) -> str:

@@ -279,6 +279,8 @@ class Statistics:
                 self._measured(row, 2 * handshake + asked_by, now - found.timestamp_ns)
 
     def _measured(self, row: ConnectionRow, key: int, nanoseconds: int) -> None:
+        if nanoseconds < 0:
+            return  # the clock was set back, or the two are in captures that overlap
         row.traffic.latency(key, nanoseconds)
         self._capture.traffic.latency(key, nanoseconds)
 

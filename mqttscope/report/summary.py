@@ -234,8 +234,10 @@ class Summary:
     def _ping(self, line: Line, event: PacketEvent, packet: ControlPacket) -> None:
         if packet.packet_type == PacketType.PINGRESP:
             side = event.connection.receiver(event.direction)
-            if side.ping_packet is not None:
-                line.add(duration(event.timestamp_ns - side.ping_timestamp_ns, unicode=self.painter.unicode), "dim")
+            took_ns = event.timestamp_ns - side.ping_timestamp_ns
+            # Less than nothing is the time between two captures that overlap, or of a clock that was set.
+            if side.ping_packet is not None and took_ns >= 0:
+                line.add(duration(took_ns, unicode=self.painter.unicode), "dim")
 
     def _reason_only(self, line: Line, event: PacketEvent, packet: packets.Disconnect) -> None:
         if event.connection.version == ProtocolVersion.V5:
@@ -251,7 +253,7 @@ class Summary:
         line.add(_reason_text(packet.packet_type, code, event.connection.version), "error" if refused else "")
 
     def _after(self, line: Line, event: PacketEvent, began_ns: int | None) -> None:
-        if began_ns is not None:
+        if began_ns is not None and event.timestamp_ns >= began_ns:
             line.add("  " + duration(event.timestamp_ns - began_ns, unicode=self.painter.unicode), "dim")
 
     def _name(self, line: Line, text: str) -> str:

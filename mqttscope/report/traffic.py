@@ -164,7 +164,7 @@ class Traffic:
                 self.refused.add(octets)
         elif isinstance(packet, Puback | Pubrec):
             asked = event.connection.answered_by(packet, event.direction)
-            if asked is not None and asked.phase == "sent":
+            if asked is not None and asked.phase == "sent" and event.timestamp_ns >= asked.timestamp_ns:
                 self.latencies.append(event.timestamp_ns - asked.timestamp_ns)
         if isinstance(packet, Publish):
             self.qos[packet.qos] += 1

@@ -99,6 +99,8 @@ class Connection:
     """How the other side ended after that."""
     end_acknowledged: bool = False
     """Whether the other side acknowledged the first FIN: it was still there."""
+    server_unacknowledged: int = 0
+    """Bytes that the server sent last and the client never acknowledged; known when the connection is closed."""
     discarded_segments: int = 0
     """Segments with data that the connection did not take, up to its end."""
     discarded_bytes: int = 0

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from mqttscope.cli import linting
 from mqttscope.cli.lint import FORMATS
 from mqttscope.cli.main import group
+from mqttscope.lint.examples import Step
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import FindingReporter
 from mqttscope.report.findings.registry import make_reporter
@@ -545,6 +546,47 @@ def test_an_empty_capture_among_others_is_skipped_for_itself(silent: Path) -> No
     suite = tail.partition("</testsuite>")[0]
     assert suite.count("<testcase ") == suite.count("<skipped ") > 100
     assert "<skipped " not in result.stdout.replace(suite, "")
+
+
+def test_half_a_connect_is_nothing_to_judge(tmp_path: Path) -> None:
+    path = write_capture(tmp_path / "half.pcapng", client(b"\x10\x0d\x00\x04MQTT"), closes("client"))
+
+    result = run(path)
+
+    assert result.return_value == 3
+    assert "mqttscope: nothing to judge: no MQTT packet in what was read came to its end\n" in result.stderr
+
+
+@pytest.mark.parametrize("answer", [(), (server(b"HTTP/1.1 400 Bad Request\r\n\r\n"),)], ids=["silent", "HTTP"])
+def test_it_is_said_where_no_broker_answered(tmp_path: Path, answer: tuple[Step, ...]) -> None:
+    path = write_capture(tmp_path / "silent.pcapng", opened()[0], *answer, closes("server", after=5))
+    told = "no broker answered: 1 connection has a CONNECT and no CONNACK, so that only what clients sent was judged"
+
+    result = run(path)
+
+    assert result.return_value == (1 if answer else 0)
+    assert f"mqttscope: {told}\n" in result.stderr
+    assert told in result.stdout
+    assert "one direction only" not in result.stdout + result.stderr
+    assert told in run(path, "--format", "markdown").stdout.replace("&#45;", "-")
+    github = run(path, "--format", "github").stdout
+    assert re.search(rf"^::warning title=mqttscope::.*{told}$", github, re.MULTILINE)
+    assert json.loads(run(path, "--format", "json").stdout)["summary"]["quality"]["unanswered"] == 1
+
+
+def test_a_named_capture_without_any_packet_is_named_beside_others(silent: Path) -> None:
+    told = f"no MQTT packet to judge in {silent}"
+
+    result = run(CLEAN, silent)
+
+    assert result.return_value == 0
+    assert f"mqttscope: {told}\n" in result.stderr
+    assert told in result.stdout
+    github = run(CLEAN, silent, "--format", "github")
+    assert "::notice title=mqttscope::" in github.stdout
+    assert told in github.stdout
+    assert told in github.stderr
+    assert "no MQTT packet to judge" not in run(CLEAN).stderr
 
 
 def test_a_number_of_packets_can_be_required(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 import pytest
 
+from mqttscope.cli.main import group
 from mqttscope.cli.options import Port, Version, make_options
 from mqttscope.mqtt.constants import ProtocolVersion
 from tests.cli.running import capture, inspected, invoke
@@ -100,3 +103,26 @@ def test_a_captured_connect_goes_before_the_version_that_the_user_says() -> None
     lines = inspected("--mqtt-version", "3.1", capture("v5-qos")).packets
 
     assert {line["version"] for line in lines} == {"5.0"}
+
+
+def commands(group_: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its words."""
+    context = click.Context(group_)
+    for name in group_.list_commands(context):
+        found = group_.get_command(context, name)
+        assert found is not None
+        if isinstance(found, click.Group):
+            yield from commands(found, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", found
+
+
+COMMANDS = dict(commands(group))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_letter_means_the_same_in_every_command(name: str) -> None:
+    letters = {"--write": "-w", "--output": "-o"}
+    for option in (one for one in COMMANDS[name].params if isinstance(one, click.Option)):
+        for long, short in letters.items():
+            assert (long in option.opts) is (short in option.opts), f"{name}: {option.opts}"

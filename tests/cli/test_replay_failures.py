@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from mqttscope.cli.main import EXIT_FAILED, EXIT_FINDINGS
-from mqttscope.mqtt import Connack, ControlPacket, Publish, Suback
+from mqttscope.mqtt import Connack, ControlPacket, ProtocolVersion, Publish, Suback
 from mqttscope.transport.tls import listen_context
+from tests.cli.made import closes, opened, write_capture
 from tests.cli.running import Done, capture, command, environment, invoke
 from tests.proxy import rig
 from tests.replay.interloper import CLOSE, Change, Said, between, threaded
@@ -356,3 +357,31 @@ def test_it_can_be_stopped_while_nothing_happens(how: signal.Signals, tmp_path: 
     assert process.returncode == EXIT_FAILED, out + err
     assert "stopped before its end" in out
     assert err == ""
+
+
+async def greeting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Accepts in MQTT 3.1.1, and reads on."""
+    await reader.read(1_000)
+    writer.write(b"\x20\x02\x00\x00")
+    await silent(reader, writer)
+
+
+@pytest.mark.parametrize("options", [(), ("--exit-zero",)])
+def test_where_nothing_can_be_compared_there_is_no_verdict(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """The recorded broker has never answered."""
+    asked = opened(ProtocolVersion.V3_1_1)[0]
+    path = write_capture(tmp_path / "silent.pcapng", asked, closes("client", after=0.2))
+    told = "nothing to compare: no packet could be judged in 1 connection"
+
+    with threaded(greeting) as port:
+        words = "replay", path, "--broker", f"mqtt://127.0.0.1:{port}", "--no-config", "--pace", "asap", "--wait", "0.2"
+        done = invoke(*words, "--verify", *options)
+        lines = invoke(*words, "--verify", "--format", "jsonl", *options).lines
+        plain = invoke(*words)
+
+    assert (done.code, plain.code) == (EXIT_FAILED, 0)
+    assert f"mqttscope: {told}\n" in done.err
+    assert told in done.text.splitlines()
+    assert "no differences" not in done.text
+    (totals,) = [one for one in lines if one.get("event") == "verification"]
+    assert (totals["connections_judged"], totals["nothing"]) == (0, told)

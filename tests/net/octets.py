@@ -129,9 +129,11 @@ def erspan_3(payload: bytes, kind: int = 0, platform: bytes = b"", version: int 
     return b"\x10\0\x22\xeb" + bytes(4) + head + platform + payload
 
 
-def tzsp(payload: bytes, protocol: int = 1, tags: bytes = b"\x0a\x01\x33\0\x01", kind: int = 0) -> bytes:
+def tzsp(
+    payload: bytes, protocol: int = 1, tags: bytes = b"\x0a\x01\x33\0\x01", kind: int = 0, port: int = 37008
+) -> bytes:
     """TZSP over UDP: by default a tag, padding, the end of the tags."""
-    return udp(37008, struct.pack("!BBH", 1, kind, protocol) + tags + payload)
+    return udp(port, struct.pack("!BBH", 1, kind, protocol) + tags + payload)
 
 
 def l2tp(payload: bytes, flags: int = 0x0002, optional: bytes = b"") -> bytes:
@@ -196,6 +198,14 @@ WHOLE: list[tuple[str, int, bytes, bytes]] = [
     ("GENEVE with IP straight inside", 228, ip4(udp(6081, b"\0\0\x08\0\0\0\x07\0" + IP4), 17), b"\xf1\x02\0\0\0\x07"),
     ("VXLAN on the port of Linux", 228, ip4(udp(8472, VXLAN + ethernet(0x800, IP4)), 17), b"\xf1\x01\0\0\x01\x02"),
     ("VXLAN on any port", 228, ip4(udp(1234, VXLAN + ethernet(0x800, IP4)), 17), b"\xf1\x01\0\0\x01\x02"),
+    ("VXLAN with a group policy on any port", 228,
+     ip4(udp(4799, b"\x88\x08\0\x37" + VXLAN[4:] + ethernet(0x800, IP4)), 17), b"\xf1\x01\0\0\x01\x02"),
+    ("GENEVE on any port", 229, ip6(udp(16081, GENEVE + ethernet(0x800, IP4)), 17), b"\xf1\x02\0\0\x01\x02"),
+    ("GENEVE on any port, IP straight inside", 228,
+     ip4(udp(16081, b"\0\0\x08\0\0\0\x07\0" + IP4), 17), b"\xf1\x02\0\0\0\x07"),
+    ("TZSP on any port", 228, ip4(tzsp(ethernet(0x800, IP4), port=37777), 17), b"\xf0\x82"),
+    ("TZSP with 802.11 inside on any port", 228,
+     ip4(tzsp(wlan(SNAP + b"\x08\0" + IP4), 18, port=37777), 17), b"\xf0\x82"),
     ("VXLAN on any port, padded inside", 228,
      ip4(udp(1234, VXLAN + ethernet(0x800, IP4) + bytes(4)), 17), b"\xf1\x01\0\0\x01\x02"),
     ("VXLAN on any port, VLAN and IPv6 inside", 228,

@@ -128,6 +128,58 @@ def test_a_client_without_connect_is_no_client(server: Server) -> None:
         proxy.assert_conformant(require_packets=0)
 
 
+def test_half_a_connect_is_no_connect(server: Server) -> None:
+    with Proxy(server.url) as proxy:
+        with joined(proxy, server) as (client, upstream):
+            client.sendall(CONNECT[:8])
+            assert read(upstream, 8) == CONNECT[:8]
+        with pytest.raises(AssertionError, match="no CONNECT passed in 1 connection"):
+            proxy.assert_conformant()
+    with pytest.raises(AssertionError, match="no CONNECT passed in 1 connection"):
+        proxy.assert_conformant()
+    proxy.assert_conformant(require_packets=0)
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_broker_without_connack_is_not_conformant(server: Server, *, closes: bool) -> None:
+    with Proxy(server.url) as proxy:
+        with joined(proxy, server) as (client, upstream):
+            client.sendall(CONNECT)
+            assert read(upstream, len(CONNECT)) == CONNECT
+            if closes:
+                upstream.close()
+                assert client.recv(1) == b""
+            with pytest.raises(AssertionError) as caught:
+                proxy.assert_conformant()
+        proxy.assert_conformant(require_packets=0)
+    assert str(caught.value) == (
+        f"nothing to judge: {server.url} sent no CONNACK, 1 CONNECT packet passed (require_packets=0 allows that)"
+    )
+
+
+def test_a_web_server_is_no_broker(server: Server) -> None:
+    answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+    with Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        client.sendall(CONNECT)
+        assert read(upstream, len(CONNECT)) == CONNECT
+        upstream.sendall(answer)
+        assert read(client, len(answer)) == answer
+        with pytest.raises(AssertionError, match=r"^nothing to judge: .* sent no CONNACK"):
+            proxy.assert_conformant()
+    with pytest.raises(AssertionError, match="the server answers in HTTP, not in MQTT"):
+        proxy.assert_conformant(require_packets=0)
+
+
+def test_a_broker_that_refuses_has_answered(server: Server) -> None:
+    refused = encode(Connack(reason_code=5), V311)
+    with Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
+        client.sendall(CONNECT)
+        assert read(upstream, len(CONNECT)) == CONNECT
+        upstream.sendall(refused)
+        assert read(client, len(refused)) == refused
+        proxy.assert_conformant()
+
+
 def test_a_broker_that_was_never_reached_is_not_conformant() -> None:
     with Proxy("mqtt://127.0.0.1:1") as proxy:
         # The proxy resets it as soon as it knows, which may be before the client does.

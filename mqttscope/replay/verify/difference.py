@@ -216,6 +216,14 @@ class Verification:
         return sum(one.compared > 0 for one in self.tallies)
 
     @property
+    def nothing(self) -> str:
+        """What to say where nothing could be compared; empty where something was, or differs."""
+        if self.judged or self.differences:
+            return ""
+        total = len(self.tallies)
+        return f"nothing to compare: no packet could be judged in {total:,} connection{'' if total == 1 else 's'}"
+
+    @property
     def by_cause(self) -> dict[str, list[Difference]]:
         """Differences by what is behind them, the most frequent cause first; those without one come last."""
         groups: dict[str, list[Difference]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from typing import Protocol
 
 from mqttscope.lint.baseline import Entry
@@ -18,6 +19,8 @@ from mqttscope.report.style import Painter
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 """Worst first."""
+MAX_IDLE = 5
+"""Captures without any packet that are named; further ones are counted."""
 MAX_NAME = 120
 """Columns of a Client Identifier where nothing else limits it."""
 MAX_MESSAGE = 1_000
@@ -53,6 +56,8 @@ class Summary:
     """MQTT packets that were judged, ``None`` where nobody counted."""
     spoken: set[str] | None = None
     """Captures that hold some of them, ``None`` where nobody counted."""
+    idle: list[str] = field(default_factory=list)
+    """Captures that the user named and that hold no packet, where others do."""
     nothing: str = ""
     """Why there is nothing to judge, or too little, where that is so."""
     required: bool = False
@@ -85,6 +90,19 @@ class FindingReporter(Protocol):
 
     def close(self, summary: Summary) -> None:
         """Write what is left at the end."""
+
+
+def covers(given: str, capture: str) -> bool:
+    """Whether a capture is the one, or one of those, that the user named."""
+    return capture == given or capture.startswith(given.rstrip("/") + "/") or fnmatch(capture, given)
+
+
+def no_packet_in(captures: list[str]) -> str:
+    """What to say of captures that hold no packet, where others do; empty without any."""
+    if not captures:
+        return ""
+    more = f" and {len(captures) - MAX_IDLE:,} more" if len(captures) > MAX_IDLE else ""
+    return f"no MQTT packet to judge in {', '.join(captures[:MAX_IDLE])}{more}"
 
 
 def flow(finding: Finding, painter: Painter) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqttscope.report.findings.base import Summary, counted
+from mqttscope.report.findings.base import Summary, counted, no_packet_in
 from mqttscope.report.page import plural
 from mqttscope.report.style import Painter, Wrapped
 
@@ -37,6 +37,7 @@ def sentences(summary: Summary) -> list[tuple[str, str]]:
     quality = summary.quality.sentences()
     if quality:
         told.append((f"quality of the capture: {'; '.join(quality)}", "note"))
+    told += [(one, "note") for one in (no_packet_in(summary.idle), summary.quality.unheard) if one]
     if summary.fixed:
         rows_of = [f"{one.rule} {one.client}".rstrip() for one in summary.fixed[:MAX_LISTED]]
         more = f", {len(summary.fixed) - MAX_LISTED} more" if len(summary.fixed) > MAX_LISTED else ""

@@ -53,9 +53,13 @@ class GitHub:
         self._write(command, named, told)
 
     def close(self, summary: Summary) -> None:
-        """Write what the run as a whole has to say, as one notice, an error where it failed."""
+        """Write what the run as a whole has to say, as one notice, an error where it failed.
+
+        It is a warning where no broker answered, so that half of what there is to judge was not there.
+        """
         told = "\n".join(escape(one) for one, _ in sentences(summary))
-        self._write("error" if summary.failed else "notice", {"title": "mqttscope"}, told)
+        command = "error" if summary.failed else "warning" if summary.quality.unheard else "notice"
+        self._write(command, {"title": "mqttscope"}, told)
 
     def _write(self, command: str, named: dict[str, str], told: str) -> None:
         values = ",".join(f"{name}={property_value(value)}" for name, value in named.items())

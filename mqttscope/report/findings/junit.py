@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from xml.sax.saxutils import escape as escape_xml
 from xml.sax.saxutils import quoteattr
 
@@ -23,7 +22,7 @@ from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
-from mqttscope.report.findings.base import Summary, cited, flow, message
+from mqttscope.report.findings.base import Summary, cited, covers, flow, message
 from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.page import plural
 from mqttscope.report.style import Painter
@@ -85,7 +84,7 @@ class JUnit:
         """Write the document."""
         rules = {rule.code: rule.slug for rule in summary.rules}
         for capture in summary.captures:
-            if not any(_covers(capture, known) for known in self.found):
+            if not any(covers(capture, known) for known in self.found):
                 self.found[capture] = {}
         suites = [self._suite(capture, cases, rules, summary) for capture, cases in self.found.items()]
         suites.append(_run(summary))
@@ -103,7 +102,7 @@ class JUnit:
 
     def _suite(self, capture: str, cases: dict[str, _Case], rules: dict[str, str], summary: Summary) -> _Suite:
         suite = _Suite(capture)
-        idle = summary.spoken is not None and not any(_covers(capture, one) for one in summary.spoken)
+        idle = summary.spoken is not None and not any(covers(capture, one) for one in summary.spoken)
         for code in sorted({*rules, *cases}):
             case = cases.get(code)
             body, failing = "", set[_Kind]()
@@ -116,11 +115,6 @@ class JUnit:
                 suite.skipped += 1
             suite.cases.append(_case(capture, f"{code} {rules.get(code, '')}".rstrip(), body))
         return suite
-
-
-def _covers(given: str, capture: str) -> bool:
-    """Whether a capture is the one, or one of those, that the user named."""
-    return capture == given or capture.startswith(given.rstrip("/") + "/") or fnmatch(capture, given)
 
 
 def _body(case: _Case, failing: set[_Kind]) -> str:

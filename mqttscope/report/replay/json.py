@@ -108,6 +108,7 @@ def totals(found: Verification) -> dict[str, Any]:
         "event": "verification",
         "connections": len(found.tallies),
         "connections_judged": found.judged,
+        "nothing": found.nothing or None,
         "differences": len(found.differences),
         "counting": len(found.counting),
         "kinds": dict(kinds),

@@ -308,7 +308,7 @@ def summary(found: Verification, view: View, *, stopped: bool = False) -> bytes:
     for difference in found.differences:
         kinds[difference.kind] = kinds.get(difference.kind, 0) + 1
     judged = f"in {found.judged:,} of {plural(len(tallies), 'connection')}"
-    told = plural(len(found.differences), "difference") if kinds else f"no differences {judged}"
+    told = plural(len(found.differences), "difference") if kinds else found.nothing or f"no differences {judged}"
     page.line(
         [told, *(f"{kind} {count:,}" for kind, count in kinds.items())],
         style="yellow" if stopped or not (kinds or found.judged) else "bold",

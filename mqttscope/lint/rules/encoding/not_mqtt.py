@@ -1,9 +1,9 @@
 """ENC109."""
 
-from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, silent
+from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, server, silent
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.moment import Moment
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.session.connection import Connection
 
@@ -14,13 +14,16 @@ class NotMqtt(Rule):
     """A connection to a port for MQTT begins with something else, or with nothing at all.
 
     A browser, a scanner, a TLS client on the plain port or the health check of a load balancer: the broker closes the
-    connection, and its log fills.  No other rule looks at such a connection, for nothing about it can be right.
+    connection, and its log fills.  That is a note.  Where the server answers a CONNECT in another protocol, it is no
+    broker, or the port is that for TLS or the web: that is an error.  No other rule looks at such a connection from
+    there on, for nothing about it can be right.
 
     Instead, point the program at the right port, and let health checks send a CONNECT or use a port of their own.
     """
 
     code = "ENC109"
     severity = Severity.INFO
+    severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
 
     good = [
@@ -49,10 +52,30 @@ class NotMqtt(Rule):
             *opened(),
         ),
         conversation("a probe that connects and closes", closes("client").marked("")),
+        conversation(
+            "a web server answers",
+            opened(V3_1_1)[0],
+            server(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").marked(""),
+            closes("server"),
+        ),
+        conversation(
+            "a port for TLS answers with an alert",
+            opened(V3_1_1)[0],
+            server(hexadecimal("15 03 03 00 02 02 28")).marked(""),
+            closes("server"),
+        ),
     ]
 
     def check_foreign(self, protocol: str, at: Moment) -> Findings:
         """Bytes that another protocol begins with."""
+        if not at.from_client and at.receiver.packets:
+            return self.report(
+                "",
+                f"the server answers in {protocol}, not in MQTT: port {_port(at.connection)} is no port for plain MQTT",
+                severity=Severity.ERROR,
+                confidence=Confidence.CERTAIN,
+                sender=Direction.SERVER_TO_CLIENT,
+            )
         return self.report(
             "",
             f"connection to port {_port(at.connection)}: the first bytes are {protocol}, not MQTT",

@@ -18,9 +18,11 @@ class KeepaliveExceeded(Rule):
 
     The server may take the client for dead: after one and a half times the Keep Alive it has to close the connection
     and publishes the will.  The time runs from the end of one packet to the beginning of the next, as the capture saw
-    them, with a tolerance of a tenth (``tolerance_percent``) and one round trip.  Silence until the first FIN or RST
-    counts as well, as long as something shows that the client was still there: a device without power, or behind a
-    link that is down, breaks no rule.
+    them, with a tolerance of a tenth (``tolerance_percent``) and one round trip.  Silence until the server's
+    DISCONNECT, the first FIN or the first RST counts as well, as long as something shows that the client was still
+    there: a device without power, or behind a link that is down, breaks no rule.  What shows it is that the client
+    acknowledges what the server sent last, or sends FIN.  A reset that answers unacknowledged bytes shows nothing: a
+    device that has started again sends it too.
 
     Instead, send PINGREQ when nothing else was sent for almost the Keep Alive, also while the client only receives.
     """
@@ -174,16 +176,20 @@ def end_ns(connection: Connection, at: Moment) -> tuple[int, bool]:
     """Until when a client was due to send something, and whether that is sure; 0 where it is not known."""
     if at.history.client.disconnect is not None or connection.phase == "refused":
         return 0, False
-    said = at.history.server.disconnect
-    if said is not None:
-        return said.timestamp_ns, True
-    if connection.closed_how in ("capture_end", "idle"):
-        return at.timestamp_ns, True
-    if connection.closed_how not in ("fin", "reset"):
+    how, by, said = connection.closed_how, connection.closed_by, at.history.server.disconnect
+    if how not in ("fin", "reset") and (how not in ("capture_end", "idle") and said is None):
         return 0, False
     other = connection.also_closed
-    there = connection.end_acknowledged or (other is not None and other.how == "fin")
-    if connection.closed_by == "server" and not there:
-        # Nothing shows that the client was there: a reset in answer comes from one that knows nothing any more.
-        return (connection.closed_ns, False) if connection.closed_how == "reset" else (0, False)
-    return connection.closed_ns, True
+    finished = (how == "fin" and by == "client") or (other is not None and other.how == "fin" and by == "server")
+    if not finished and not connection.end_acknowledged:
+        # An answer of TCP to what the server sent last is the only sign of the client that is left.  A reset is none:
+        # it also comes from a device that was without power and knows nothing of the connection any more.
+        if how == "reset" and by == "server" and quiet_ns(at, None, at.server.last_timestamp_ns or 0) <= 0:
+            return connection.closed_ns, False  # the server gave it nothing to answer
+        if connection.server_unacknowledged or (how == "fin" and said is None):
+            return 0, False
+        if how == "reset" and by == "server" and said is None:
+            return connection.closed_ns, False
+    if said is not None:
+        return said.timestamp_ns, True
+    return (connection.closed_ns if how in ("fin", "reset") else at.timestamp_ns), True
