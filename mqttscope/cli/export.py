@@ -255,7 +255,10 @@ class Export:
         made = _Record(entry[0], before=record)
         if record is not None:
             record.before = None
-            made.begin = [place for place in record.doubtful if place[:2] >= (entry[0].capture, entry[0].first_frame)]
+            begin = entry[0].capture, entry[0].first_frame
+            made.begin = [place for place in record.doubtful if place[:2] >= begin]
+            if record.ending:
+                self._around(record, *(place for place in record.doubtful if place[:2] < begin))
         self._records[key] = self._records[_turned(key)] = made
         return made
 
@@ -274,7 +277,13 @@ class Export:
         if record.flow.kept:
             if len(record.doubtful) < MAX_FRAMES_AROUND:
                 record.doubtful.append(place)
+            if record.ending:
+                # It may begin another connection.
+                return
         elif record.doubtful:
+            if record.ending:
+                # They are of this connection after all.
+                self._around(record, *record.doubtful)
             record.doubtful = []
         flags = segment.flags
         filled = bool(segment.payload or segment.missing)
@@ -321,10 +330,15 @@ class Export:
         else:
             around = not record.speaking or bool(flags & SYN)
         if around:
-            if record.exported:
+            self._around(record, place)
+
+    def _around(self, record: _Record, *places: Place) -> None:
+        """Remember frames of the beginning or the end of a connection."""
+        if record.exported:
+            for place in places:
                 self._want(*place)
-            else:
-                _add(record, record.end if record.ending else record.begin, place)
+        else:
+            _add(record, record.end if record.ending else record.begin, *places)
 
     def _state(self, key: bytes, dissector: Dissector) -> str:
         """What a direction waits for: nothing (``rest``), the next packet's end (``next``), or what is unclear."""
