@@ -202,11 +202,16 @@ def _tail(start: int, end: int) -> Ranges:
 def _by_fields(raw: bytes, version: ProtocolVersion) -> Ranges:
     """Secrets of a packet that keeps its layout."""
     found = []
-    for span in trace(raw, version):
+    spans = trace(raw, version)
+    # Flags that announce a password and no User Name may be wrong, and the password be taken for the will.
+    doubtful = version < ProtocolVersion.V5 and {"password", "user_name"} & {one.field for one in spans} == {"password"}
+    for span in spans:
         if span.field == "password":
             found.append((span.start + 2, span.end))
         elif span.field.endswith("properties.authentication_data"):
             found.append((span.start + 3, span.end))
+        elif span.field == "will.will_payload" and doubtful:
+            found.append((span.start + 2, span.end))
         elif span.field == "will.will_payload":
             found += [
                 (span.start + 2 + start, span.start + 2 + end)
@@ -248,14 +253,20 @@ def _other(raw: bytes, body: int, end: int, version: ProtocolVersion) -> Ranges:
     if not isinstance(found, Malformed):
         return []
     start = length
-    unknown = [(one.start + 1, one.end) for one in trace(raw, version) if ".unknown_" in one.field]
+    spans = trace(raw, version)
+    unknown = [(one.start + 1, one.end) for one in spans if ".unknown_" in one.field]
     faults = found.faults
+    for span in spans:
+        # A topic has no zero byte; a length has, and with it a topic that has swallowed other fields.
+        zero = raw.find(b"\0", span.start + 2, span.end) if span.field == "topic_name" else -1
+        if 0 <= zero < span.end - MAX_LEFT:
+            start = zero
     if not found.complete or len(faults) > MAX_FAULTS or any(one.reason not in _OF_VALUES for one in faults):
         for fault in found.faults:
             if fault.offset < length:
                 prefix = 2 * (fault.reason is MalformedReason.FIELD_OVERRUN)
                 start = min(start, max(body, fault.offset + prefix))
-        at = max((one.end for one in trace(raw, version) if one.field != "unparsed"), default=body)
+        at = max((one.end for one in spans if one.field != "unparsed"), default=body)
         if at + 2 <= length and at + 2 + int.from_bytes(raw[at : at + 2], "big") > end:
             start = min(start, at + 2)
     data = raw.find(AUTHENTICATION_DATA, body)

@@ -1,7 +1,8 @@
 """Credentials in payloads: where they stand, the same for every output.
 
 Hidden is what is a credential by its form (a JSON Web Token, a key of a provider, a private key) and the value of what
-is called one: ``"password": "..."`` in JSON, ``token=...`` in a query, ``Authorization: ...``.  What may only be one,
+is called one: ``"password": "..."`` in JSON, ``token=...`` in a query, ``Authorization: ...``; and what stands in a
+CONNECT or after an Authentication Method.  What may only be one,
 long random text, and data of people are hidden in findings alone (`redact.secrets`).  Nearly no payload has one: a few
 looks at its bytes tell that.
 """
@@ -26,7 +27,10 @@ _WORDS = b"|".join(
 # Bounded, since each underline of a payload may be the end of such a part.
 _NAME = rb"(?<![A-Za-z0-9])(?:[A-Za-z0-9]{1,40}[_-]){0,6}(?:" + _WORDS + rb")"
 _CREDENTIAL = re.compile(
-    rb"(?P<jwt>(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?)"
+    # A CONNECT or an AUTH that a payload holds, as wrong lengths and bridges make it: all from its secret on.
+    rb"(?i:\x00\x04MQTT|\x00\x06MQIsdp)(?P<connect>.+)"
+    rb"|\x15(?:\x00[\x01-\x40])?[\x20-\x7e]{3,64}\x16\x00(?P<auth>.+)"
+    rb"|(?P<jwt>(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?)"
     rb"|(?P<aws>(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9]))"
     rb"|(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*)"
     rb"|(?P<access>(?<![A-Za-z0-9])(?:gh[pousr]_\w{36,}|xox[abprs]-[\w-]{10,}|AIza[\w-]{35}))"
@@ -48,6 +52,9 @@ def is_suspect(text: str) -> bool:
         or "pwd" in low
         or "auth" in low
         or "bearer" in low
+        or "\x04mqtt" in low
+        or "\x06mqisdp" in low
+        or "\x16\0" in text
         or "eyJ" in text
         or "AKIA" in text
         or "ASIA" in text

@@ -33,6 +33,9 @@ JWT = b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ6YXBob2QifQ.c2lnbmF0dXJlLW9mLWl0"
         (b"api_key='abc def'", b"api_key='*******'"),
         (b"id AKIAIOSFODNN7EXAMPLE.", b"id ********************."),
         (b"-----BEGIN PRIVATE KEY-----\nMIIE", b"*" * 32),
+        (b"b\x10\x1f\x00\x04MQTT\x04\xc2\x00<\x00\x01dhush!", b"b\x10\x1f\x00\x04MQTT" + b"*" * 12),
+        (b"\x00\x06MQIsdp\x03\xc2", b"\x00\x06MQIsdp**"),
+        (b"\xf0\x12\x18\x10\x15\x00\x05SCRAM\x16\x00\x04hush", b"\xf0\x12\x18\x10\x15\x00\x05SCRAM\x16\x00*****"),
     ],
 )
 def test_credentials_are_known_by_form_or_by_name(payload: bytes, wanted: bytes) -> None:
@@ -51,6 +54,7 @@ def test_credentials_are_known_by_form_or_by_name(payload: bytes, wanted: bytes)
         b"the secret of a good password is its length",
         b"6f1ed002ab5595859014ebf0951522d96f1ed002",
         b"ford@example.org",
+        b"\x15\x00\x16\x00\x01MQTT 5.0",
         b'{"password":""}',
     ],
 )
