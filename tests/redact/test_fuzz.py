@@ -18,8 +18,8 @@ from tests.redact.mutants import Mutant, mutant
 from tests.redact.sinks import READING, outputs
 from tests.redact.splices import splice
 
-SOME, ALL = 360, 20_000
-SPLICED, ALL_SPLICED = 60, 6_000
+SOME, ALL = 160, 20_000
+SPLICED, ALL_SPLICED = 40, 6_000
 AUTHENTICATION_DATA = 0x16
 
 
