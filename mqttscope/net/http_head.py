@@ -172,7 +172,7 @@ def told(value: str | None, known: re.Pattern[str] | None = None) -> str:
     return repr(value) if known is not None and known.fullmatch(value) else f"{len(value)} characters"
 
 
-def listed(values: list[str], known: re.Pattern[str] = re.compile(r"mqtt[\w.]{0,8}", re.IGNORECASE)) -> str:
+def listed(values: list[str], known: re.Pattern[str] = re.compile(r"mqtt(?:v?\d(?:\.\d){0,2})?", re.IGNORECASE)) -> str:
     """Values of a list for a remark; those that are not of a known form, which may be tokens, are counted."""
     shown = [one for one in values if known.fullmatch(one)]
     others = len(values) - len(shown)

@@ -23,9 +23,10 @@ from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
 from mqttscope.redact.tokens import token_places, token_ranges
 
-CLEAR, SUSPECT, BROKEN = range(3)
+CLEAR, SUSPECT, BROKEN, LOST = range(4)
 """How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came
-yet, or a packet that may hold one; one that is damaged, or bytes that are no packet."""
+yet, or a packet that may hold one; the beginning of a secret may be missing; one is damaged, or bytes are no packet.  A
+packet without a fault makes it one less, since a secret may have such a packet in it, but hardly two."""
 
 AUTHENTICATION_DATA = 0x16
 _HOLDERS = (PacketType.CONNACK, PacketType.DISCONNECT, PacketType.AUTH)

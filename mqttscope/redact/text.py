@@ -10,7 +10,7 @@ from mqttscope.redact.addresses import REDACTED, spans_in_path, without_query_va
 from mqttscope.redact.secrets import masked
 
 _HOST = re.compile(r"(?:[\w-]{1,63}(?:\.[\w-]{1,63})*|\[[0-9A-Fa-f:.%]+\])?(?::\d{1,5})?")
-_SUBPROTOCOL = re.compile(r"[\w.-]{0,16}")
+_SUBPROTOCOL = re.compile(r"mqtt(?:v?\d(?:\.\d){0,2})?|(?!mqtt)[\w.-]{0,16}", re.IGNORECASE)
 _EXTENSION = re.compile(r"(?:permessage|x-webkit)-[\w-]{1,24}(?:;\s*[a-z_]{1,30}(?:=\"?\d{1,3}\"?)?)*")
 
 

@@ -14,7 +14,7 @@ from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.mqtt.stream import Unparsed
-from mqttscope.redact.packets import BROKEN, CLEAR, SUSPECT, hidden_in_damaged, hidden_in_unparsed, is_identified
+from mqttscope.redact.packets import BROKEN, CLEAR, LOST, SUSPECT, hidden_in_damaged, hidden_in_unparsed, is_identified
 from mqttscope.session.history import History
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
 
@@ -236,7 +236,7 @@ class Connection:
             hides = bool(hidden_in_unparsed(found, self.version, side.doubt))
         kind = found.packet_type
         if kind in (None, *_SECRETIVE) or (hides and kind in (0, PacketType.DISCONNECT)):
-            side.doubt = BROKEN
+            side.doubt = LOST
             self.doubtful = True
         elif hides:
             side.doubt = max(side.doubt, SUSPECT)
@@ -244,7 +244,7 @@ class Connection:
     def answered(self) -> None:
         """The server has answered the CONNECT, and the client has sent nothing since: all of it has come."""
         self.client_side.doubt = CLEAR
-        self.doubtful = self.server_side.doubt == BROKEN
+        self.doubtful = self.server_side.doubt >= BROKEN
 
     def _believe(self, packet: ControlPacket, side: Side) -> None:
         """Trust the bytes behind a packet without a fault more than those before."""
@@ -256,7 +256,7 @@ class Connection:
         self._note_doubt()
 
     def _note_doubt(self) -> None:
-        self.doubtful = BROKEN in (self.client_side.doubt, self.server_side.doubt)
+        self.doubtful = max(self.client_side.doubt, self.server_side.doubt) >= BROKEN
 
     def expect_connect(self) -> None:
         """Trust the client from its CONNECT on: whatever else comes first may be the rest of a damaged one."""
