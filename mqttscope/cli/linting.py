@@ -143,7 +143,7 @@ class Run:
         bad = self.linter.quality.errors
         return [
             one
-            for one in self.captures
+            for one in map(public_name, self.captures)
             if not any(covers(one, known) for known in self.spoken) and not any(covers(one, known) for known in bad)
         ]
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from tests.cli.running import Done, capture, inspected, invoke
 from tests.conftest import ROOT
 from tests.corpus.tshark import tshark
@@ -87,7 +87,9 @@ class Replayed:
     def expected_code(self) -> int:
         """The exit code that fits what was found."""
         counting = any(one["severity"] == "error" and one["confidence"] == "certain" for one in self.findings)
-        return EXIT_FINDINGS if self.kinds or counting else EXIT_CLEAN
+        if self.kinds or counting:
+            return EXIT_FINDINGS
+        return EXIT_CLEAN if self.summary["nothing"] is None else EXIT_UNREADABLE
 
     @property
     def failures(self) -> list[str]:

@@ -9,6 +9,7 @@ from mqttscope.lint.websockets import NOT_OFFERED, problem
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.net.http_head import OLD_SUBPROTOCOL, SUBPROTOCOL
+from mqttscope.redact.text import public_details
 from mqttscope.session.connection import Connection
 
 
@@ -81,7 +82,9 @@ class WebsocketSubprotocolWrong(Rule):
         if selected == SUBPROTOCOL or connection.transport != "websocket":
             return None
         severity = None
-        told = "no subprotocol" if selected is None else f"subprotocol {selected!r}"
+        # It may be a token that the client had offered beside it.
+        shown = public_details({"subprotocol": selected})["subprotocol"]
+        told = "no subprotocol" if selected is None else f"subprotocol {shown!r}"
         told = f"the WebSocket upgrade was answered with {told}, must be 'mqtt'"
         if at.version == V3_1 and selected == OLD_SUBPROTOCOL:
             severity = Severity.INFO
