@@ -89,7 +89,8 @@ class Replayed:
         counting = any(one["severity"] == "error" and one["confidence"] == "certain" for one in self.findings)
         if self.kinds or counting:
             return EXIT_FINDINGS
-        return EXIT_CLEAN if self.summary["nothing"] is None else EXIT_UNREADABLE
+        nothing = any(one.get("event") == "verification" and one["nothing"] for one in self.done.lines)
+        return EXIT_UNREADABLE if nothing else EXIT_CLEAN
 
     @property
     def failures(self) -> list[str]:
