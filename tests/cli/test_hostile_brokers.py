@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,11 @@ END_S = 15.0
 """Two seconds are meant, of a processor that has nothing else to do."""
 FLOODED_S = 2.0
 """How long a broker has sent before the run is stopped."""
+
+
+def some(names: Iterable[str], *kept: str) -> list[Any]:
+    """Those of the names that are tried each time, and the others as what takes minutes."""
+    return [one if one in kept else pytest.param(one, marks=pytest.mark.exhaustive) for one in names]
 
 
 @dataclass(slots=True)
@@ -121,7 +126,7 @@ def mutated(port: int, folder: Path, *options: str, **more: Any) -> Ran:
     return run("mutate", capture("v311-qos"), "--broker", f"mqtt://127.0.0.1:{port}", *options, folder=folder, **more)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some(NAMES, "pings", "to-acknowledge", "huge", "nonsense", "deaf"))
 def test_a_replay_ends_whatever_the_broker_sends(name: str, tmp_path: Path) -> None:
     with broker(name) as port:
         done = replayed(port, tmp_path, "--wait", "0.4", "--format", "jsonl")
@@ -153,7 +158,7 @@ def test_a_packet_above_all_limits_is_passed_over_and_said(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("name", ["pings", "to-acknowledge", "connacks", "silent", "deaf"])
+@pytest.mark.parametrize("name", some(["pings", "to-acknowledge", "connacks", "silent", "deaf"], "pings", "deaf"))
 def test_a_replay_can_be_stopped(name: str, how: int, tmp_path: Path) -> None:
     with flood(name) as made:
         done = replayed(made.port, tmp_path, "--wait", "60", "--verify", stop=made.goes_on, how=how)
@@ -164,7 +169,7 @@ def test_a_replay_can_be_stopped(name: str, how: int, tmp_path: Path) -> None:
     assert done.after_signal_s < END_S
 
 
-@pytest.mark.parametrize("name", [*FLOODS, "silent"])
+@pytest.mark.parametrize("name", some([*FLOODS, "silent"], "pings", "huge", "silent"))
 def test_a_broker_without_end_is_no_broker_for_mutate(name: str, tmp_path: Path) -> None:
     with broker(name) as port:
         done = mutated(port, tmp_path, "--mutation", "publish:qos-3", "--wait", "0.4")
@@ -175,7 +180,7 @@ def test_a_broker_without_end_is_no_broker_for_mutate(name: str, tmp_path: Path)
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("name", ["pings", "to-acknowledge", "huge"])
+@pytest.mark.parametrize("name", some(["pings", "to-acknowledge", "huge"], "to-acknowledge"))
 def test_mutate_ends_its_cases_in_a_flood(name: str, tmp_path: Path) -> None:
     """Our own clients are served, and every connection of a case is flooded."""
     with rig.mosquitto(tmp_path) as real, broker(name, real.port) as port:
@@ -188,7 +193,7 @@ def test_mutate_ends_its_cases_in_a_flood(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.broker
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("name", ["pings", "to-acknowledge", "mute", "silent", "deaf"])
+@pytest.mark.parametrize("name", some(["pings", "to-acknowledge", "mute", "silent", "deaf"], "pings", "mute"))
 def test_mutate_can_be_stopped(name: str, how: int, tmp_path: Path) -> None:
     with rig.mosquitto(tmp_path) as real, flood(name, real.port) as made:
         done = mutated(
