@@ -466,8 +466,11 @@ def test_nobody_waits_for_a_slow_reader(monkeypatch: pytest.MonkeyPatch) -> None
     sink = proxying.Background(output)  # type: ignore[arg-type]
     for _ in range(5):
         sink.offer(b"packet")
+    # A finding waits for the reader.
+    reader = threading.Timer(0.2, output.read.set)
+    reader.start()
     sink.write(b"finding")
-    output.read.set()
+    assert output.read.is_set()
     sink.close()
 
     assert 1 <= sink.left_out <= 4
