@@ -379,7 +379,10 @@ class FlowTable(FlowRegister):
         if not length or segment.flags & RST or (length == 1 and segment.payload in (b"", b"\0")):
             return
         start = half.locate(segment.sequence)
+        late = half.take_late(start, segment.payload, report) if half.given_up else 0
         if start >= 0 and start + length <= half.offset:
+            if late:
+                return
             same = not differs(half, start, segment.payload)
             if same and flow.doubled and segment.timestamp_ns - flow.closed_ns <= VIEW_NS:
                 half.copied_segments += 1

@@ -143,7 +143,7 @@ def is_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) ->
         return False
     if end > half.offset:
         return half.buffer.holds(start, payload)
-    return not differs(half, start, payload)
+    return not half.lacks(start, end) and not differs(half, start, payload)
 
 
 def is_view(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
