@@ -74,9 +74,12 @@ class OfConnections(Protocol):
 
     discarded_segments: int
     discarded_bytes: int
-    copied_segments: int
     one_sided: int
     overlaps: int
+
+    @property
+    def copied_segments(self) -> int:
+        """Segments that were captured twice."""
 
 
 def discarded(dissector: OfConnections) -> str | None:

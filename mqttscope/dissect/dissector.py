@@ -303,7 +303,7 @@ class Dissector(Transports):
             of_client = bool(flow.initiator.segments) is dialogue.client_is_initiator
             connection.one_sided = str(C2S if of_client else S2C)
             self.one_sided += 1
-        self.copied_segments += connection.copied_segments
+        self.closed_copies += connection.copied_segments
 
     def _end_inside(self, inner: Dialogue, event: FlowClosed) -> Iterator[Event]:
         if inner.phase == UNDECIDED:

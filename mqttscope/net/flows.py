@@ -31,7 +31,6 @@ from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key, ports, reverse_
 from mqttscope.net.sequence import advance
 from mqttscope.net.views import (
     VIEW_NS,
-    Past,
     belongs,
     differs,
     echoes,
@@ -114,7 +113,7 @@ class Flow:
     """Direction keys with other tags or tunnels under which the same segments were captured again."""
     doubled: bool = False
     """A second view was seen of it."""
-    past: list[Past] = field(default_factory=list)
+    past: list[Flow] = field(default_factory=list)
     """The connections before it, of which a second view may still show something."""
 
 
@@ -241,12 +240,13 @@ class FlowTable(FlowRegister):
             self._decide(entry[0], events)
             self._forget(entry[0])
             entry = self._index.get(segment.key)
-        before: list[Past] = []
-        if entry is None and self._repeats_past(self._index.get(self._plain.get(plain_key(segment.key), b"")), segment):
+        before: list[Flow] = []
+        known = self._index.get(self._plain.get(plain_key(segment.key), b""))
+        if entry is None and self._repeats_past(known, segment, events):
             return
         if entry is not None:
             flow, half, peer, _ = entry
-            if flow.past and self._repeats_past(entry, segment):
+            if flow.past and self._repeats_past(entry, segment, events):
                 return
             if flow.kept:
                 verdict = weigh(flow, half, peer, segment)
@@ -292,19 +292,39 @@ class FlowTable(FlowRegister):
         if judge(flow, half, peer, flow.kept[0]) is not Verdict.EARLY:
             self._decide(flow, events)
 
-    def _repeats_past(self, entry: Entry | None, segment: Segment) -> bool:
-        """Whether a segment is a copy of one of a connection before; then it is counted, and that is all."""
+    def _repeats_past(self, entry: Entry | None, segment: Segment, events: list[FlowEvent]) -> bool:
+        """Whether a segment repeats one of a connection before; then it is counted, unless it fills a gap of that."""
         if entry is None or not entry[0].past:
             return False
         flow, half, peer, _ = entry
         here = segment.key in (flow.key, reverse_key(flow.key))
-        if (here and is_syn(segment)) or belongs(half, peer, segment) or not echoes(flow, segment):
+        if (here and is_syn(segment)) or belongs(half, peer, segment):
             return False
-        half.copied_segments += 1
+        one = echoes(flow, segment)
+        if one is None:
+            return False
+        self._repeat_past(one, flow, half, segment, events)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = (
             segment.frame, segment.timestamp_ns, segment.capture,
         )  # fmt: skip
         return True
+
+    def _repeat_past(
+        self, one: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]
+    ) -> None:
+        """Count a segment of a connection before ``flow``, or report what of it fills a gap that was given up."""
+        first = plain_key(segment.key) == plain_key(one.key)
+        own = one.initiator if first else one.responder
+        report = Report(one, first, (segment.frame, segment.timestamp_ns, segment.capture), events)
+        if not own.take_late(own.locate(segment.sequence), segment.payload, report):
+            self._count_copy(flow, half)
+
+    def _count_copy(self, flow: Flow, half: HalfStream) -> None:
+        """Count a segment that was captured twice: of a flow that is over, where its connection was summed up, apart."""
+        if not flow.closed:
+            half.copied_segments += 1
+        elif flow.context is not None:
+            self.late_copies += 1
 
     def _divide(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> None:
         """A segment says that those which are kept are not all copies: the last beginning among them is another's."""
@@ -326,7 +346,7 @@ class FlowTable(FlowRegister):
             self._route(one, events)
 
     def _apply(
-        self, segment: Segment, entry: Entry | None, events: list[FlowEvent], earlier: Sequence[Past] = ()
+        self, segment: Segment, entry: Entry | None, events: list[FlowEvent], earlier: Sequence[Flow] = ()
     ) -> None:
         """Give a segment to its connection, ``None`` for one that is not known yet and has ``earlier`` ones."""
         now = segment.timestamp_ns
@@ -385,7 +405,7 @@ class FlowTable(FlowRegister):
                 return
             same = not differs(half, start, segment.payload)
             if same and flow.doubled and segment.timestamp_ns - flow.closed_ns <= VIEW_NS:
-                half.copied_segments += 1
+                self._count_copy(flow, half)
                 return
             half.duplicate_segments += 1
             if not same or segment.timestamp_ns - flow.closed_ns > LATE_NS:
@@ -428,8 +448,9 @@ class FlowTable(FlowRegister):
         for one in kept:
             entry = self._index.get(one.key)
             assert entry is not None
-            if flow.doubt is Verdict.COPY and echoes(flow, one) and not repeats(flow, one):
-                entry[1].copied_segments += 1
+            before = echoes(flow, one) if flow.doubt is Verdict.COPY and not repeats(flow, one) else None
+            if before is not None:
+                self._repeat_past(before, flow, entry[1], one, events)
             elif flow.doubt is Verdict.KNOCK and not one.payload:
                 entry[1].ignored_syns += 1
             elif flow.doubt in _BESIDE and flow.doubt is not Verdict.EARLY:
@@ -457,7 +478,7 @@ class FlowTable(FlowRegister):
                 return
         self._give_back(flow, kept, events)
 
-    def _replace(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> list[Past]:
+    def _replace(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> list[Flow]:
         """End a flow because a segment begins another connection between its endpoints; return what was before that."""
         if not flow.closed:
             self._end(flow, "port_reused", (segment.frame, segment.timestamp_ns, segment.capture), events)

@@ -100,7 +100,7 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     untouched = half.offset == 0 and not half.buffer
     lives = half.state != UNSEEN and peer.state != UNSEEN and bool(half.offset or peer.offset)
     soon = Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
-    if not same and not answer and flow.past and echoes(flow, segment):
+    if not same and not answer and flow.past and echoes(flow, segment) is not None:
         return Verdict.COPY
     if flow.closed:
         if not same:
