@@ -17,6 +17,7 @@ from mqttscope.net.handshake import (
     DOUBTFUL,
     LATE_NS,
     Verdict,
+    disowns,
     is_challenge,
     is_stray,
     judge,
@@ -95,6 +96,8 @@ class Flow:
     closed: str = ""
     """How the flow ended (see ``FlowClosed.how``), empty while it is open."""
     closed_ns: int = 0
+    disowned: bool = False
+    """It was reset by a side that did not know it any more."""
     check_ns: int = 0
     """Capture time from which on the next segment has to look whether the flow went idle or a hole is due."""
     clear: bool = False
@@ -268,6 +271,9 @@ class FlowTable(FlowRegister):
                     kept = self._take_kept(flow)
                     if verdict is Verdict.NEW and flow.doubt is not Verdict.RESUMED:
                         self._begin_with(flow, kept, events)
+                        if segment.flags & RST and flow.doubt is Verdict.KNOCK:
+                            self.unrelated_resets += 1
+                            return  # it was the end of the connection before
                         self._route(segment, events)
                         return
                     self._give_back(flow, kept, events)
@@ -309,9 +315,7 @@ class FlowTable(FlowRegister):
         )  # fmt: skip
         return True
 
-    def _repeat_past(
-        self, one: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]
-    ) -> None:
+    def _repeat_past(self, one: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]) -> None:
         """Count a segment of a connection before ``flow``, or report what of it fills a gap that was given up."""
         first = plain_key(segment.key) == plain_key(one.key)
         own = one.initiator if first else one.responder
@@ -374,6 +378,7 @@ class FlowTable(FlowRegister):
             if segment.payload:
                 report.discarded(len(segment.payload), "in_reset")
             if plausible_reset(half, peer, segment):
+                flow.disowned = disowns(half, segment)
                 half.flush(report)
                 peer.flush(peer_report)
                 half.reset(report)
