@@ -66,6 +66,8 @@ _KEPT_NS = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS, Verdict.EARLY: EARLY_
 """How long they are kept at most, where that is shorter than a flow that ended is remembered."""
 _VIEW_SEGMENTS = 4
 """So many segments that come again, one after the other, are no retransmission."""
+_VIEW_BEGINNING = 2
+"""So many where a SYN or SYN-ACK is among them; a single one is sent again, or wanders on its way."""
 _LITTLE_BEHIND = (1 << 32) - START_WINDOW
 
 _NOTHING: tuple[FlowEvent, ...] = ()
@@ -114,6 +116,8 @@ class Flow:
     """Capture time of the last segment of the capture before, where the next one overlaps with it."""
     views: list[bytes] = field(default_factory=list)
     """Direction keys with other tags or tunnels under which the same segments were captured again."""
+    handshake_again: int = 0
+    """Segments with data or SYN that came again, one after the other, with a SYN or SYN-ACK among them."""
     doubled: bool = False
     """A second view was seen of it."""
     past: list[Flow] = field(default_factory=list)
@@ -324,7 +328,7 @@ class FlowTable(FlowRegister):
             self._count_copy(flow, half)
 
     def _count_copy(self, flow: Flow, half: HalfStream) -> None:
-        """Count a segment that was captured twice: of a flow that is over, where its connection was summed up, apart."""
+        """Count a segment that was captured twice; apart where the flow is over and its connection was summed up."""
         if not flow.closed:
             half.copied_segments += 1
         elif flow.context is not None:
@@ -448,8 +452,13 @@ class FlowTable(FlowRegister):
 
     def _give_back(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
         """The segments that were kept belong to the flow after all, or to nothing."""
-        if flow.doubt is Verdict.COPY and (len(kept) >= _VIEW_SEGMENTS or any(one.flags & SYN for one in kept)):
-            flow.doubled = True
+        if flow.doubt is Verdict.COPY:
+            if any(one.flags & SYN for one in kept):
+                # A side that gets a SYN again answers with a bare acknowledgment.
+                flow.handshake_again += sum(bool(one.payload or one.flags & SYN) for one in kept)
+            tagged = any(one.key in flow.views for one in kept)
+            if tagged or len(kept) >= _VIEW_SEGMENTS or flow.handshake_again >= _VIEW_BEGINNING:
+                flow.doubled = True
         for one in kept:
             entry = self._index.get(one.key)
             assert entry is not None

@@ -105,7 +105,7 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     if not same and not answer and flow.past and echoes(flow, segment) is not None:
         return Verdict.COPY
     if same and answer and _answers_another(peer, segment):
-        return Verdict.NEW
+        return Verdict.NEW if echoes(flow, segment) is None else Verdict.COPY
     if flow.closed:
         if not same:
             return Verdict.NEW

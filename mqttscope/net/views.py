@@ -119,7 +119,8 @@ def is_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) ->
     if segment.timestamp_ns - flow.last_timestamp_ns > limit or half.state == UNSEEN or segment.flags & RST:
         return False
     if segment.flags & SYN:
-        return half.initial_sequence == segment.sequence and not payload
+        begins = not (half.offset or peer.offset)  # later it is no tap that shows it at once
+        return half.initial_sequence == segment.sequence and not payload and (again or begins)
     start = half.locate(segment.sequence)
     end = start + len(payload)
     if segment.flags & FIN and end != half.fin_offset:
