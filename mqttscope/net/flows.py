@@ -35,6 +35,7 @@ from mqttscope.net.views import (
     belongs,
     differs,
     echoes,
+    in_order,
     is_copy,
     is_syn,
     is_view,
@@ -486,7 +487,8 @@ class FlowTable(FlowRegister):
             apart = kept[0].capture != flow.last_capture or kept[0].timestamp_ns < flow.furthest_ns
             whole = len(kept) >= MAX_KEPT_SEGMENTS or is_whole(flow, kept) or repeat_one(flow, kept)
             answered = flow.initiator.segments and flow.responder.segments
-            if not apart and not whole and not (answered and len({plain_key(one.key) for one in kept}) == 1):
+            wander = not apart and not in_order(kept)
+            if not apart and not whole and not wander and not (answered and len({plain_key(one.key) for one in kept}) == 1):
                 # A second view would have shown the rest by now.
                 self._begin_with(flow, kept, events)
                 return

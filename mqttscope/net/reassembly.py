@@ -167,9 +167,11 @@ class HalfStream:
             report.discarded(late, "late")
             left = []
             for first, last in self.given_up:
-                left += [(first, min(last, start)), (max(first, end), last)] if start < last and first < end else [
-                    (first, last)
-                ]
+                left += (
+                    [(first, min(last, start)), (max(first, end), last)]
+                    if start < last and first < end
+                    else [(first, last)]
+                )
             self.given_up = [(first, last) for first, last in left if first < last][-MAX_GIVEN_UP:]
         return late
 

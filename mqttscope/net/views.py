@@ -153,6 +153,19 @@ def is_view(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     return fits and acknowledges and not compare(half.history, half.offset, start, segment.payload)[1]
 
 
+def in_order(segments: list[Segment]) -> bool:
+    """Whether the data of each side comes in its order, as a connection and a view of it show it."""
+    reached: dict[bytes, int] = {}
+    for one in segments:
+        if one.payload:
+            key = plain_key(one.key)
+            before = reached.get(key, one.sequence)
+            if (one.sequence - before) & 0xFFFFFFFF > 0x7FFFFFFF:
+                return False
+            reached[key] = one.sequence
+    return True
+
+
 def is_whole(flow: Flow, segments: list[Segment]) -> bool:
     """Whether segments that repeat a flow repeat all of it, as a second view of it does in the end."""
     ends = {True: 0, False: 0}
