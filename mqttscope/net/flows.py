@@ -17,6 +17,7 @@ from mqttscope.net.handshake import (
     DOUBTFUL,
     LATE_NS,
     Verdict,
+    asks_for_one,
     disowns,
     is_challenge,
     is_stray,
@@ -339,7 +340,8 @@ class FlowTable(FlowRegister):
         """A segment says that those which are kept are not all copies: the last beginning among them is another's."""
         kept = self._take_kept(flow)
         at = last_beginning(kept)
-        if at and not is_whole(flow, kept[:at]) and belongs(*self._index[segment.key][1:3], segment):
+        whole = not at or is_whole(flow, kept[:at]) or not asks_for_one(flow, kept[:at])
+        if not whole and belongs(*self._index[segment.key][1:3], segment):
             self._begin_with(flow, kept[:at], events)
             for one in kept[at:]:
                 self._route(one, events)
@@ -487,8 +489,8 @@ class FlowTable(FlowRegister):
             apart = kept[0].capture != flow.last_capture or kept[0].timestamp_ns < flow.furthest_ns
             whole = len(kept) >= MAX_KEPT_SEGMENTS or is_whole(flow, kept) or repeat_one(flow, kept)
             answered = flow.initiator.segments and flow.responder.segments
-            wander = not apart and not in_order(kept)
-            if not apart and not whole and not wander and not (answered and len({plain_key(one.key) for one in kept}) == 1):
+            alone = answered and len({plain_key(one.key) for one in kept}) == 1
+            if not apart and not whole and not alone and in_order(kept) and asks_for_one(flow, kept):
                 # A second view would have shown the rest by now.
                 self._begin_with(flow, kept, events)
                 return

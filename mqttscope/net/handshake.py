@@ -81,6 +81,12 @@ def begins_connection(payload: bytes) -> bool:
     return payload.startswith((_HTTP_METHOD, _HTTP_ANSWER))
 
 
+def asks_for_one(flow: Flow, segments: list[Segment]) -> bool:
+    """Whether segments with the numbers of a flow hold what its initiator begins a connection with, or the SYN-ACK."""
+    own = plain_key(flow.key)
+    return any(one.flags & SYN or (plain_key(one.key) == own and begins_connection(one.payload)) for one in segments)
+
+
 def judge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
     """What a segment that is not simply the next one has to do with the flow known between its endpoints.
 
@@ -255,7 +261,8 @@ def last_beginning(kept: list[Segment]) -> int:
             key = plain_key(one.key)
             same = [other for other in kept[found:at] if plain_key(other.key) == key]
             ahead = (other.sequence + len(other.payload) - one.sequence & 0xFFFFFFFF for other in same)
-            if any(1 < distance <= START_WINDOW for distance in ahead):
+            later = is_syn(one) and one.timestamp_ns - kept[at - 1].timestamp_ns > COPY_NS
+            if later or any(1 < distance <= START_WINDOW for distance in ahead):
                 found = at
     return found
 

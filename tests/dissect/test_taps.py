@@ -339,3 +339,19 @@ def test_a_syn_that_wanders_is_no_second_tap() -> None:
 
     assert dissector.copied_segments == 0
     assert said(tape) == ([["one", "two"]], [])
+
+
+@pytest.mark.parametrize(("delay", "most"), [(0.1, 0.0), (0.3, 0.05), (3.0, 0.3)])
+def test_frames_that_wander_are_said_once(delay: float, most: float) -> None:
+    """Single frames come a second time, each later by a time of its own: no tap, and no connection."""
+    wrong = []
+    for seed in range(TRIALS):
+        random = Random(seed)
+        made = taps.scene(random, server=None, gaps=(1, 20, 600))
+        whole = [one for segments in made.connections for one in segments]
+        again = [skewed([one], random.random() * delay)[0] for one in whole if random.random() < 0.4]
+        found = outcome(taps.numbered(whole + again))
+        if found.topics != made.topics or found.errors:
+            wrong.append((seed, found))
+
+    assert len(wrong) <= TRIALS * most, wrong
