@@ -34,6 +34,8 @@ BEGIN_WINDOW = 1 << 16
 
 _FAST_OPEN_BYTES = 1_460
 """A SYN carries no more data than fits into one segment."""
+_FEW = 3
+"""Segments that may wander together; more of them are sent."""
 _PROTOCOL_NAMES = (b"\x00\x04MQTT", b"\x00\x06MQIsdp")
 _CONNACK = 0x20
 _HTTP_METHOD, _HTTP_ANSWER = b"GET /", b"HTTP/1.1 101"
@@ -82,9 +84,11 @@ def begins_connection(payload: bytes) -> bool:
 
 
 def asks_for_one(flow: Flow, segments: list[Segment]) -> bool:
-    """Whether segments with the numbers of a flow hold what its initiator begins a connection with, or the SYN-ACK."""
+    """Whether segments with the numbers of a flow hold what its initiator begins a connection with, or are many."""
     own = plain_key(flow.key)
-    return any(one.flags & SYN or (plain_key(one.key) == own and begins_connection(one.payload)) for one in segments)
+    return len(segments) > _FEW or any(
+        one.flags & SYN or (plain_key(one.key) == own and begins_connection(one.payload)) for one in segments
+    )
 
 
 def judge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
