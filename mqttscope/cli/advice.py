@@ -74,9 +74,12 @@ class OfConnections(Protocol):
 
     discarded_segments: int
     discarded_bytes: int
-    copied_segments: int
     one_sided: int
     overlaps: int
+
+    @property
+    def copied_segments(self) -> int:
+        """Segments that were captured twice."""
 
 
 def discarded(dissector: OfConnections) -> str | None:
@@ -86,7 +89,10 @@ def discarded(dissector: OfConnections) -> str | None:
         return None
     verb = "belongs to no connection and was" if count == 1 else "belong to no connection and were"
     size = counted(dissector.discarded_bytes, "byte")
-    return f"{counted(count, 'segment')} ({size}) {verb} not read: data after an end, or copies that came late"
+    return (
+        f"{counted(count, 'segment')} ({size}) {verb} not read: data after an end or after its gap was given up,"
+        " or copies that came late"
+    )
 
 
 def of_connections(dissector: Dissector) -> Iterator[str]:

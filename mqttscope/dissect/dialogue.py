@@ -249,6 +249,10 @@ class Dialogue:
 
     def give_up(self, options: Options) -> None:
         """Nothing more comes: decide with what there is."""
+        if self.flow.disowned and not self.waiting and not (self.flow.syn_seen or self.flow.syn_ack_seen):
+            # One side still held a connection of long ago, and the other one said that there is none.
+            self.phase = NOTHING
+            return
         self._decide(options, final=True)
         if self.phase == UNDECIDED:
             self.phase = NOTHING

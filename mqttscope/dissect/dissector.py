@@ -299,11 +299,12 @@ class Dissector(Transports):
         connection.end_acknowledged = 0 <= first.fin_offset < first.acknowledged
         served = flow.responder if dialogue.client_is_initiator else flow.initiator
         connection.server_unacknowledged = max(0, served.offset - served.acknowledged)
+        connection.end_disowned = flow.disowned
         if not flow.initiator.segments or not flow.responder.segments:
             of_client = bool(flow.initiator.segments) is dialogue.client_is_initiator
             connection.one_sided = str(C2S if of_client else S2C)
             self.one_sided += 1
-        self.copied_segments += connection.copied_segments
+        self.closed_copies += connection.copied_segments
 
     def _end_inside(self, inner: Dialogue, event: FlowClosed) -> Iterator[Event]:
         if inner.phase == UNDECIDED:

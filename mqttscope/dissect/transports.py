@@ -54,14 +54,19 @@ class Transports(PacketEvents):
         self.discarded_segments = 0
         """Segments with data that no connection took, of MQTT connections and of such that were over."""
         self.discarded_bytes = 0
-        self.copied_segments = 0
-        """Segments of closed MQTT connections that were captured twice."""
+        self.closed_copies = 0
+        """Segments of MQTT connections that were captured twice, up to the ends of these."""
         self.one_sided = 0
         """Closed MQTT connections of which the capture has one direction alone."""
         self.other_flows = 0
         """Flows that do not speak MQTT."""
         self.other_tls: Counter[str] = Counter()
         """TLS flows among them by server, at most `MAX_OTHER_SERVERS` servers: nothing says that they hold MQTT."""
+
+    @property
+    def copied_segments(self) -> int:
+        """Segments of closed MQTT connections that were captured twice, also after the end."""
+        return self.closed_copies + self.flows.late_copies
 
     def data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
         """Events of the next bytes of a dialogue."""

@@ -44,7 +44,9 @@ DIRECTIONS = {
 SIDES = ("client", "server")
 TRANSPORTS = ("tcp", "websocket", "tls")
 GAP_REASONS = ("not_captured", "cut", "unproven")
-DISCARD_REASONS = ("after_fin", "after_close", "after_reset", "late_copy", "before_start", "out_of_window", "in_reset")
+DISCARD_REASONS = (
+    "after_fin", "after_close", "after_reset", "late_copy", "late", "before_start", "out_of_window", "in_reset",
+)  # fmt: skip
 CLOSINGS = ("fin", "reset", "port_reused", "idle", "evicted", "capture_end")
 UNPARSED_REASONS = ("resynchronised", "gap", "too_large", "not_mqtt", *CLOSINGS[1:])
 

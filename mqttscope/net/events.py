@@ -100,8 +100,9 @@ class SegmentDiscarded:
     """How many bytes are not in the stream."""
     reason: str
     """``after_fin``: behind the FIN of its own side; ``after_close``, ``after_reset``: the connection was over;
-    ``late_copy``: after that too, but its bytes were delivered before; ``before_start``: before the first byte
-    delivered; ``out_of_window``: its numbers belong to no connection that is known; ``in_reset``: text beside a RST."""
+    ``late_copy``: after that too, but its bytes were delivered before; ``late``: its bytes fill a gap that was given
+    up and reported before; ``before_start``: before the first byte delivered; ``out_of_window``: its numbers belong
+    to no connection that is known; ``in_reset``: text beside a RST."""
     frame: int
     timestamp_ns: int
     capture: str

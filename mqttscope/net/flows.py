@@ -17,6 +17,8 @@ from mqttscope.net.handshake import (
     DOUBTFUL,
     LATE_NS,
     Verdict,
+    asks_for_one,
+    disowns,
     is_challenge,
     is_stray,
     judge,
@@ -31,10 +33,10 @@ from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key, ports, reverse_
 from mqttscope.net.sequence import advance
 from mqttscope.net.views import (
     VIEW_NS,
-    Past,
     belongs,
     differs,
     echoes,
+    in_order,
     is_copy,
     is_syn,
     is_view,
@@ -66,6 +68,8 @@ _KEPT_NS = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS, Verdict.EARLY: EARLY_
 """How long they are kept at most, where that is shorter than a flow that ended is remembered."""
 _VIEW_SEGMENTS = 4
 """So many segments that come again, one after the other, are no retransmission."""
+_VIEW_BEGINNING = 2
+"""So many where a SYN or SYN-ACK is among them; a single one is sent again, or wanders on its way."""
 _LITTLE_BEHIND = (1 << 32) - START_WINDOW
 
 _NOTHING: tuple[FlowEvent, ...] = ()
@@ -96,6 +100,8 @@ class Flow:
     closed: str = ""
     """How the flow ended (see ``FlowClosed.how``), empty while it is open."""
     closed_ns: int = 0
+    disowned: bool = False
+    """It was reset by a side that did not know it any more."""
     check_ns: int = 0
     """Capture time from which on the next segment has to look whether the flow went idle or a hole is due."""
     clear: bool = False
@@ -112,9 +118,11 @@ class Flow:
     """Capture time of the last segment of the capture before, where the next one overlaps with it."""
     views: list[bytes] = field(default_factory=list)
     """Direction keys with other tags or tunnels under which the same segments were captured again."""
+    handshake_again: int = 0
+    """Segments with data or SYN that came again, one after the other, with a SYN or SYN-ACK among them."""
     doubled: bool = False
     """A second view was seen of it."""
-    past: list[Past] = field(default_factory=list)
+    past: list[Flow] = field(default_factory=list)
     """The connections before it, of which a second view may still show something."""
 
 
@@ -241,12 +249,13 @@ class FlowTable(FlowRegister):
             self._decide(entry[0], events)
             self._forget(entry[0])
             entry = self._index.get(segment.key)
-        before: list[Past] = []
-        if entry is None and self._repeats_past(self._index.get(self._plain.get(plain_key(segment.key), b"")), segment):
+        before: list[Flow] = []
+        known = self._index.get(self._plain.get(plain_key(segment.key), b""))
+        if entry is None and self._repeats_past(known, segment, events):
             return
         if entry is not None:
             flow, half, peer, _ = entry
-            if flow.past and self._repeats_past(entry, segment):
+            if flow.past and self._repeats_past(entry, segment, events):
                 return
             if flow.kept:
                 verdict = weigh(flow, half, peer, segment)
@@ -268,6 +277,9 @@ class FlowTable(FlowRegister):
                     kept = self._take_kept(flow)
                     if verdict is Verdict.NEW and flow.doubt is not Verdict.RESUMED:
                         self._begin_with(flow, kept, events)
+                        if segment.flags & RST and flow.doubt is Verdict.KNOCK:
+                            self.unrelated_resets += 1
+                            return  # it was the end of the connection before
                         self._route(segment, events)
                         return
                     self._give_back(flow, kept, events)
@@ -292,25 +304,44 @@ class FlowTable(FlowRegister):
         if judge(flow, half, peer, flow.kept[0]) is not Verdict.EARLY:
             self._decide(flow, events)
 
-    def _repeats_past(self, entry: Entry | None, segment: Segment) -> bool:
-        """Whether a segment is a copy of one of a connection before; then it is counted, and that is all."""
+    def _repeats_past(self, entry: Entry | None, segment: Segment, events: list[FlowEvent]) -> bool:
+        """Whether a segment repeats one of a connection before; then it is counted, unless it fills a gap of that."""
         if entry is None or not entry[0].past:
             return False
         flow, half, peer, _ = entry
         here = segment.key in (flow.key, reverse_key(flow.key))
-        if (here and is_syn(segment)) or belongs(half, peer, segment) or not echoes(flow, segment):
+        if (here and is_syn(segment)) or belongs(half, peer, segment):
             return False
-        half.copied_segments += 1
+        one = echoes(flow, segment)
+        if one is None:
+            return False
+        self._repeat_past(one, flow, half, segment, events)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = (
             segment.frame, segment.timestamp_ns, segment.capture,
         )  # fmt: skip
         return True
 
+    def _repeat_past(self, one: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]) -> None:
+        """Count a segment of a connection before ``flow``, or report what of it fills a gap that was given up."""
+        first = plain_key(segment.key) == plain_key(one.key)
+        own = one.initiator if first else one.responder
+        report = Report(one, first, (segment.frame, segment.timestamp_ns, segment.capture), events)
+        if not own.take_late(own.locate(segment.sequence), segment.payload, report):
+            self._count_copy(flow, half)
+
+    def _count_copy(self, flow: Flow, half: HalfStream) -> None:
+        """Count a segment that was captured twice; apart where the flow is over and its connection was summed up."""
+        if not flow.closed:
+            half.copied_segments += 1
+        elif flow.context is not None:
+            self.late_copies += 1
+
     def _divide(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> None:
         """A segment says that those which are kept are not all copies: the last beginning among them is another's."""
         kept = self._take_kept(flow)
         at = last_beginning(kept)
-        if at and not is_whole(flow, kept[:at]) and belongs(*self._index[segment.key][1:3], segment):
+        whole = not at or is_whole(flow, kept[:at]) or not asks_for_one(flow, kept[:at])
+        if not whole and belongs(*self._index[segment.key][1:3], segment):
             self._begin_with(flow, kept[:at], events)
             for one in kept[at:]:
                 self._route(one, events)
@@ -326,7 +357,7 @@ class FlowTable(FlowRegister):
             self._route(one, events)
 
     def _apply(
-        self, segment: Segment, entry: Entry | None, events: list[FlowEvent], earlier: Sequence[Past] = ()
+        self, segment: Segment, entry: Entry | None, events: list[FlowEvent], earlier: Sequence[Flow] = ()
     ) -> None:
         """Give a segment to its connection, ``None`` for one that is not known yet and has ``earlier`` ones."""
         now = segment.timestamp_ns
@@ -354,6 +385,7 @@ class FlowTable(FlowRegister):
             if segment.payload:
                 report.discarded(len(segment.payload), "in_reset")
             if plausible_reset(half, peer, segment):
+                flow.disowned = disowns(half, segment)
                 half.flush(report)
                 peer.flush(peer_report)
                 half.reset(report)
@@ -379,10 +411,13 @@ class FlowTable(FlowRegister):
         if not length or segment.flags & RST or (length == 1 and segment.payload in (b"", b"\0")):
             return
         start = half.locate(segment.sequence)
+        late = half.take_late(start, segment.payload, report) if half.given_up else 0
         if start >= 0 and start + length <= half.offset:
+            if late:
+                return
             same = not differs(half, start, segment.payload)
             if same and flow.doubled and segment.timestamp_ns - flow.closed_ns <= VIEW_NS:
-                half.copied_segments += 1
+                self._count_copy(flow, half)
                 return
             half.duplicate_segments += 1
             if not same or segment.timestamp_ns - flow.closed_ns > LATE_NS:
@@ -420,13 +455,19 @@ class FlowTable(FlowRegister):
 
     def _give_back(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
         """The segments that were kept belong to the flow after all, or to nothing."""
-        if flow.doubt is Verdict.COPY and (len(kept) >= _VIEW_SEGMENTS or any(one.flags & SYN for one in kept)):
-            flow.doubled = True
+        if flow.doubt is Verdict.COPY:
+            if any(one.flags & SYN for one in kept):
+                # A side that gets a SYN again answers with a bare acknowledgment.
+                flow.handshake_again += sum(bool(one.payload or one.flags & SYN) for one in kept)
+            tagged = any(one.key in flow.views for one in kept)
+            if tagged or len(kept) >= _VIEW_SEGMENTS or flow.handshake_again >= _VIEW_BEGINNING:
+                flow.doubled = True
         for one in kept:
             entry = self._index.get(one.key)
             assert entry is not None
-            if flow.doubt is Verdict.COPY and echoes(flow, one) and not repeats(flow, one):
-                entry[1].copied_segments += 1
+            before = echoes(flow, one) if flow.doubt is Verdict.COPY and not repeats(flow, one) else None
+            if before is not None:
+                self._repeat_past(before, flow, entry[1], one, events)
             elif flow.doubt is Verdict.KNOCK and not one.payload:
                 entry[1].ignored_syns += 1
             elif flow.doubt in _BESIDE and flow.doubt is not Verdict.EARLY:
@@ -448,13 +489,14 @@ class FlowTable(FlowRegister):
             apart = kept[0].capture != flow.last_capture or kept[0].timestamp_ns < flow.furthest_ns
             whole = len(kept) >= MAX_KEPT_SEGMENTS or is_whole(flow, kept) or repeat_one(flow, kept)
             answered = flow.initiator.segments and flow.responder.segments
-            if not apart and not whole and not (answered and len({plain_key(one.key) for one in kept}) == 1):
+            alone = answered and len({plain_key(one.key) for one in kept}) == 1
+            if not apart and not whole and not alone and in_order(kept) and asks_for_one(flow, kept):
                 # A second view would have shown the rest by now.
                 self._begin_with(flow, kept, events)
                 return
         self._give_back(flow, kept, events)
 
-    def _replace(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> list[Past]:
+    def _replace(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> list[Flow]:
         """End a flow because a segment begins another connection between its endpoints; return what was before that."""
         if not flow.closed:
             self._end(flow, "port_reused", (segment.frame, segment.timestamp_ns, segment.capture), events)

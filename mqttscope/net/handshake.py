@@ -32,6 +32,10 @@ LATE_NS = 3_000_000_000
 BEGIN_WINDOW = 1 << 16
 """How far the numbers of what looks like the beginning of a connection may be from those of the one before."""
 
+_FAST_OPEN_BYTES = 1_460
+"""A SYN carries no more data than fits into one segment."""
+_FEW = 3
+"""Segments that may wander together; more of them are sent."""
 _PROTOCOL_NAMES = (b"\x00\x04MQTT", b"\x00\x06MQIsdp")
 _CONNACK = 0x20
 _HTTP_METHOD, _HTTP_ANSWER = b"GET /", b"HTTP/1.1 101"
@@ -79,6 +83,14 @@ def begins_connection(payload: bytes) -> bool:
     return payload.startswith((_HTTP_METHOD, _HTTP_ANSWER))
 
 
+def asks_for_one(flow: Flow, segments: list[Segment]) -> bool:
+    """Whether segments with the numbers of a flow hold what its initiator begins a connection with, or are many."""
+    own = plain_key(flow.key)
+    return len(segments) > _FEW or any(
+        one.flags & SYN or (plain_key(one.key) == own and begins_connection(one.payload)) for one in segments
+    )
+
+
 def judge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
     """What a segment that is not simply the next one has to do with the flow known between its endpoints.
 
@@ -100,8 +112,10 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     untouched = half.offset == 0 and not half.buffer
     lives = half.state != UNSEEN and peer.state != UNSEEN and bool(half.offset or peer.offset)
     soon = Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
-    if not same and not answer and flow.past and echoes(flow, segment):
+    if not same and not answer and flow.past and echoes(flow, segment) is not None:
         return Verdict.COPY
+    if same and answer and _answers_another(peer, segment):
+        return Verdict.NEW if echoes(flow, segment) is None else Verdict.COPY
     if flow.closed:
         if not same:
             return Verdict.NEW
@@ -137,6 +151,15 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
             return Verdict.SAME
         return soon if segment.acknowledgment == advance(peer.initial_sequence, 1) else Verdict.NEW
     return other
+
+
+def _answers_another(peer: HalfStream, segment: Segment) -> bool:
+    """Whether a SYN-ACK answers another SYN than the one that was captured, whatever its own number."""
+    if peer.initial_sequence < 0:
+        return False
+    # It acknowledges the SYN, and what the SYN carried (TCP Fast Open).
+    taken = (segment.acknowledgment - peer.initial_sequence - 1) & 0xFFFFFFFF
+    return taken > min(_FAST_OPEN_BYTES, max(peer.offset, peer.sent))
 
 
 def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
@@ -242,7 +265,8 @@ def last_beginning(kept: list[Segment]) -> int:
             key = plain_key(one.key)
             same = [other for other in kept[found:at] if plain_key(other.key) == key]
             ahead = (other.sequence + len(other.payload) - one.sequence & 0xFFFFFFFF for other in same)
-            if any(1 < distance <= START_WINDOW for distance in ahead):
+            later = is_syn(one) and one.timestamp_ns - kept[at - 1].timestamp_ns > COPY_NS
+            if later or any(1 < distance <= START_WINDOW for distance in ahead):
                 found = at
     return found
 
@@ -263,6 +287,10 @@ def _weigh_knock(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
     first = flow.kept[0]
     begin = advance(first.sequence, 1)
     if first.key == segment.key:
+        if segment.flags & RST:
+            # The answer of a stack that has forgotten the connection to where the other side says that it stands.
+            forgotten = half.locate(segment.sequence) == half.acknowledged
+            return Verdict.NEW if forgotten else judge(flow, half, peer, segment)
         if segment.flags & SYN:
             return Verdict.KNOCK if segment.sequence == first.sequence else judge(flow, half, peer, segment)
         if half.initial_sequence == first.sequence and half.locate(segment.sequence) == half.offset:
@@ -412,9 +440,21 @@ def is_challenge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
     return begun and segment.acknowledgment != advance(peer.initial_sequence, 1)
 
 
+def disowns(half: HalfStream, segment: Segment) -> bool:
+    """Whether a reset by the side of ``half`` is that of a stack which does not know the connection.
+
+    Who ends a connection that it knows acknowledges with its reset.  One that has no ACK answers a segment of the
+    other side, and has the number which that one acknowledged (RFC 9293 section 3.5.2).
+    """
+    return not segment.flags & ACK and half.fin_offset < 0 and half.locate(segment.sequence) == half.acknowledged
+
+
 def plausible_reset(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     """Whether a reset by the side of ``half`` is one that ends the flow (RFC 9293 section 3.5.2)."""
     if half.state != UNSEEN:
+        if peer.state == UNSEEN and half.initial_sequence >= 0 and half.offset == 0 and not half.buffer:
+            # Nothing but a SYN was captured; what resets with another number is the end of an earlier connection.
+            return half.locate(segment.sequence) in (-1, 0)
         return half.plausible_reset(segment.sequence)
     # Nothing is known of the side that resets: it has to acknowledge what the other one sent, its SYN at least.
     if not segment.flags & ACK or peer.state == UNSEEN:

@@ -83,6 +83,8 @@ class FlowRegister:
         """Resets of connections that are not known."""
         self.late_segments = 0
         """Segments of flows that had ended."""
+        self.late_copies = 0
+        """Segments with data among them that were captured twice, of flows that the layer above has taken up."""
         self.total_limit_hits = 0
         self._index: dict[bytes, Entry] = {}
         self._plain: dict[bytes, bytes] = {}

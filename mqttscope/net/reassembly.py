@@ -45,6 +45,8 @@ RESET_WINDOW = 65_535
 """How far ahead of what is expected a reset may be."""
 START_WINDOW = 1 << 20
 """How far an assumed start of a stream may move back."""
+MAX_GIVEN_UP = 64
+"""Gaps of a stream that are remembered, the latest ones: what still comes for them was not captured twice."""
 STRAY_RUN = 3
 """So many contiguous segments outside the window prove that the stream goes on there."""
 
@@ -78,6 +80,8 @@ class HalfStream:
     """The first bytes of the stream, once the history does not reach back to them."""
     held_place: tuple[int, int, str] = (0, 0, "")
     """Frame, time and capture of a held start."""
+    given_up: list[tuple[int, int]] = field(default_factory=list)
+    """The last gaps, as stream offsets of the first byte and of that behind the last, without what came after all."""
     stray_sequence: int = -1
     stray_count: int = 0
 
@@ -150,6 +154,26 @@ class HalfStream:
             return self.fin_offset
         # A single byte without data may as well be the sequence number of a FIN that was not captured.
         return self.sent if self.sent > self.offset + 1 else -1
+
+    def lacks(self, start: int, end: int) -> int:
+        """How many bytes between two stream offsets were reported as gaps and have not come since."""
+        return sum(max(0, min(end, last) - max(start, first)) for first, last in self.given_up)
+
+    def take_late(self, start: int, payload: bytes, report: Report) -> int:
+        """Report what fills gaps that were given up: a stream cannot go back.  Returns how many bytes these are."""
+        end = start + len(payload)
+        late = self.lacks(start, end)
+        if late:
+            report.discarded(late, "late")
+            left = []
+            for first, last in self.given_up:
+                left += (
+                    [(first, min(last, start)), (max(first, end), last)]
+                    if start < last and first < end
+                    else [(first, last)]
+                )
+            self.given_up = [(first, last) for first, last in left if first < last][-MAX_GIVEN_UP:]
+        return late
 
     def synchronize(self, sequence: int, report: Report) -> None:
         """Start the stream at a SYN with this sequence number, or confirm its start."""
@@ -352,7 +376,7 @@ class HalfStream:
 
     def _insert(self, start: int, payload: bytes, missing: int, report: Report) -> None:
         """Put what is new of a segment into the buffer, and compare the rest with what is known."""
-        repeated = differences = 0
+        repeated = differences = late = 0
         first_difference = -1
         if self.state != HELD and start < self.offset:
             if start < 0:
@@ -364,15 +388,16 @@ class HalfStream:
                 start += before
             repeated = min(self.offset - start, len(payload) + missing)
             first_difference, differences = compare(self.history, self.offset, start, payload[:repeated])
+            late = self.take_late(start, payload[:repeated], report) if self.given_up else 0
             missing -= max(0, repeated - len(payload))
             payload = payload[repeated:]
             start += repeated
         known = self.buffer.insert(start, payload, missing)
-        repeated += known.repeated
+        repeated += known.repeated - late
         if repeated:
             self.retransmitted_segments += 1
             self.retransmitted_bytes += repeated
-        if not known.new:
+        if not known.new and not late:
             self.duplicate_segments += 1
         if differences or known.differences:
             self.overlaps += 1
@@ -399,6 +424,8 @@ class HalfStream:
     def _skip(self, length: int, reason: str, report: Report) -> None:
         self.keep_beginning()
         report.gap(length, self.offset, reason)
+        self.given_up.append((self.offset, self.offset + length))
+        del self.given_up[:-MAX_GIVEN_UP]
         self.gaps += 1
         self.lost_bytes += length
         self.offset += length

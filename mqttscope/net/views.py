@@ -6,7 +6,6 @@ time when the clocks differ.  So what repeats what is known, soon enough, is a c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mqttscope.net.pieces import compare
@@ -30,22 +29,12 @@ them."""
 _VIEW_WINDOW = 1 << 16
 
 
-@dataclass(slots=True)
-class Past:
-    """What a connection was that another one between the same endpoints has followed."""
-
-    key: bytes
-    """Direction key from the initiator to the responder."""
-    initiator: HalfStream
-    responder: HalfStream
-    last_timestamp_ns: int
-
-
-def past(flow: Flow, now: int) -> list[Past]:
-    """What a view may still show of a flow that ends now, and of those before it."""
+def past(flow: Flow, now: int) -> list[Flow]:
+    """The flows of which a view may still show something: one that ends now, and those before it."""
     before = [one for one in flow.past if now - one.last_timestamp_ns <= VIEW_NS]
+    flow.past = []
     if now - flow.last_timestamp_ns <= VIEW_NS:
-        before.append(Past(flow.key, flow.initiator, flow.responder, flow.last_timestamp_ns))
+        before.append(flow)
     return before[-MAX_PAST:]
 
 
@@ -60,12 +49,12 @@ def differs(half: HalfStream, start: int, payload: bytes) -> bool:
     return first != known[: len(first)] or compare(half.history, half.offset, start, known)[1] > 0
 
 
-def echoes(flow: Flow, segment: Segment) -> bool:
-    """Whether a segment repeats what a connection before this one had, to which it cannot belong."""
-    return any(
-        -VIEW_NS <= segment.timestamp_ns - one.last_timestamp_ns <= VIEW_NS and repeats(one, segment)
-        for one in flow.past
-    )
+def echoes(flow: Flow, segment: Segment) -> Flow | None:
+    """The last connection before a flow of which a segment repeats what it had, if it repeats any."""
+    for one in reversed(flow.past):
+        if -VIEW_NS <= segment.timestamp_ns - one.last_timestamp_ns <= VIEW_NS and repeats(one, segment):
+            return one
+    return None
 
 
 def belongs(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
@@ -99,7 +88,7 @@ def repeat_one(flow: Flow, segments: list[Segment]) -> bool:
     )
 
 
-def repeats(one: Past | Flow, segment: Segment) -> bool:
+def repeats(one: Flow, segment: Segment) -> bool:
     """Whether a segment has the numbers and the bytes of one of a connection that is over."""
     half, peer = one.initiator, one.responder
     if plain_key(segment.key) != plain_key(one.key):
@@ -130,7 +119,8 @@ def is_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) ->
     if segment.timestamp_ns - flow.last_timestamp_ns > limit or half.state == UNSEEN or segment.flags & RST:
         return False
     if segment.flags & SYN:
-        return half.initial_sequence == segment.sequence and not payload
+        begins = not (half.offset or peer.offset)  # later it is no tap that shows it at once
+        return half.initial_sequence == segment.sequence and not payload and (again or begins)
     start = half.locate(segment.sequence)
     end = start + len(payload)
     if segment.flags & FIN and end != half.fin_offset:
@@ -143,7 +133,7 @@ def is_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) ->
         return False
     if end > half.offset:
         return half.buffer.holds(start, payload)
-    return not differs(half, start, payload)
+    return not half.lacks(start, end) and not differs(half, start, payload)
 
 
 def is_view(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
@@ -161,6 +151,19 @@ def is_view(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     fits = -_VIEW_WINDOW <= start - half.offset <= 0
     acknowledges = peer.state == UNSEEN or abs(peer.locate(segment.acknowledgment) - peer.offset) <= _VIEW_WINDOW
     return fits and acknowledges and not compare(half.history, half.offset, start, segment.payload)[1]
+
+
+def in_order(segments: list[Segment]) -> bool:
+    """Whether the data of each side comes in its order, as a connection and a view of it show it."""
+    reached: dict[bytes, int] = {}
+    for one in segments:
+        if one.payload:
+            key = plain_key(one.key)
+            before = reached.get(key, one.sequence)
+            if (one.sequence - before) & 0xFFFFFFFF > 0x7FFFFFFF:
+                return False
+            reached[key] = one.sequence
+    return True
 
 
 def is_whole(flow: Flow, segments: list[Segment]) -> bool:

@@ -38,6 +38,7 @@ _DISCARDED = {
     "in_reset": "beside a reset",
     "before_start": "before the first byte that was read",
     "late_copy": "that came again after the end",
+    "late": "that came after their gap was given up",
 }
 _UNPARSED = {
     "resynchronised": "skipped to find the next packet",

@@ -101,6 +101,8 @@ class Connection:
     """Whether the other side acknowledged the first FIN: it was still there."""
     server_unacknowledged: int = 0
     """Bytes that the server sent last and the client never acknowledged; known when the connection is closed."""
+    end_disowned: bool = False
+    """Whether it was reset by a side that did not know it any more, as a device does after it has lost power."""
     discarded_segments: int = 0
     """Segments with data that the connection did not take, up to its end."""
     discarded_bytes: int = 0

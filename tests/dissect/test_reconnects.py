@@ -24,7 +24,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
 from mqttscope.mqtt import ControlPacket, Disconnect, Puback, Publish, Suback, Subscribe, Subscription
 from mqttscope.mqtt.packets import Connect
-from mqttscope.net.segment import ACK, SYN, Segment
+from mqttscope.net.segment import ACK, RST, SYN, Segment
 from tests.dissect.talk import CONNACK, Talk, Tape, connect, wire
 
 ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
@@ -54,8 +54,10 @@ def message(topic: str, identifier: int) -> ControlPacket:
     return Publish(topic_name=topic, payload=b"21.5", qos=1, packet_identifier=identifier)
 
 
-def life(talk: Talk, topics: list[str]) -> None:
-    talk.client(connect())
+def life(talk: Talk, topics: list[str], keep_alive: int = 0) -> None:
+    opening = connect()
+    opening.keep_alive = keep_alive
+    talk.client(opening)
     talk.server(CONNACK)
     talk.ack("client")
     talk.client(Subscribe(1, subscriptions=[Subscription("down/#", 0)]))
@@ -284,3 +286,85 @@ def test_a_stranger_s_syn_ends_no_connection(challenged: bool) -> None:
     found = outcome([replace(one, frame=number) for number, one in enumerate(tape.segments, 1)])
 
     assert (found.topics, found.connects, found.errors) == ([[*FIRST, *SECOND_TOPICS]], [1], [])
+
+
+NUMBERS = {"same": 1000, "random": 3_000_000_000, "within the window": 6000, "below": 500}
+
+
+def rebooted(captured: str, number: int, gap: float, *, first_server: int = 5000, flags: int = RST) -> list[Segment]:
+    """A device loses power and comes back on the same port; its server still has the connection and says so.
+
+    RFC 5961 section 4: the server answers the SYN with where the connection stands, the device resets that, and its
+    next SYN a second later is taken.
+    """
+    tape = Tape()
+    old = Talk(tape).handshake()
+    life(old, FIRST, keep_alive=10)
+    tape.wait(gap)
+    new = Talk(tape)
+    new.position = {"client": number, "server": first_server}
+    new.client_opens()
+    old.ack("server")
+    tape.add(old.keys["client"], old.position["client"], old.position["server"] if flags & ACK else 0, flags, b"", 0)
+    tape.wait(1)
+    new.position["client"] = number
+    new.handshake()
+    life(new, SECOND_TOPICS)
+    new.client(Disconnect())
+    new.close()
+    unseen = {"all": (), "SYN": (SYN | ACK,), "SYN-ACK": (SYN,), "none": (SYN, SYN | ACK)}[captured]
+    segments = [one for at, one in enumerate(tape.segments) if at < 3 or one.flags not in unseen]
+    return [replace(one, frame=at) for at, one in enumerate(segments, 1)]
+
+
+@pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.parametrize("captured", ["all", "SYN", "SYN-ACK", "none"])
+@pytest.mark.parametrize("gap", [70, 3000, 7_300])
+def test_a_rebooted_device_that_was_challenged_was_not_silent(gap: float, captured: str, number: int) -> None:
+    """It has no power, so that no Keep Alive binds it; what it resets afterwards is a connection it does not know."""
+    found = outcome(rebooted(captured, number, gap, first_server=70_000_000))
+
+    assert (found.connections, found.connects, found.errors) == (2, [1, 1], [])
+    assert found.topics == [FIRST, SECOND_TOPICS]
+    assert not found.strange
+
+
+@pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
+def test_a_stack_that_acknowledges_with_its_reset_is_rebooted_all_the_same(number: int) -> None:
+    found = outcome(rebooted("all", number, 70, first_server=70_000_000, flags=RST | ACK))
+
+    assert (found.topics, found.connects, found.errors) == ([FIRST, SECOND_TOPICS], [1, 1], [])
+
+
+def test_a_client_that_resets_its_connection_itself_was_there() -> None:
+    talk = Talk().handshake()
+    life(talk, FIRST, keep_alive=10)
+    talk.tape.wait(60)
+    talk.reset("client")
+
+    assert outcome(talk.tape.segments).errors == ["KAL201"]
+
+
+@pytest.mark.parametrize("number", [6000, 500, 3_000_000_000])
+@pytest.mark.parametrize("end", ["outage", "fin by the server", "fin by the client alone"])
+@pytest.mark.parametrize("gap", [0.3, 5, 70])
+def test_a_syn_ack_for_another_syn_begins_a_connection(gap: float, end: str, number: int) -> None:
+    """Servers that choose the same number each time are told by what they acknowledge."""
+    tape = Tape()
+    talk = Talk(tape).handshake()
+    life(talk, FIRST)
+    if end == "fin by the client alone":
+        talk.fin("client")
+    else:
+        finish(talk, end)
+    tape.wait(gap)
+    before = len(tape.segments)
+    talk.position = {"client": number, "server": 5000}
+    talk.handshake()
+    life(talk, SECOND_TOPICS)
+    del tape.segments[before], tape.segments[before + 1]
+
+    found = outcome([replace(one, frame=at) for at, one in enumerate(tape.segments, 1)])
+
+    assert (found.topics, found.connects, found.errors) == ([FIRST, SECOND_TOPICS], [1, 1], [])
+    assert not found.strange

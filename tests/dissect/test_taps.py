@@ -7,8 +7,17 @@ from random import Random
 
 import pytest
 
-from mqttscope.dissect import dissect_segments
-from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, GapEvent, PacketEvent
+from mqttscope.cli.advice import counted_of_connections
+from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    DiscardedEvent,
+    Event,
+    GapEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
 from mqttscope.lint.catalogue import instances, select
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
@@ -226,3 +235,123 @@ def test_a_connect_that_was_acknowledged_before_begins_a_connection() -> None:
 
     assert all(not one.flags & SYN for one in tape.segments[3:])
     assert said(tape) == ([["one"], ["two"]], [])
+
+
+def skewed(segments: list[Segment], skew: float, capture: str = "") -> list[Segment]:
+    return [
+        replace(one, timestamp_ns=one.timestamp_ns + int(skew * 1e9), capture=capture or one.capture)
+        for one in segments
+    ]
+
+
+def read(segments: list[Segment]) -> tuple[Dissector, list[Event]]:
+    dissector = Dissector()
+    return dissector, list(dissect_segments(segments, dissector=dissector))
+
+
+def short() -> list[Segment]:
+    tape = Tape()
+    talk = Talk(tape)
+    life(talk, "one")
+    talk.close()
+    return tape.segments
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("skew", [0.3, 5.0])
+def test_copies_of_a_connection_that_is_over_are_counted(tag: bytes, skew: float) -> None:
+    """The connection was summed up before its second view began."""
+    segments = short()
+    view = taps.seen(Random(1), segments, skew=skew, jitter=0, tag=tag)
+    dissector, events = read(taps.numbered(segments + view))
+
+    assert [one.connection.copied_segments for one in events if isinstance(one, ConnectionClosed)] == [0]
+    assert dissector.copied_segments == sum(bool(one.payload) for one in segments)
+    assert "4 segments were captured twice (two taps or a mirrored port?)" in list(counted_of_connections(dissector))
+
+
+def test_copies_of_what_is_no_mqtt_are_no_copies_of_connections() -> None:
+    tape = Tape()
+    talk = Talk(tape, port=80).handshake()
+    talk.client(b"GET / HTTP/1.1\r\n\r\n")
+    talk.server(b"HTTP/1.1 200 OK\r\n\r\n")
+    talk.close()
+
+    assert read(taps.numbered(tape.segments + skewed(tape.segments, 5.0)))[0].copied_segments == 0
+
+
+@pytest.mark.parametrize("loss", [0.05, 0.15, 0.3])
+def test_what_one_of_two_captures_lost_is_in_the_other_or_said(loss: float) -> None:
+    """Captures are read one behind the other, so that the second one cannot fill all holes of the first."""
+    for seed in range(TRIALS):
+        random = Random(seed)
+        whole = [one for segments in taps.scene(random, server=None).connections for one in segments]
+        first = [one for one in whole if random.random() >= loss]
+        second = skewed(whole, 0.0005, "b.pcap")
+        _, events = read([
+            replace(one, frame=at) for part in (first, second) for at, one in enumerate(part, 1)
+        ])  # fmt: skip
+
+        assert unsaid([*first, *second], events) == [], seed
+
+
+@pytest.mark.parametrize("delay", [0.05, 1.0, 3.0])
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_segments_that_come_late_are_read_or_said(loss: float, delay: float) -> None:
+    for seed in range(TRIALS):
+        random = Random(seed)
+        whole = [one for segments in taps.scene(random, server=None).connections for one in segments]
+        kept = [one for one in whole if random.random() >= loss]
+        late = taps.numbered([
+            replace(one, timestamp_ns=one.timestamp_ns + int(random.random() * delay * 1e9))
+            if random.random() < 0.1 else one
+            for one in kept
+        ])  # fmt: skip
+
+        assert unsaid(late, read(late)[1]) == [], seed
+
+
+def unsaid(segments: list[Segment], events: list[Event]) -> list[str]:
+    """Messages that fill a segment of their own and are neither packets nor bytes that were reported."""
+    read = {one.topic for one in events if isinstance(one, PacketEvent)}
+    said = {(one.capture, one.frame) for one in events if isinstance(one, DiscardedEvent | UnparsedEvent)}
+    frames: dict[str, set[tuple[str, int]]] = {}
+    for one in segments:
+        if one.payload[:1] in (b"\x30", b"\x32") and len(one.payload) > 4 and len(one.payload) == 2 + one.payload[1]:
+            topic = one.payload[4 : 4 + one.payload[3]].decode(errors="replace")
+            frames.setdefault(topic, set()).add((one.capture, one.frame))
+    return [topic for topic, at in frames.items() if "/" in topic and topic not in read and not at & said]
+
+
+def test_a_syn_that_wanders_is_no_second_tap() -> None:
+    """It comes within a millisecond of whatever was sent last, and long after the connection began."""
+    tape = Tape()
+    talk = Talk(tape)
+    life(talk, "one")
+    syn = tape.segments[0]
+    tape.segments.append(replace(syn, timestamp_ns=tape.now_ns + 900_000))
+    tape.wait(0.17)
+    talk.ack("server")
+    talk.client(Publish(topic_name="two", payload=b"1", qos=1, packet_identifier=3))
+    talk.server(Puback(3))
+    talk.close()
+    dissector, _ = read(taps.numbered(tape.segments))
+
+    assert dissector.copied_segments == 0
+    assert said(tape) == ([["one", "two"]], [])
+
+
+@pytest.mark.parametrize(("delay", "most"), [(0.1, 0.0), (0.3, 0.05), (3.0, 0.3)])
+def test_frames_that_wander_are_said_once(delay: float, most: float) -> None:
+    """Single frames come a second time, each later by a time of its own: no tap, and no connection."""
+    wrong = []
+    for seed in range(TRIALS):
+        random = Random(seed)
+        made = taps.scene(random, server=None, gaps=(1, 20, 600))
+        whole = [one for segments in made.connections for one in segments]
+        again = [skewed([one], random.random() * delay)[0] for one in whole if random.random() < 0.4]
+        found = outcome(taps.numbered(whole + again))
+        if found.topics != made.topics or found.errors:
+            wrong.append((seed, found))
+
+    assert len(wrong) <= TRIALS * most, wrong

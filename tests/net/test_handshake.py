@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.net.flows import FlowTable
+from mqttscope.net.handshake import asks_for_one, last_beginning
 from mqttscope.net.segment import endpoints
 from tests.net.script import BACKWARD, CLOSED, FORWARD, HANDSHAKE, feed, parse, play
 
@@ -299,3 +300,15 @@ def test_a_flow_remembers_its_handshake_and_where_it_was_seen() -> None:
     assert (flow.syn_seen, flow.syn_ack_seen) == (True, True)
     assert (flow.opened_ns, flow.first_frame, flow.capture) == (0, 1, "test.pcap")
     assert (flow.last_timestamp_ns, flow.last_frame, flow.last_capture) == (3_000_000_000, 4, "test.pcap")
+
+
+def test_a_syn_behind_a_pause_is_a_beginning_among_what_is_kept() -> None:
+    assert last_beginning(parse(["< A 501:xy 106", "> S 100 t=1"])) == 1
+    assert last_beginning(parse(["< A 501:xy 106", "> S 100"])) == 0
+
+
+def test_copies_of_an_answer_ask_for_no_connection() -> None:
+    flow = feed(FlowTable(), parse(HANDSHAKE))[0].flow
+
+    assert not asks_for_one(flow, parse(["< A 501:xy 106", "> A 106 503"]))
+    assert asks_for_one(flow, parse(["< SA 500 101"]))

@@ -62,7 +62,7 @@ from tests.net.script import CLOSED, FORWARD, HANDSHAKE, STEP, UNFINISHED, check
         ),
         pytest.param(
             ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=0.265", "> A 104:defghi 501 t=0.3"],
-            ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl", "> 12:m"],
+            ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl", "> 12:m", "> discarded 6 late"],
             id="acknowledged and late by more than a quarter of a second",
         ),
         pytest.param(
@@ -115,7 +115,7 @@ ONE_SIDED = ["> S 100", "> A 101 501"]
         ),
         pytest.param(
             ["> A 110:jkl 501", "> A 113:m 501 t=5.01", "> A 101:abcdefghi 501 t=5.1"],
-            ["> gap 0+9 unproven", "> 9:jkl", "> 12:m"],
+            ["> gap 0+9 unproven", "> 9:jkl", "> 12:m", "> discarded 9 late"],
             id="late by more than five seconds",
         ),
     ],

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mqttscope.dissect.counters import COUNTERS
-from mqttscope.net.events import FlowEvent, FlowOpened, StreamData, StreamGap, StreamOverlap
+from mqttscope.net.events import FlowEvent, FlowOpened, Report, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.reassembly import HalfStream
+from mqttscope.net.reassembly import MAX_GIVEN_UP, OPEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, SYN, Segment
 from mqttscope.net.sequence import MODULUS
 from tests.net.script import BACKWARD, FORWARD, HANDSHAKE, UNFINISHED, check_tiling, feed, parse, play, render
@@ -343,3 +343,70 @@ def test_thousands_of_tiny_segments_in_reverse_come_out_whole() -> None:
     assert [type(event) for event in events] == [FlowOpened, StreamData]
     assert isinstance(events[1], StreamData)
     assert events[1].data == data
+
+
+def late_script(*behind: str, before: tuple[str, ...] = ()) -> list[str]:
+    """A hole at 3 that was acknowledged and given up, and what comes behind it."""
+    hole = ["> A 101:abc 501 t=1", "> A 107:ghi 501 t=1.01", "< A 501 110 t=1.02", "> A 110:jkl 501 t=1.5"]
+    return [*HANDSHAKE, *before, *hole, *behind]
+
+
+GAVE_UP = ["opened", "> 0:abc", "> gap 3+3 not_captured", "> 6:ghi", "> 9:jkl"]
+
+
+def test_what_comes_after_its_gap_was_given_up_is_said() -> None:
+    table = FlowTable()
+
+    assert play(late_script("> A 104:def 501 t=1.6"), table) == [*GAVE_UP, "> discarded 3 late", UNFINISHED]
+
+
+def test_what_came_late_is_no_copy_but_its_second_copy_is() -> None:
+    table = FlowTable()
+    half = feed(table, parse(late_script("> A 104:def 501 t=1.6", "> A 104:def 501 t=1.7")))[0].flow.initiator
+
+    assert (half.duplicate_segments, half.retransmitted_bytes, half.given_up) == (1, 3, [])
+
+
+def test_only_the_bytes_of_the_gap_are_late() -> None:
+    assert play(late_script("> A 103:cdefgh 501 t=1.6")) == [*GAVE_UP, "> discarded 3 late", UNFINISHED]
+    assert play(late_script("> A 104:d 501 t=1.6", "> A 105:ef 501 t=1.61"))[-3:-1] == [
+        "> discarded 1 late",
+        "> discarded 2 late",
+    ]
+    assert play(late_script("> A 104:defghijklmno 501 t=1.6")) == [
+        *GAVE_UP, "> discarded 3 late", "> 12:mno", UNFINISHED,
+    ]  # fmt: skip
+
+
+def test_what_came_late_within_the_time_of_a_second_tap_is_no_copy() -> None:
+    assert "> discarded 3 late" in play(late_script("> A 104:def 501 t=1.5001"))
+
+
+@pytest.mark.parametrize("after", [0.3, 2.0, 5.0, 30.0, 100.0])
+@pytest.mark.parametrize("end", ["fin", "reset"])
+def test_what_comes_for_a_gap_after_the_end_is_late(after: float, end: str) -> None:
+    over = {
+        "fin": ["> FA 113 501 t=1.6", "< FA 501 114 t=1.61", "> A 114 502 t=1.62"],
+        "reset": ["> RA 113 501 t=1.6"],
+    }[end]
+    table = FlowTable()
+    events = play(late_script(*over, f"> A 104:def 501 t={1.62 + after}"), table)
+
+    assert [one for one in events if "discarded" in one] == ["> discarded 3 late"]
+
+
+def test_what_the_snap_length_cut_off_is_late_where_it_comes_whole() -> None:
+    lines = [*HANDSHAKE, "> A 101:ab 501 missing=4", "< A 501 107", "> A 101:abcdef 501", "> A 101:ab 501 missing=4"]
+
+    assert play(lines) == ["opened", "> 0:ab", "> gap 2+4 cut", "> discarded 4 late", UNFINISHED]
+
+
+def test_only_so_many_gaps_are_remembered() -> None:
+    half = HalfStream(OPEN, 0)
+    report = Report(feed(FlowTable(), parse(HANDSHAKE))[0].flow, True, (1, 1, "a.pcap"), [])
+    for at in range(MAX_GIVEN_UP + 10):
+        half.receive(at * 4 + 1, b"abc", 0, False, report)
+        half.give_up(report)
+
+    assert len(half.given_up) == MAX_GIVEN_UP
+    assert half.given_up[-1] == (4 * MAX_GIVEN_UP + 36, 4 * MAX_GIVEN_UP + 37)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.net.flows import Flow, FlowTable
-from mqttscope.net.views import VIEW_NS, differs, is_whole, past, repeat_one, repeats
+from mqttscope.net.views import VIEW_NS, differs, in_order, is_whole, past, repeat_one, repeats
 from tests.net.script import FORWARD, HANDSHAKE, feed, parse, play
 
 TALK = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106", "> A 106 504"]
@@ -73,3 +73,9 @@ def test_a_view_that_stops_halfway_is_a_connection_of_its_own() -> None:
 
     assert play([*TALK, *again]).count("opened") == 2
     assert play([*TALK, *again, "< A 501:you 106 t=2.4"]).count("opened") == 1
+
+
+def test_a_view_and_a_connection_come_in_order() -> None:
+    assert in_order(parse(["> A 101:ab 501", "< A 501:xy 103", "> A 101:ab 501", "> A 103:c 503", "> A 90 503"]))
+    assert not in_order(parse(["> A 103:c 501", "< A 501:xy 103", "> A 101:ab 501"]))
+    assert in_order(parse([f"> A {2**32 - 2}:abcd 501", "> A 2:ef 501"]))

@@ -121,6 +121,7 @@ def test_ends_beyond_the_limit_are_said_again(connection: Connection, monkeypatc
         ("out_of_window", "with numbers that belong to no connection"),
         ("before_start", "before the first byte that was read"),
         ("late_copy", "that came again after the end"),
+        ("late", "that came after their gap was given up"),
         ("something_new", "something_new"),
     ],
 )
