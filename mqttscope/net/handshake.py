@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN
-from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key
+from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key, reverse_key
 from mqttscope.net.sequence import advance
 from mqttscope.net.views import VIEW_NS, differs, echoes, is_syn
 
@@ -245,6 +245,8 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
         return Verdict.OTHER
     if any(strange) or _differs(half, segment):
         return Verdict.NEW
+    if flow.closed and _begins_again(flow, half, segment):
+        return Verdict.NEW
     end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
     if end > max(half.offset, half.fin_offset + 1):
         # The flow goes on, or there is more than it had.  Who has come less far than the flow had is not its sender.
@@ -255,6 +257,23 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     if segment.flags & FIN and flow.closed and end != half.fin_offset:
         return Verdict.NEW
     return Verdict.COPY
+
+
+def _begins_again(flow: Flow, half: HalfStream, segment: Segment) -> bool:
+    """Whether a handshake and what connections begin with have come after the end of a flow, with its numbers.
+
+    That is a connection, whatever its numbers are: a small stack chooses the same after each reboot, and its device
+    says the same.  Only where something says that there is another tap it may be the flow once more.
+    """
+    if flow.doubled or segment.key not in (flow.key, reverse_key(flow.key)):
+        return False
+    if _may_be_copy(flow, flow.kept[0], COPY_NS):
+        return False
+    if half.locate(segment.sequence) or not begins_connection(segment.payload):
+        return False
+    asked = any(is_syn(one) for one in flow.kept)
+    answered = any(one.flags & SYN and one.flags & ACK for one in flow.kept)
+    return (asked or not flow.syn_seen) and (answered or not flow.syn_ack_seen) and (asked or answered)
 
 
 def last_beginning(kept: list[Segment]) -> int:

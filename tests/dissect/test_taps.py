@@ -75,10 +75,20 @@ def test_two_taps_whose_clocks_differ_show_it_once(tag: bytes, server: int | Non
         made = taps.scene(random, server=server)
         skew = random.choice((-1, 1)) * random.choice(SKEWS)
         found = outcome(taps.two_taps(random, made, skew=skew, tag=tag))
-        if found.topics != made.topics or found.errors:
+        shown = found.topics if tag else _without_repeats(found.topics)
+        if shown != made.topics or found.errors:
             wrong.append((seed, skew, found))
 
     assert len(wrong) <= TRIALS * (0.01 if server is None else 0.1), wrong
+
+
+def _without_repeats(topics: list[list[str | None]]) -> list[list[str | None]]:
+    """Without tags, what comes again after the end of a connection is another one that says the same."""
+    made: list[list[str | None]] = []
+    for row in topics:
+        if all(row != known[: len(row)] for known in made):
+            made.append(row)
+    return made
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.0001, 0.01, 0.1, 0.19])
@@ -264,6 +274,11 @@ def test_copies_of_a_connection_that_is_over_are_counted(tag: bytes, skew: float
     segments = short()
     view = taps.seen(Random(1), segments, skew=skew, jitter=0, tag=tag)
     dissector, events = read(taps.numbered(segments + view))
+    if not tag:
+        # Nothing says that there is a second tap: a device has come back, and has said the same.
+        assert [one.connection.copied_segments for one in events if isinstance(one, ConnectionClosed)] == [0, 0]
+        assert not dissector.copied_segments
+        return
 
     assert [one.connection.copied_segments for one in events if isinstance(one, ConnectionClosed)] == [0]
     assert dissector.copied_segments == sum(bool(one.payload) for one in segments)
