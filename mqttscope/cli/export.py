@@ -87,6 +87,8 @@ class _Record:
     """FIN, RST, and what came after them without bringing an event."""
     doubtful: list[Place] = field(default_factory=list)
     """Frames of segments of which it is not known yet whether they are of the next connection."""
+    deferred: list[Place] = field(default_factory=list)
+    """Those of them that are of this one's beginning or end if they are not."""
     latest: dict[bool, Place] = field(default_factory=dict)
     """The latest frame with data of each direction: its numbers say what continues the connection."""
     before: _Record | None = None
@@ -257,8 +259,7 @@ class Export:
             record.before = None
             begin = entry[0].capture, entry[0].first_frame
             made.begin = [place for place in record.doubtful if place[:2] >= begin]
-            if record.ending:
-                self._around(record, *(place for place in record.doubtful if place[:2] < begin))
+            self._around(record, *(place for place in record.deferred if place[:2] < begin))
         self._records[key] = self._records[_turned(key)] = made
         return made
 
@@ -274,19 +275,20 @@ class Export:
 
     def _take(self, record: _Record, segment: Segment, place: Place, dissector: Dissector) -> None:
         """Find out what a segment is to its connection, once its events were shown or not."""
+        filled = bool(segment.payload or segment.missing)
         if record.flow.kept:
             if len(record.doubtful) < MAX_FRAMES_AROUND:
                 record.doubtful.append(place)
-            if record.ending:
+            if record.ending or not filled:
                 # It may begin another connection.
+                if len(record.deferred) < MAX_FRAMES_AROUND:
+                    record.deferred.append(place)
                 return
         elif record.doubtful:
-            if record.ending:
-                # They are of this connection after all.
-                self._around(record, *record.doubtful)
-            record.doubtful = []
+            # They are of this connection after all.
+            self._around(record, *record.deferred)
+            record.doubtful, record.deferred = [], []
         flags = segment.flags
-        filled = bool(segment.payload or segment.missing)
         entry = dissector.flows.direction(segment.key)
         from_initiator = segment.key == record.flow.key if entry is None else entry[2]
         over = record.ending

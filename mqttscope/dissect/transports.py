@@ -68,6 +68,10 @@ class Transports(PacketEvents):
         """Segments of closed MQTT connections that were captured twice, also after the end."""
         return self.closed_copies + self.flows.late_copies
 
+    @copied_segments.setter
+    def copied_segments(self, count: int) -> None:
+        self.closed_copies = count - self.flows.late_copies
+
     def data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
         """Events of the next bytes of a dialogue."""
         raise NotImplementedError

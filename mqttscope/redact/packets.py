@@ -25,8 +25,8 @@ from mqttscope.redact.tokens import token_places, token_ranges
 
 CLEAR, SUSPECT, BROKEN, LOST = range(4)
 """How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came
-yet, or a packet that may hold one; the beginning of a secret may be missing; one is damaged, or bytes are no packet.  A
-packet without a fault makes it one less, since a secret may have such a packet in it, but hardly two."""
+yet, or a packet that may hold one; bytes are no packet; a packet with a secret is damaged.  A packet without a fault
+makes it one less, since a secret may have such a packet in it, but hardly two."""
 
 AUTHENTICATION_DATA = 0x16
 _HOLDERS = (PacketType.CONNACK, PacketType.DISCONNECT, PacketType.AUTH)
@@ -143,6 +143,11 @@ def hidden_ranges(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> R
 def holds_secrets(raw: bytes) -> bool:
     """Whether the first byte is that of a packet which may hold a secret."""
     return bool(raw) and raw[0] >> 4 in (PacketType.CONNECT, *_HOLDERS)
+
+
+def holds_connect(raw: bytes) -> bool:
+    """Whether bytes have the name of the protocol in them, as a CONNECT has."""
+    return _CONNECT.search(raw) is not None
 
 
 def covered(raw: bytes, hidden: Iterable[tuple[int, int]]) -> bytes:

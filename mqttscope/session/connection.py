@@ -14,7 +14,16 @@ from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.mqtt.stream import Unparsed
-from mqttscope.redact.packets import BROKEN, CLEAR, LOST, SUSPECT, hidden_in_damaged, hidden_in_unparsed, is_identified
+from mqttscope.redact.packets import (
+    BROKEN,
+    CLEAR,
+    LOST,
+    SUSPECT,
+    hidden_in_damaged,
+    hidden_in_unparsed,
+    holds_connect,
+    is_identified,
+)
 from mqttscope.session.history import History
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
 
@@ -238,7 +247,7 @@ class Connection:
             hides = bool(hidden_in_unparsed(found, self.version, side.doubt))
         kind = found.packet_type
         if kind in (None, *_SECRETIVE) or (hides and kind in (0, PacketType.DISCONNECT)):
-            side.doubt = LOST
+            side.doubt = LOST if kind in _SECRETIVE or holds_connect(found.raw) else BROKEN
             self.doubtful = True
         elif hides:
             side.doubt = max(side.doubt, SUSPECT)

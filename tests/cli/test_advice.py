@@ -102,6 +102,6 @@ def test_segments_that_no_connection_takes_are_said(command: str) -> None:
     done = invoke(command, shared_path("captures", "trials", "tcp_data_after_rst.pcap"))
 
     assert done.err == (
-        "mqttscope: 1 segment (12 bytes) belongs to no connection and was not read: data after an end, or copies that"
-        " came late\n"
+        "mqttscope: 1 segment (12 bytes) belongs to no connection and was not read: data after an end or after"
+        " its gap was given up, or copies that came late\n"
     )

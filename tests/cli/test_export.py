@@ -198,6 +198,8 @@ class TestRefused:
 TRIALS = sorted((ROOT.parent / "shared" / "captures" / "trials").glob("*.pcap*"))
 NO_END_SEEN = ("idle", "port_reused", "evicted")
 """Ends that only what came later on other connections shows."""
+CHALLENGED = "tcp_halfopen_challenge_sameisn.pcap"
+"""The server answers a SYN with an ACK of the connection before, which the export of the next one has too."""
 RESUMES = "tcp_rst_ignored_conn_goes_on.pcap"
 MOST_CONNECTIONS = 4
 
@@ -265,6 +267,8 @@ def test_the_export_of_a_connection_says_of_it_what_the_capture_says(path: Path,
             before, after = (
                 {**one, **dict.fromkeys(("how", "frame", "timestamp", "timestamp_ns"))} for one in (before, after)
             )
+        if path.name == CHALLENGED:
+            del before["tcp"], after["tcp"]
         assert after == before
         number = again[place]["connection"]
         assert of_connection(findings(target), number, numbers) == of_connection(judged, closed["connection"], None)

@@ -22,7 +22,7 @@ CLIENTS = ("office", "desk")
         (["--since", "2026-01-02", "--until", "2026-01-01"], "--since is not before --until"),
         (["--topic", "a/#/b"], "--topic: 'a/#/b' is no Topic Filter: hash not last"),
         (["--rule", "NIX"], "--rule: no rule has the slug 'NIX' or a code that begins with it"),
-        (["--conf", "driver=1"], "'driver' is not a setting of Spark"),
+        (["--conf", "driver=1"], "a setting of Spark is called such as spark.driver.memory"),
         (["--client", ""], "--client: an empty pattern fits nothing"),
         (["--top", "0"], "0 is not in the range"),
     ],
