@@ -192,7 +192,7 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
         with _one_line():
             info = system.get_file_info(path.rstrip("/"))
             if info.type == fs.FileType.File:
-                return [Location(public_name(source), source)]
+                return [Location(_name(source), source)]
             prefix = source[: len(source) - len(path.partition("/")[2])] if "/" in path else source
             base = path.partition("/")[0]
             if info.type == fs.FileType.Directory:
@@ -201,20 +201,25 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
                 targets = [prefix + one[len(base) + 1 :] for one in files]
                 looked = list(_each(lambda target: _is_capture(target, settings), targets))
                 seen = zip(targets, looked, strict=True)
-                found = [Location(public_name(one), one) for one, is_capture in seen if is_capture]
-                return found or [Location(public_name(source), source, fault=NO_CAPTURES)]
+                found = [Location(_name(one), one) for one, is_capture in seen if is_capture]
+                return found or [Location(_name(source), source, fault=NO_CAPTURES)]
             if not _MAGIC.search(path):
-                return [Location(public_name(source), source, fault=MISSING)]
+                return [Location(_name(source), source, fault=MISSING)]
             fixed = path[: path.index(_MAGIC.search(path)[0])].rpartition("/")[0]  # type: ignore[index]
             below = "**" in path or "/" in path[len(fixed) + 1 :]
             listed = system.get_file_info(fs.FileSelector(fixed, allow_not_found=True, recursive=below))
             wanted = _pattern(path)
             files = sorted(one.path for one in listed if one.type == fs.FileType.File and wanted.fullmatch(one.path))
             targets = [prefix + one[len(base) + 1 :] for one in files]
-            found = [Location(public_name(one), one) for one in targets]
-            return found or [Location(public_name(source), source, fault=NO_MATCH)]
+            found = [Location(_name(one), one) for one in targets]
+            return found or [Location(_name(source), source, fault=NO_MATCH)]
     except (OSError, ValueError) as error:
-        return [Location(public_name(source), source, fault=why_not_opened(error))]
+        return [Location(_name(source), source, fault=why_not_opened(error))]
+
+
+def _name(uri: str) -> str:
+    """What a capture is called in rows; who may read it is no part of that, so that captures stay known by it."""
+    return public_name(uri).replace("://***@", "://", 1)
 
 
 def _is_capture(target: str, settings: Mapping[str, str]) -> bool:
