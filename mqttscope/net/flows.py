@@ -18,6 +18,7 @@ from mqttscope.net.handshake import (
     LATE_NS,
     Verdict,
     asks_for_one,
+    begins_again,
     disowns,
     is_challenge,
     is_stray,
@@ -267,7 +268,8 @@ class FlowTable(FlowRegister):
                     self._route(segment, events)
                     return
                 if verdict is Verdict.NEW and flow.doubt is Verdict.COPY:
-                    if repeat_one(flow, [*flow.kept, segment]):
+                    again = flow.closed and begins_again(flow, half, segment)
+                    if not again and repeat_one(flow, [*flow.kept, segment]):
                         verdict = Verdict.COPY
                     else:
                         self._divide(flow, segment, events)

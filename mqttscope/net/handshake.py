@@ -245,7 +245,7 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
         return Verdict.OTHER
     if any(strange) or _differs(half, segment):
         return Verdict.NEW
-    if flow.closed and _begins_again(flow, half, segment):
+    if flow.closed and begins_again(flow, half, segment):
         return Verdict.NEW
     end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
     if end > max(half.offset, half.fin_offset + 1):
@@ -259,7 +259,7 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     return Verdict.COPY
 
 
-def _begins_again(flow: Flow, half: HalfStream, segment: Segment) -> bool:
+def begins_again(flow: Flow, half: HalfStream, segment: Segment) -> bool:
     """Whether a handshake and what connections begin with have come after the end of a flow, with its numbers.
 
     That is a connection, whatever its numbers are: a small stack chooses the same after each reboot, and its device

@@ -370,3 +370,13 @@ def test_frames_that_wander_are_said_once(delay: float, most: float) -> None:
             wrong.append((seed, found))
 
     assert len(wrong) <= TRIALS * most, wrong
+
+
+@pytest.mark.parametrize("gap", [0.3, 3.0, 9.0])
+def test_a_device_that_says_the_same_after_each_boot_is_heard_each_time(gap: float) -> None:
+    """Nothing but the handshake after an end says that these are connections: numbers and bytes are alike."""
+    boots = [skewed(short(), gap * number) for number in range(4)]
+    found = outcome(taps.numbered([one for boot in boots for one in boot]))
+
+    assert len(found.topics) == 4
+    assert (found.topics, found.errors, found.copied) == ([found.topics[0]] * 4, [], 0)
