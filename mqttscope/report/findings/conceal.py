@@ -124,6 +124,10 @@ def _places(raw: bytes, version: str, doubt: int) -> tuple[tuple[int, int], ...]
 def _without_runs(text: str, runs: Sequence[bytes]) -> str:
     """A text without what it has in common with bytes that are hidden: `RUN` bytes of them or more."""
     raw = text.encode("utf-8", "surrogateescape")
+    own = {raw[at : at + RUN] for at in range(len(raw) - RUN + 1)}
+    runs = [run for run in runs if (run in raw if len(run) < RUN else not own.isdisjoint(_pieces(run)))]
+    if not runs:
+        return text
     parts: list[bytes] = []
     at = start = 0
     while at + MIN_TOLD <= len(raw):
@@ -134,6 +138,12 @@ def _without_runs(text: str, runs: Sequence[bytes]) -> str:
         parts += [raw[start:at], b"***(%d bytes)" % size]
         at = start = at + size
     return b"".join([*parts, raw[start:]]).decode("utf-8", "surrogateescape") if parts else text
+
+
+@lru_cache(64)
+def _pieces(run: bytes) -> frozenset[bytes]:
+    """All parts of hidden bytes that are `RUN` bytes long: most texts have none of them."""
+    return frozenset(run[at : at + RUN] for at in range(len(run) - RUN + 1))
 
 
 def _common(raw: bytes, at: int, run: bytes) -> int:
