@@ -23,6 +23,7 @@ from mqttscope.mqtt.resync import find_packets
 from mqttscope.mqtt.stream import PacketStream, Unparsed
 from mqttscope.net.events import StreamData
 from mqttscope.net.flows import Flow
+from mqttscope.net.http_head import SUBPROTOCOL_NAME
 from mqttscope.net.inflate import Inflater
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.websocket import WebSocket
@@ -205,7 +206,7 @@ def _web(web: WebSocket, connection: Connection | None) -> None:
         request = web.handshake.request
         if request is not None:
             request.path = str(public_details({"path": request.path})["path"])
-            request.subprotocols = [one if one.lower().startswith("mqtt") else "*" for one in request.subprotocols]
+            request.subprotocols = [one if SUBPROTOCOL_NAME.fullmatch(one) else "*" for one in request.subprotocols]
     for side, from_client in ((web.client, True), (web.server, False)):
         doubt = SUSPECT
         if connection is not None:

@@ -201,7 +201,7 @@ class Linter:
             return False
         protocol = foreign_protocol(raw)
         if protocol not in PREFACES:
-            # A server that answers in another protocol is recognised, a client that goes on in one is not.
+            # A server may answer MQTT in another protocol; a client does not switch to one.
             if not protocol or (at.receiver.packets and at.from_client):
                 return False
             history.foreign = protocol

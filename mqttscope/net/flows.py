@@ -68,9 +68,9 @@ _BESIDE = frozenset((Verdict.STRAY, Verdict.KNOCK, Verdict.EARLY))
 _KEPT_NS = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS, Verdict.EARLY: EARLY_NS}
 """How long they are kept at most, where that is shorter than a flow that ended is remembered."""
 _VIEW_SEGMENTS = 4
-"""So many segments that come again, one after the other, are no retransmission."""
+"""This many repeated segments in a row are a second view, not retransmissions."""
 _VIEW_BEGINNING = 2
-"""So many where a SYN or SYN-ACK is among them; a single one is sent again, or wanders on its way."""
+"""The same where a SYN or SYN-ACK is among them; a single one may be a retransmission or a late copy."""
 _LITTLE_BEHIND = (1 << 32) - START_WINDOW
 
 _NOTHING: tuple[FlowEvent, ...] = ()
@@ -102,7 +102,7 @@ class Flow:
     """How the flow ended (see ``FlowClosed.how``), empty while it is open."""
     closed_ns: int = 0
     disowned: bool = False
-    """It was reset by a side that did not know it any more."""
+    """A side that no longer knew the connection reset it."""
     check_ns: int = 0
     """Capture time from which on the next segment has to look whether the flow went idle or a hole is due."""
     clear: bool = False

@@ -249,7 +249,7 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
         return Verdict.NEW
     end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
     if end > max(half.offset, half.fin_offset + 1):
-        # The flow goes on, or there is more than it had.  Who has come less far than the flow had is not its sender.
+        # The flow continues, or has more than was captured.  Whoever acknowledges less than the flow did is another.
         less = _acknowledges_less(peer, segment) and peer.locate(segment.acknowledgment) <= _repeated(
             flow, peer, segment
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+SUBPROTOCOL_NAME = re.compile(r"mqtt(?:v?\d(?:\.\d){0,2})?", re.IGNORECASE)
+"""Names that brokers and clients use for it, or have used; any other one may be a token."""
 SUBPROTOCOL = "mqtt"
 OLD_SUBPROTOCOL = "mqttv3.1"
 WINDOW_BITS = ("8", "9", "10", "11", "12", "13", "14", "15")
@@ -172,7 +174,7 @@ def told(value: str | None, known: re.Pattern[str] | None = None) -> str:
     return repr(value) if known is not None and known.fullmatch(value) else f"{len(value)} characters"
 
 
-def listed(values: list[str], known: re.Pattern[str] = re.compile(r"mqtt(?:v?\d(?:\.\d){0,2})?", re.IGNORECASE)) -> str:
+def listed(values: list[str], known: re.Pattern[str] = SUBPROTOCOL_NAME) -> str:
     """Values of a list for a remark; those that are not of a known form, which may be tokens, are counted."""
     shown = [one for one in values if known.fullmatch(one)]
     others = len(values) - len(shown)

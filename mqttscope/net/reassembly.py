@@ -81,7 +81,7 @@ class HalfStream:
     held_place: tuple[int, int, str] = (0, 0, "")
     """Frame, time and capture of a held start."""
     given_up: list[tuple[int, int]] = field(default_factory=list)
-    """The last gaps, as stream offsets of the first byte and of that behind the last, without what came after all."""
+    """The latest gaps, each as the stream offsets of its start and its end, less the bytes that arrived later."""
     stray_sequence: int = -1
     stray_count: int = 0
 

@@ -32,7 +32,7 @@ _PART = re.compile(r"[^&;?#]+")
 _PART_NAME = re.compile(r"[\w.~%\[\]-]{1,64}")
 _USER = re.compile(r"//(?P<secret>[^/@]*)@|/(?P<named>[^/@:]*:(?!//)[^?#]*)@")
 _PARAMETER = re.compile(r"[;=](?P<secret>[^/]*)")
-"""Goes on to the next segment of the path, whatever stands in it."""
+"""Up to the next segment of the path, whatever stands in it."""
 _FRAGMENT = re.compile(r"#(?P<secret>.+)", re.DOTALL)
 _USER_OF_NAME = re.compile(r"://(?:(?P<secret>[^/@:]*:(?!\d{0,5}/).*)@(?=[\w\[])|(?P<alone>[^/@]*)@)", re.DOTALL)
 _BEHIND_HOST = re.compile("[/?#;]")

@@ -348,7 +348,7 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
         # All is where it is announced: the fault is in a value.
         start = next((one.start + 2 for one in fields if not one.clean), length)
         if not flags & _PASSWORD and len(fields) > 1:
-            # The bit that announces a password may be the fault, and the fields behind the first be others.
+            # The password flag itself may be damaged: then the fields after the first are not what the flags say.
             start = min(start, fields[1].start + 2)
         if odd:
             start = min([start, *(one.start + 2 for one in fields if one.name.startswith("will_"))])

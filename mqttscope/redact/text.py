@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from mqttscope.net.http_head import SUBPROTOCOL_NAME
 from mqttscope.redact.addresses import REDACTED, spans_in_path, without_query_values
 from mqttscope.redact.secrets import masked
 
 _HOST = re.compile(r"(?:[\w-]{1,63}(?:\.[\w-]{1,63})*|\[[0-9A-Fa-f:.%]+\])?(?::\d{1,5})?")
-_SUBPROTOCOL = re.compile(r"mqtt(?:v?\d(?:\.\d){0,2})?|(?!mqtt)[\w.-]{0,16}", re.IGNORECASE)
+_SUBPROTOCOL = re.compile(rf"{SUBPROTOCOL_NAME.pattern}|(?!mqtt)[\w.-]{{0,16}}", re.IGNORECASE)
 _EXTENSION = re.compile(r"(?:permessage|x-webkit)-[\w-]{1,24}(?:;\s*[a-z_]{1,30}(?:=\"?\d{1,3}\"?)?)*")
 
 

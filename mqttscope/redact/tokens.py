@@ -24,7 +24,7 @@ _WORDS = b"|".join(
     if name != "accesskey" else b"access[_-]?key"
     for name in sorted(NAMES, key=len, reverse=True)
 )  # fmt: skip
-# Bounded, since each underline of a payload may be the end of such a part.
+# Bounded, since every underscore of a payload may end such a part.
 _NAME = rb"(?<![A-Za-z0-9])(?:[A-Za-z0-9]{1,40}[_-]){0,6}(?:" + _WORDS + rb")"
 _CREDENTIAL = re.compile(
     # A CONNECT or an AUTH that a payload holds, as wrong lengths and bridges make it: all from its secret on.

@@ -136,7 +136,7 @@ def kill_java() -> None:
 def _ending_with_us() -> Iterator[None]:
     """Know the Java that is started meanwhile, and end it where its start breaks off.
 
-    Java that is told to start by somebody who is gone by then has nobody to tell it to end.
+    If the process that starts Java ends before Java is ready, nothing else would end Java.
     """
     from pyspark import java_gateway
 

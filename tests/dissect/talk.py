@@ -13,6 +13,7 @@ from mqttscope.mqtt import (
     Connack,
     Connect,
     ControlPacket,
+    Disconnect,
     Pingreq,
     Pingresp,
     Properties,
@@ -188,3 +189,22 @@ SUBSCRIBE = Subscribe(7, subscriptions=[Subscription("a/#", 0)])
 SUBACK = Suback(7, reason_codes=[0])
 SUBSCRIBE_5 = Subscribe(7, Properties(), [Subscription("a/#", 0)])
 SUBACK_5 = Suback(7, Properties(), [0])
+
+
+def finish(talk: Talk, end: str, lost: ControlPacket) -> None:
+    """End a conversation in one of the ways that devices and networks know; ``lost`` is under way in an outage."""
+    match end:
+        case "fin by both":
+            talk.client(Disconnect())
+            talk.close("client")
+        case "fin by both, server first":
+            talk.client(Disconnect())
+            talk.close("server")
+        case "fin by the server":
+            talk.fin("server")
+        case "reset by the client":
+            talk.reset("client")
+        case "reset by the server":
+            talk.reset("server")
+        case "outage with data under way":
+            talk.client(lost)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from mqttscope.mqtt import Disconnect, Puback, Publish, Suback, Subscribe, Subscription
+from mqttscope.mqtt import Puback, Publish, Suback, Subscribe, Subscription
 from mqttscope.net.segment import Segment, direction_key
-from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SECOND, Talk, Tape, connect, wire
+from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SECOND, Talk, Tape, connect, finish, wire
 
 ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
         "outage", "outage with data under way")  # fmt: skip
 GAPS = (0.01, 0.3, 1, 4, 20, 600)
 SEGMENT = 40
 """Bytes of a message that fills several segments."""
+LOST = Publish(topic_name="lost", payload=b"x", qos=1, packet_identifier=999)
+"""What is under way where there is an outage."""
 
 
 @dataclass
@@ -64,24 +66,6 @@ def _life(random: Random, talk: Talk, number: int, pace: float) -> list[str]:
     return topics
 
 
-def _finish(random: Random, talk: Talk, end: str) -> None:
-    match end:
-        case "fin by both":
-            talk.client(Disconnect())
-            talk.close("client")
-        case "fin by both, server first":
-            talk.client(Disconnect())
-            talk.close("server")
-        case "fin by the server":
-            talk.fin("server")
-        case "reset by the client":
-            talk.reset("client")
-        case "reset by the server":
-            talk.reset("server")
-        case "outage with data under way":
-            talk.client(Publish(topic_name="lost", payload=b"x", qos=1, packet_identifier=999))
-
-
 def scene(
     random: Random,
     *,
@@ -105,7 +89,7 @@ def scene(
         first = len(tape.segments)
         talk.handshake()
         made.topics.append(_life(random, talk, number, pace))
-        _finish(random, talk, random.choice(ENDS))
+        finish(talk, random.choice(ENDS), LOST)
         made.connections.append(tape.segments[first:])
         tape.now_ns += int(random.choice(gaps) * SECOND)
     return made

@@ -25,7 +25,7 @@ from mqttscope.lint.finding import Severity
 from mqttscope.mqtt import ControlPacket, Disconnect, Puback, Publish, Suback, Subscribe, Subscription
 from mqttscope.mqtt.packets import Connect
 from mqttscope.net.segment import ACK, RST, SYN, Segment
-from tests.dissect.talk import CONNACK, Talk, Tape, connect, wire
+from tests.dissect.talk import CONNACK, Talk, Tape, connect, finish, wire
 
 ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
         "outage", "outage with data under way")  # fmt: skip
@@ -68,24 +68,6 @@ def life(talk: Talk, topics: list[str], keep_alive: int = 0) -> None:
     talk.ack("client")
 
 
-def finish(talk: Talk, end: str) -> None:
-    match end:
-        case "fin by both":
-            talk.client(Disconnect())
-            talk.close("client")
-        case "fin by both, server first":
-            talk.client(Disconnect())
-            talk.close("server")
-        case "fin by the server":
-            talk.fin("server")
-        case "reset by the client":
-            talk.reset("client")
-        case "reset by the server":
-            talk.reset("server")
-        case "outage with data under way":
-            talk.client(message("one/lost", 9))
-
-
 def shown(segments: list[Segment], captured: str) -> Iterator[Segment]:
     """Those of a connection's segments that were captured."""
     handshake, rest = segments[:3], segments[3:]
@@ -99,7 +81,7 @@ def scene(end: str, gap: float, captured: str, recur: str, first_captured: str =
     talk = Talk(tape)
     talk.handshake()
     life(talk, FIRST)
-    finish(talk, end)
+    finish(talk, end, message("one/lost", 9))
     before = list(shown(tape.segments, first_captured))
     count = len(tape.segments)
     tape.wait(gap)
@@ -356,7 +338,7 @@ def test_a_syn_ack_for_another_syn_begins_a_connection(gap: float, end: str, num
     if end == "fin by the client alone":
         talk.fin("client")
     else:
-        finish(talk, end)
+        finish(talk, end, message("one/lost", 9))
     tape.wait(gap)
     before = len(tape.segments)
     talk.position = {"client": number, "server": 5000}

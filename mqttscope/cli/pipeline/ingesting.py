@@ -30,7 +30,7 @@ IN_PROCESS_BYTES = 256 << 20
 """Captures with fewer bytes together are decoded sooner than Spark is started on most machines."""
 EVERY_SEGMENTS = 5_000
 NAMED = 3
-"""Captures that are told by their names, of those of which the same is to be said."""
+"""A line names at most this many captures; of more it gives the number."""
 
 
 @dataclass(slots=True)

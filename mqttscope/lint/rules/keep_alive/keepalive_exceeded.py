@@ -180,7 +180,7 @@ def end_ns(connection: Connection, at: Moment) -> tuple[int, bool]:
     if how not in ("fin", "reset") and (how not in ("capture_end", "idle") and said is None):
         return 0, False
     if how == "reset" and by == "client" and connection.end_disowned:
-        return 0, False  # the client that was silent is no more: its device has begun anew
+        return 0, False  # the silent client no longer exists: its device has restarted
     other = connection.also_closed
     finished = (how == "fin" and by == "client") or (other is not None and other.how == "fin" and by == "server")
     if not finished and not connection.end_acknowledged:
