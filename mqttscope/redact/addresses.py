@@ -31,6 +31,8 @@ _VALUE = re.compile(r"[?&;#][\w.~%\[\]-]{1,64}=(?P<secret>[^\s&;#'\"<>]+)")
 _PART = re.compile(r"[^&;?#]+")
 _PART_NAME = re.compile(r"[\w.~%\[\]-]{1,64}")
 _USER = re.compile(r"//(?P<secret>[^/@]*)@|/(?P<named>[^/@:]*:(?!//)[^?#]*)@")
+_TARGET = re.compile(r"[/?#;]|(?:https?|wss?)://|\Z", re.IGNORECASE)
+"""How the target of a request begins (RFC 9112 section 3.2), or what of an address is held against its host."""
 _PARAMETER = re.compile(r"[;=](?P<secret>[^/]*)")
 """Up to the next segment of the path, whatever stands in it."""
 _FRAGMENT = re.compile(r"#(?P<secret>.+)", re.DOTALL)
@@ -137,11 +139,13 @@ def _spans(pattern: re.Pattern[str], text: str, start: int = 0, end: int | None 
 
 
 def _in_path(path: str) -> Iterator[Span]:
+    if not _TARGET.match(path):
+        # The beginning is missing, so that nobody knows of what this is the end.
+        yield 0, len(re.split(_QUERY, path, maxsplit=1)[0])
     yield from _spans(_USER, path)
     yield from _spans(_FRAGMENT, path)
     query = path.find("?")
-    end = len(path) if query < 0 else query
-    yield from _spans(_PARAMETER, path, 0, end)
+    yield from _spans(_PARAMETER, path, 0, len(path) if query < 0 else query)
     if query >= 0:
         yield from _in_query(path, query + 1, len(path))
 

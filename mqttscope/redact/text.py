@@ -40,13 +40,16 @@ _SECRET_HEADER = re.compile(
 )
 _OFFERED = re.compile(rb"((?:^|\n)sec-websocket-protocol[ \t]*:)([^\r\n]+)", re.IGNORECASE)
 _OTHER_NAME = re.compile(rb"[^\s,]+")
+_METHOD_OR_VERSION = re.compile(rb"GET|HEAD|POST|PUT|DELETE|CONNECT|OPTIONS|TRACE|PATCH|HTTP/\d\.\d")
+_STATUS_LINE = re.compile(rb"HTTP/\d\.\d [1-5]\d\d(?: |\r?\Z)")
 _WORD = re.compile(rb"\S+")
 
 
 def without_http_secrets(head: bytes) -> bytes:
     """The beginning of an HTTP head, of the same length, with asterisks for what may be a token."""
     line, newline, headers = head.partition(b"\n")
-    line = _WORD.sub(lambda found: _starred(found[0], cut=not newline and found.end() == len(line)), line)
+    if not _STATUS_LINE.match(line):
+        line = _WORD.sub(lambda found: _starred(found[0], cut=not newline and found.end() == len(line)), line)
     headers = newline + headers
     headers = _SECRET_HEADER.sub(lambda found: found[1] + b"*" * len(found[2]), headers)
     return line + _OFFERED.sub(lambda found: found[1] + _OTHER_NAME.sub(_unless_mqtt, found[2]), headers)
@@ -54,6 +57,8 @@ def without_http_secrets(head: bytes) -> bytes:
 
 def _starred(word: bytes, *, cut: bool) -> bytes:
     """A word of the request line; behind one that is ``cut`` there may be the ``@`` of a password."""
+    if _METHOD_OR_VERSION.fullmatch(word):
+        return word
     shown = bytearray(word)
     # One character for each byte: what is not ASCII is no delimiter.
     for start, end in spans_in_path(word.decode("latin-1") + ("@" if cut else "")):

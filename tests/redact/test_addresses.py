@@ -64,6 +64,11 @@ def test_a_text_loses_the_secrets_of_its_addresses(text: str, wanted: str) -> No
         ("/%2Fme%3As3cret%40h", "/***%40h"),
         ("/m%C3%A9%20t%00?a%20b=s3cret", "/m%C3%A9%20t%00?a%20b=***"),
         ("/100%/%zz", "/100%/%zz"),
+        ("s3cret&x=1", "***"),
+        ("s3cret?a=b", "***?a=***"),
+        ("s3cret/mqtt", "***"),
+        ("wss://h:443/mqtt", "wss://h:443/mqtt"),
+        ("", ""),
     ],
 )
 def test_a_path_loses_what_its_query_says(path: str, wanted: str) -> None:

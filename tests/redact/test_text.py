@@ -47,3 +47,9 @@ def test_a_path_that_is_encoded_loses_its_tokens_wherever_the_head_is_cut() -> N
             assert b"s3" not in shown
         assert without_http_secrets(head).endswith(b" HTTP/1.1\r\nHost: h")
         assert "s3" not in str(public_details({"path": path}))
+
+
+def test_a_request_line_without_its_beginning_shows_no_rest_of_a_token() -> None:
+    assert without_http_secrets(b"al_secret HTTP/1.1\r\nHost: h") == b"********* HTTP/1.1\r\nHost: h"
+    assert without_http_secrets(b"GET al_secret?a HTTP/1.1\r\nHost: h") == b"GET *********?* HTTP/1.1\r\nHost: h"
+    assert without_http_secrets(b"HTTP/1.1 200 All is well\r\nA: b") == b"HTTP/1.1 200 All is well\r\nA: b"
