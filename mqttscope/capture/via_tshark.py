@@ -370,6 +370,7 @@ def _segment(ip: XmlLayer, tcp: XmlLayer, encapsulation: bytes, frame: Frame) ->
         frame.number,
         frame.timestamp_ns,
         frame.capture,
+        _octets(tcp, "tcp.options"),
     )
 
 

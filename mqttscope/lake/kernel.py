@@ -44,7 +44,7 @@ from mqttscope.net.segment import Fragment, Segment, group_key
 
 SEGMENT_COLUMNS = (
     "kind", "flow", "timestamp_ns", "file", "frame", "direction", "sequence", "acknowledgment", "flags", "window",
-    "payload", "missing", "capture", "clock_ns",
+    "payload", "missing", "capture", "clock_ns", "options",
 )  # fmt: skip
 """Columns that are read of a row; ``kind`` is ``segment``, ``state`` (its bytes in ``payload``) or something else."""
 ORDER = ("flow", "kind_order", "file", "frame")
@@ -77,6 +77,7 @@ class Row(NamedTuple):
     missing: int
     capture: str
     clock_ns: int
+    options: bytes | None
 
 
 def _flow_of(row: Row) -> bytes | None:
@@ -192,7 +193,7 @@ def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector, l
         collector.emitted.segment(row.clock_ns, row.file, row.frame)
         segment = Segment(
             row.direction, row.sequence, row.acknowledgment, row.flags, row.window, row.payload or b"",
-            row.missing or 0, row.frame, row.timestamp_ns, row.capture,
+            row.missing or 0, row.frame, row.timestamp_ns, row.capture, row.options or b"",
         )  # fmt: skip
         events = late.events(segment) if late is not None else None
         if events is not None:

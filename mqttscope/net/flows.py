@@ -182,6 +182,8 @@ class FlowTable(FlowRegister):
         flow.last_timestamp_ns = timestamp_ns
         flow.last_frame = segment.frame
         flow.last_capture = segment.capture
+        half.options = segment.options
+        half.options_ns = timestamp_ns
         if not payload:
             half.empty_segments += 1
             return entry
@@ -268,7 +270,7 @@ class FlowTable(FlowRegister):
                     self._route(segment, events)
                     return
                 if verdict is Verdict.NEW and flow.doubt is Verdict.COPY:
-                    again = flow.closed and begins_again(flow, half, segment)
+                    again = flow.closed and begins_again(flow, half, peer, segment)
                     if not again and repeat_one(flow, [*flow.kept, segment]):
                         verdict = Verdict.COPY
                     else:
@@ -629,6 +631,8 @@ def _take(entry: Entry, segment: Segment, report: Report, peer_report: Report) -
     if is_challenge(flow, half, peer, segment):
         half.empty_segments += 1
         return
+    if not flags & SYN:
+        half.options, half.options_ns = segment.options, segment.timestamp_ns
     if flags & SYN:
         if not take_syn(flow, half, peer, segment, report, peer_report):
             return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN
 from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key, reverse_key
 from mqttscope.net.sequence import advance
+from mqttscope.net.time_stamps import is_other_stack, is_other_syn, is_same_syn, time_stamp
 from mqttscope.net.views import VIEW_NS, differs, echoes, is_syn
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     same = half.initial_sequence == segment.sequence
     untouched = half.offset == 0 and not half.buffer
     lives = half.state != UNSEEN and peer.state != UNSEEN and bool(half.offset or peer.offset)
-    soon = Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
+    may_be_copy = _may_be_copy(flow, segment) and not (same and is_other_syn(half, segment))
+    soon = Verdict.COPY if may_be_copy else Verdict.NEW
     if not same and not answer and flow.past and echoes(flow, segment) is not None:
         return Verdict.COPY
     if same and answer and _answers_another(peer, segment):
@@ -167,7 +169,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     if half.state == UNSEEN:
         return Verdict.SAME
     if begins_connection(segment.payload) and (half.offset or peer.offset):
-        if any(_strange(half, peer, segment, BEGIN_WINDOW)):
+        if any(_strange(half, peer, segment, BEGIN_WINDOW)) or is_other_stack(half, segment):
             return Verdict.NEW
         start = half.locate(segment.sequence)
         if 0 < start < half.offset and _differs(half, segment):
@@ -196,6 +198,8 @@ def _judge_closed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segme
     if half.state == UNSEEN:
         return Verdict.NEW if begins else Verdict.SAME
     if any(_strange(half, peer, segment, BEGIN_WINDOW if begins else START_WINDOW)):
+        return Verdict.NEW
+    if begins and is_other_stack(half, segment):
         return Verdict.NEW
     start = half.locate(segment.sequence)
     if begins and start == 0 and half.offset:
@@ -245,7 +249,7 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
         return Verdict.OTHER
     if any(strange) or _differs(half, segment):
         return Verdict.NEW
-    if flow.closed and begins_again(flow, half, segment):
+    if flow.closed and begins_again(flow, half, peer, segment):
         return Verdict.NEW
     end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
     if end > max(half.offset, half.fin_offset + 1):
@@ -259,7 +263,7 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     return Verdict.COPY
 
 
-def begins_again(flow: Flow, half: HalfStream, segment: Segment) -> bool:
+def begins_again(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     """Whether a handshake and what connections begin with have come after the end of a flow, with its numbers.
 
     That is a connection, whatever its numbers are: a small stack chooses the same after each reboot, and its device
@@ -267,7 +271,8 @@ def begins_again(flow: Flow, half: HalfStream, segment: Segment) -> bool:
     """
     if flow.doubled or segment.key not in (flow.key, reverse_key(flow.key)):
         return False
-    if _may_be_copy(flow, flow.kept[0], COPY_NS):
+    first = flow.kept[0]
+    if _may_be_copy(flow, first, COPY_NS) or is_same_syn(half if first.key == segment.key else peer, first):
         return False
     if half.locate(segment.sequence) or not begins_connection(segment.payload):
         return False
@@ -437,6 +442,7 @@ def take_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, r
         return False
     if half.initial_sequence != sequence:
         half.synchronize(sequence, report)
+        half.syn_stamp = time_stamp(segment.options)
     elif seen:
         half.ignored_syns += 1
     if segment.flags & ACK:

@@ -162,6 +162,7 @@ def segment(frame: Frame) -> Segment | Fragment | NotSegment:
                 made.frame = frame.number
                 made.timestamp_ns = frame.timestamp_ns
                 made.capture = frame.capture
+                made.options = data[body + 20 : start]
                 return made
     return walk(frame)
 
@@ -298,6 +299,7 @@ def transport(
             frame.number,
             frame.timestamp_ns,
             frame.capture,
+            data[offset + 20 : min(start, stop)],
         )
     located: links.Located | NotSegment
     if protocol == _UDP:

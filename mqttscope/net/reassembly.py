@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mqttscope.net.pieces import Pieces, compare
 from mqttscope.net.sequence import MASK, advance, distance
+from mqttscope.net.time_stamps import NO_STAMP
 
 if TYPE_CHECKING:
     from mqttscope.net.events import Report
@@ -62,6 +63,11 @@ class HalfStream:
     """Stream offset of the next byte to deliver; all before it was delivered or reported as a gap."""
     acknowledged: int = 0
     """Stream offset up to which the peer has acknowledged, the FIN included; beyond ``offset`` the peer has more."""
+    options: bytes = b""
+    """TCP options of the last segment that is no SYN, and its capture time (0 without one)."""
+    options_ns: int = 0
+    syn_stamp: int = NO_STAMP
+    """Time stamp of the SYN (`time_stamps.time_stamp`)."""
     sent: int = 0
     """Stream offset up to which this side has shown to have sent; of interest only beyond ``offset``."""
     initial_sequence: int = -1

@@ -32,6 +32,8 @@ class Segment:
     """Number of the frame that completed the segment (the last one, for IP fragments)."""
     timestamp_ns: int
     capture: str
+    options: bytes = b""
+    """The options of the TCP header with their padding, as far as they were captured."""
 
 
 @dataclass(slots=True)

@@ -66,6 +66,7 @@ COLUMNS = {
     "window": "int",
     "payload": "binary",
     "missing": "bigint",
+    "options": "binary",
     "fragment": "struct<" + ",".join(f"{name}:{kind}" for name, kind in _FRAGMENT) + ">",
     "message": "string",
     "offset": "bigint",
@@ -201,6 +202,7 @@ _OF_SEGMENT: dict[str, Callable[[Any], Any]] = {
     "window": attrgetter("window"),
     "payload": attrgetter("payload"),
     "missing": attrgetter("missing"),
+    "options": attrgetter("options"),
 }
 _OF_FRAGMENT: dict[str, Callable[[Any], Any]] = {
     "frame": attrgetter("frame"),

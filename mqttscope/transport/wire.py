@@ -245,6 +245,7 @@ class Wire:
                 number,
                 timestamp_ns,
                 self.capture,
+                options,
             ),
         )
 

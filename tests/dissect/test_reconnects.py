@@ -25,7 +25,7 @@ from mqttscope.lint.finding import Severity
 from mqttscope.mqtt import ControlPacket, Disconnect, Puback, Publish, Suback, Subscribe, Subscription
 from mqttscope.mqtt.packets import Connect
 from mqttscope.net.segment import ACK, RST, SYN, Segment
-from tests.dissect.talk import CONNACK, Talk, Tape, connect, finish, wire
+from tests.dissect.talk import CONNACK, SECOND, START, Talk, Tape, connect, finish, wire
 
 ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
         "outage", "outage with data under way")  # fmt: skip
@@ -76,7 +76,22 @@ def shown(segments: list[Segment], captured: str) -> Iterator[Segment]:
     yield from rest
 
 
-def scene(end: str, gap: float, captured: str, recur: str, first_captured: str = "all") -> list[Segment]:
+def stamped(segments: list[Segment], client: int, server: int) -> list[Segment]:
+    """The segments with time stamps of two clocks with a tick a millisecond; SYN and SYN-ACK have other options too."""
+    made = []
+    for one in segments:
+        clock = client if one.key[10:12] == b"\x07\x5b" else server
+        ticks = (clock + (one.timestamp_ns - START) // 1_000_000) % 2**32
+        option = b"\x08\x0a" + ticks.to_bytes(4, "big") + bytes(4)
+        options = b"\x02\x04\x05\xb4\x04\x02" + option if one.flags & SYN else b"\x01\x01" + option
+        made.append(replace(one, options=options))
+    return made
+
+
+def scene(
+    end: str, gap: float, captured: str, recur: str, first_captured: str = "all", *, clocks: bool = False
+) -> list[Segment]:
+    """Two lives of a device; with ``clocks`` both stacks send time stamps, and the reboot sets the client's anew."""
     tape = Tape()
     talk = Talk(tape)
     talk.handshake()
@@ -94,7 +109,10 @@ def scene(end: str, gap: float, captured: str, recur: str, first_captured: str =
     life(again, SECOND_TOPICS)
     again.client(Disconnect())
     again.close("client")
-    segments = [*before, *shown(tape.segments[count:], captured)]
+    after = list(shown(tape.segments[count:], captured))
+    if clocks:
+        before, after = stamped(before, 1_000_000, 77), stamped(after, 3_000_000_000, 77)
+    segments = [*before, *after]
     for number, one in enumerate(segments, 1):
         one.frame = number
     return segments
@@ -158,6 +176,13 @@ def test_the_linter_accuses_nobody_who_comes_back(first_captured: str) -> None:
     accused = [(name(case), found.errors) for case in CASES if (found := result(case, first_captured)).errors]
 
     assert accused == []
+
+
+@pytest.mark.parametrize("first_captured", ["all", "nothing of the handshake"])
+def test_nothing_is_mistaken_where_stacks_send_time_stamps(first_captured: str) -> None:
+    wrong = [name(case) for case in CASES if not outcome(scene(*case, first_captured, clocks=True)).right]
+
+    assert wrong == []
 
 
 def test_most_are_told_apart_even_without_a_handshake() -> None:
@@ -350,3 +375,34 @@ def test_a_syn_ack_for_another_syn_begins_a_connection(gap: float, end: str, num
 
     assert (found.topics, found.connects, found.errors) == ([FIRST, SECOND_TOPICS], [1, 1], [])
     assert not found.strange
+
+
+@pytest.mark.parametrize("handshake", [True, False])
+@pytest.mark.parametrize("gap", [0.05, 1, 5, 60])
+def test_the_clock_tells_lives_apart_that_are_alike_in_all_else(gap: float, handshake: bool) -> None:
+    """Power cuts without an end, the same numbers on both sides, the same bytes: only time stamps differ."""
+    tape, segments = Tape(), []
+    for number in range(4):
+        count = len(tape.segments)
+        boot(tape, 1000, 5000, "one", handshake=handshake)
+        segments += stamped(tape.segments[count:], number * 1_234_567_891, 77)
+        tape.wait(gap)
+
+    found = outcome([replace(one, frame=number) for number, one in enumerate(segments, 1)])
+
+    assert (found.topics, found.connects, found.errors) == ([["one"]] * 4, [1] * 4, [])
+
+
+@pytest.mark.parametrize("gap", [0.001, 0.3, 3, 8])
+def test_a_connection_that_is_captured_once_more_after_its_end_has_the_same_clock(gap: float) -> None:
+    talk = Talk().handshake()
+    life(talk, FIRST)
+    talk.client(Disconnect())
+    talk.close()
+    once = stamped(talk.tape.segments, 1_000_000, 77)
+    later = talk.tape.now_ns - START + int(gap * SECOND)
+    twice = [*once, *(replace(one, timestamp_ns=one.timestamp_ns + later) for one in once)]
+
+    found = outcome([replace(one, frame=number) for number, one in enumerate(twice, 1)])
+
+    assert (found.topics, found.connects, found.errors) == ([FIRST], [1], [])

@@ -34,7 +34,7 @@ TYPES = (
     ("kind", pa.string()), ("flow", pa.binary()), ("timestamp_ns", pa.int64()), ("file", pa.int32()),
     ("frame", pa.int64()), ("direction", pa.binary()), ("sequence", pa.int64()), ("acknowledgment", pa.int64()),
     ("flags", pa.int32()), ("window", pa.int32()), ("payload", pa.binary()), ("missing", pa.int64()),
-    ("capture", pa.string()), ("clock_ns", pa.int64()),
+    ("capture", pa.string()), ("clock_ns", pa.int64()), ("options", pa.binary()),
 )  # fmt: skip
 INPUT = pa.schema(TYPES)
 assert INPUT.names == list(SEGMENT_COLUMNS)
@@ -86,9 +86,15 @@ def read_event(data: bytes) -> tuple[Any, ...]:
 def segment_rows(found: Sequence[Segment], file: int = 0) -> list[tuple[Any, ...]]:
     return [
         ("segment", group_key(one.key), one.timestamp_ns, file, one.frame, one.key, one.sequence, one.acknowledgment,
-         one.flags, one.window, one.payload, one.missing, one.capture, clock_ns)
+         one.flags, one.window, one.payload, one.missing, one.capture, clock_ns,
+         one.options)
         for one, clock_ns in zip(found, accumulate((one.timestamp_ns for one in found), max), strict=True)
     ]  # fmt: skip
+
+
+def remembered_row(flow: bytes, state: bytes) -> tuple[Any, ...]:
+    """What earlier ingests remember of a flow, as an input row."""
+    return ("state", flow, 0, 0, 0, b"", 0, 0, 0, 0, state, 0, "", 0, None)
 
 
 def read_segments(path: Path) -> list[Segment]:

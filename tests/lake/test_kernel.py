@@ -33,6 +33,7 @@ from tests.lake.reading import (
     options,
     ordered,
     read_segments,
+    remembered_row,
     segment_rows,
     usual,
 )
@@ -80,9 +81,7 @@ def fold(found: list[Segment], given: LakeOptions, edges: list[int]) -> Tables:
         more = stop < len(found)
         last = found[stop - 1].timestamp_ns
         got = by_kernel([*states, *segment_rows(found[start:stop])], given, more=more, watermark_ns=last)
-        states = [
-            ("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "", 0) for row in got.pop("state", [])
-        ]
+        states = [remembered_row(row["flow"], row["state"]) for row in got.pop("state", [])]
         for name, rows in got.items():
             tables.setdefault(name, []).extend(rows)
     assert not states
@@ -182,7 +181,7 @@ def test_batches_hold_one_kind_and_bounded_rows() -> None:
 
 def test_other_rows_are_passed_over() -> None:
     rows = segment_rows(mixed_tape().segments)
-    noise = [("error", b"", 0, 0, 0, None, None, None, None, None, None, None, "a.pcap", 0)] * 3
+    noise = [("error", b"", 0, 0, 0, None, None, None, None, None, None, None, "a.pcap", 0, None)] * 3
 
     assert by_kernel(noise + rows, LakeOptions()) == by_kernel(rows, LakeOptions())
     assert not list(kernel([], LakeOptions()))

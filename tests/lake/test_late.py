@@ -18,7 +18,7 @@ from mqttscope.lake.tracker import Tracker
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.net.segment import Segment
 from tests.lake.fleet import content, segments, written
-from tests.lake.reading import Row, Tables, by_kernel, options, read_segments, segment_rows
+from tests.lake.reading import Row, Tables, by_kernel, options, read_segments, remembered_row, segment_rows
 
 HOUR_NS = 3_600 * 10**9
 
@@ -213,7 +213,7 @@ def test_the_kernel_gives_the_same(found: list[Segment], tmp_path: Path) -> None
         read = read_segments(paths[number])
         now = max(one.timestamp_ns for one in read)
         made = by_kernel([*states, *segment_rows(read)], given, more=True, watermark_ns=now)
-        states = [("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "", 0) for row in made.pop("state")]
+        states = [remembered_row(row["flow"], row["state"]) for row in made.pop("state")]
         still = {name: made.pop(name) for name in [*made] if name.startswith("open/")}
         for name, rows in made.items():
             tables.setdefault(name, []).extend(rows)

@@ -13,7 +13,7 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import load
 from mqttscope.net.segment import Segment
 from tests.dissect.talk import Talk
-from tests.lake.reading import Tables, all_of_them, by_kernel, ordered, segment_rows
+from tests.lake.reading import Tables, all_of_them, by_kernel, ordered, remembered_row, segment_rows
 from tests.redact.leaks import Secrets
 from tests.redact.mutants import Scene, _frame_of, scenes
 from tests.redact.sinks import _flat
@@ -109,9 +109,7 @@ def test_the_next_ingest_goes_on_as_if_there_had_been_one(scene: Scene, size: in
 def fold(found: list[Segment], given: LakeOptions, stop: int) -> Tables:
     """Two runs, the second with the state of the first."""
     first = by_kernel(segment_rows(found[:stop]), given, more=True, watermark_ns=found[stop - 1].timestamp_ns)
-    states = [
-        ("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "", 0) for row in first.pop("state", [])
-    ]
+    states = [remembered_row(row["flow"], row["state"]) for row in first.pop("state", [])]
     second = by_kernel([*states, *segment_rows(found[stop:])], given)
     tables = {name: rows for name, rows in first.items() if not name.startswith("open/")}
     for name, rows in second.items():

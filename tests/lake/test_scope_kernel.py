@@ -24,7 +24,7 @@ from mqttscope.lint.rule import Rule, Scope
 from mqttscope.mqtt.packets import Connack
 from mqttscope.net.segment import Segment
 from tests.dissect.talk import Talk, connect, publish
-from tests.lake.reading import CAPTURES, Row, by_kernel, read_segments, segment_rows
+from tests.lake.reading import CAPTURES, Row, by_kernel, read_segments, remembered_row, segment_rows
 from tests.lake.test_scopes import OfBroker, OfSession, in_process
 
 SCOPES = (Scope.SESSION, Scope.BROKER)
@@ -50,9 +50,7 @@ class Fold:
         last = found[-1].timestamp_ns
         rows = [*self.flows, *segment_rows(found)]
         tables = by_kernel(rows, self.options, more=True, watermark_ns=last)
-        self.flows = [
-            ("state", row["flow"], 0, 0, 0, b"", 0, 0, 0, 0, row["state"], 0, "", 0) for row in tables.get("state", [])
-        ]
+        self.flows = [remembered_row(row["flow"], row["state"]) for row in tables.get("state", [])]
         self.events = tables.get("scope_events", [])
         self.open = tables.get("open/findings", [])
         self.findings += tables.get("findings", [])

@@ -147,7 +147,7 @@ def test_a_frame_gives_its_segment(link_type: int, data: bytes, encapsulation: b
     got = one(segment(frame(data, link_type, number=12)))
     addresses = A4 + B4 if got.key[0] == A4[0] else A6 + B6
     key = direction_key(addresses, PORTS, encapsulation)
-    assert got == Segment(key, 1000, 2000, PSH | ACK, 512, PINGREQ, 0, 12, 5_000, "x.pcap")
+    assert got == Segment(key, 1000, 2000, PSH | ACK, 512, PINGREQ, 0, 12, 5_000, "x.pcap", got.options)
     assert len(encapsulation) % 2 == 0
 
 
@@ -237,6 +237,14 @@ def test_a_snap_length_inside_the_tcp_options_leaves_an_empty_payload() -> None:
     data = ethernet(0x800, ip4(tcp(b"x" * 10, options=TIMESTAMPS)))
     got = one(segment(frame(data[:60], original_length=len(data))))
     assert (got.payload, got.missing, got.sequence) == (b"", 10, 1000)
+    assert TIMESTAMPS.startswith(got.options)
+    assert len(got.options) == 60 - 54
+
+
+@pytest.mark.parametrize("options", [b"", TIMESTAMPS, bytes(40)])
+def test_a_segment_has_the_options_of_its_header(options: bytes) -> None:
+    data = ethernet(0x800, ip4(tcp(b"x" * 10, options=options)))
+    assert one(segment(frame(data))).options == one(walk(frame(data))).options == options
 
 
 def test_an_original_length_below_the_captured_one_is_ignored() -> None:
