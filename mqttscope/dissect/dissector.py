@@ -253,9 +253,10 @@ class Dissector(Transports):
         """What a stream still held.  Only a sender that closes in good order inside a packet is to blame for it."""
         if dialogue.web is not None and not dialogue.stream(from_client).closed:
             yield from self._unwrapped(dialogue, dialogue.web.close(from_client), at)
-        items = dialogue.stream(from_client).close()
+        stream = dialogue.stream(from_client)
+        items = stream.close()
         if at.how != "fin":
-            items = [cut_off(one, at.how) for one in items]
+            items = [cut_off(one, at.how, stream) for one in items]
         if items and dialogue.connection is not None:
             yield from self.late_items(dialogue, from_client, items, at)
 

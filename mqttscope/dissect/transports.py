@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from mqttscope.dissect.dialogue import NOTHING, Dialogue, Over
 from mqttscope.dissect.items import C2S, PacketEvents, Place
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import ConnectionOpened, Event, UnparsedEvent
+from mqttscope.mqtt.codec import first_byte_fault
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.stream import StreamItem, Unparsed
+from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.net.events import StreamData, StreamGap
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
@@ -242,7 +244,8 @@ class Transports(PacketEvents):
 
     def _lost(self, dialogue: Dialogue, from_client: bool, reason: str, length: int, at: Place) -> Iterator[Event]:
         """An unknown number of bytes is missing of what a transport carries, so that framing is lost in there too."""
-        rest = [cut_off(item, reason) for item in dialogue.restart_stream(from_client)]
+        stream = dialogue.stream(from_client)
+        rest = [cut_off(item, reason, stream) for item in dialogue.restart_stream(from_client)]
         yield from self.items(dialogue, from_client, [*rest, Unparsed(reason, length)], at)
 
     def _lost_inside(self, inner: Dialogue, from_client: bool, event: StreamGap) -> Iterator[Event]:
@@ -318,8 +321,14 @@ def _names_mqtt(upgrade: Upgrade) -> bool:
     return any(name.lower().startswith("mqtt") for name in names) or "mqtt" in upgrade.request_path.lower()
 
 
-def cut_off(item: StreamItem, how: str) -> StreamItem:
-    """The last item of a stream that did not end in good order: nobody is to blame for what is missing of it."""
+def cut_off(item: StreamItem, how: str, stream: PacketStream) -> StreamItem:
+    """The last item of a stream that did not end in good order: nobody is to blame for what is missing of it.
+
+    Its first byte may be one that no packet begins with, whatever is missing.
+    """
     if isinstance(item, Malformed) and item.reason is MalformedReason.TRUNCATED:
+        fault = first_byte_fault(item.raw[0], stream.version) if stream.version_source else None
+        if fault is not None:
+            return replace(item, reason=fault.reason, offset=0, field=fault.field, detail=fault.detail, faults=(fault,))
         return Unparsed(how, len(item.raw), item.raw, 0, item.packet_type)
     return item

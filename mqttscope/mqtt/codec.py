@@ -156,9 +156,23 @@ def unbelieved(raw: bytes, version: ProtocolVersion) -> Malformed:
 
 
 def _reserved(raw: bytes, version: ProtocolVersion) -> Malformed:
-    kind = raw[0] >> 4
-    detail = f"packet type {kind} ({type_name(kind)}) is reserved in MQTT {version.text}"
-    return _plain(MalformedReason.PACKET_TYPE_RESERVED, 0, "packet_type", detail, raw)
+    fault = first_byte_fault(raw[0], version)
+    assert fault is not None
+    return _plain(fault.reason, fault.offset, fault.field, fault.detail, raw)
+
+
+def first_byte_fault(first: int, version: ProtocolVersion) -> FaultReport | None:
+    """Why no packet of this version begins with this byte; ``None`` where one does."""
+    kind = first >> 4
+    if reserved(kind, version):
+        detail = f"packet type {kind} ({type_name(kind)}) is reserved in MQTT {version.text}"
+        return FaultReport(MalformedReason.PACKET_TYPE_RESERVED, 0, "packet_type", detail)
+    if kind == PacketType.PUBLISH:
+        fault = qos_fault() if first & 6 == 6 else None
+    else:
+        wanted = PACKETS[kind].fixed_flags
+        fault = flags_fault(first & 15, wanted) if version != ProtocolVersion.V3_1 and first & 15 != wanted else None
+    return None if fault is None else FaultReport(fault.reason, fault.offset, fault.field, fault.detail)
 
 
 def reserved(kind: int, version: ProtocolVersion) -> bool:

@@ -115,6 +115,32 @@ def test_the_last_packet_before_the_end_comes_before_the_end() -> None:
     assert names(talk.events())[-3:] == ["MalformedEvent", "ConnectionEnding", "ConnectionClosed"]
 
 
+@pytest.mark.parametrize(
+    ("rest", "reason"),
+    [
+        ("ff ff ff", "packet_type_reserved"),
+        ("f0", "packet_type_reserved"),
+        ("0f ff", "packet_type_reserved"),
+        ("36 05", "qos_invalid"),
+        ("61", "fixed_header_flags"),
+        ("30 05", ""),
+        ("62", ""),
+    ],
+)
+@pytest.mark.parametrize("reset", [True, False])
+def test_a_cut_packet_is_malformed_where_its_first_byte_is(rest: str, reason: str, reset: bool) -> None:
+    """Whatever the capture does not have of it: no packet of MQTT 3.1.1 begins so."""
+    talk = opened()
+    talk.client(bytes.fromhex(rest))
+    if reset:
+        talk.reset("server")
+
+    events = talk.events()
+
+    assert [one.malformed.reason for one in only(events, MalformedEvent)] == [reason] * bool(reason)
+    assert len(only(events, UnparsedEvent)) == (not reason)
+
+
 def test_a_packet_without_its_most_important_bytes_is_unparsed() -> None:
     talk = opened()
     talk.client(b"\x82\x06\0\x05", missing=4)
