@@ -29,9 +29,8 @@ from mqttscope.capture.tls_frames import ARGUMENTS, SERVER_PORT
 from mqttscope.capture.tls_frames import frames as frames_of
 from mqttscope.capture.tshark import NOISE, MissingToolError, decrypting, find_tshark
 from mqttscope.capture.write import PcapngWriter
-from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame
+from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.headers import segment as segment_of
-from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import FIN, RST, Fragment, Segment, ports, reverse_key
 
 __all__ = ["TLS_KEY_LOG", "BadKeysError", "Decryption", "MissingToolError", "find_tshark", "read_keys"]

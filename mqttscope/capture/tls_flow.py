@@ -6,8 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from mqttscope.capture.tls_worker import Tshark
-from mqttscope.net.segment import SYN, Segment
-from mqttscope.net.sequence import MASK, distance
+from mqttscope.net.segment import MASK, SYN, Segment, distance
 
 _HELLO = b"\x16\x03"
 _RANDOM = slice(11, 43)

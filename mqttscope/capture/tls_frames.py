@@ -10,8 +10,7 @@ import struct
 from collections.abc import Iterator
 
 from mqttscope.net.frame import Frame
-from mqttscope.net.segment import ACK, PSH, SYN, Segment
-from mqttscope.net.sequence import MASK
+from mqttscope.net.segment import ACK, MASK, PSH, SYN, Segment
 
 LINK_TYPE_RAW = 101
 """Frames begin with the IP header."""

@@ -22,10 +22,8 @@ from mqttscope.capture.tls_frames import SERVER_PORT, frames
 from mqttscope.capture.tls_worker import Tshark
 from mqttscope.capture.tshark import decrypting, find_tshark
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.frame import CaptureError, CaptureNotice
-from mqttscope.net.plaintext import Plaintext
-from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, reverse_key
-from mqttscope.net.sequence import MASK
+from mqttscope.net.frame import CaptureError, CaptureNotice, Plaintext
+from mqttscope.net.segment import ACK, FIN, MASK, RST, SYN, Segment, reverse_key
 
 KEY_SECONDS = 2.0
 """How long a connection waits for its keys: clients write them during the handshake."""

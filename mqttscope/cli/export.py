@@ -24,8 +24,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.flows import Flow
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureNotice, Frame
-from mqttscope.net.plaintext import Plaintext
+from mqttscope.net.frame import CaptureNotice, Frame, Plaintext
 from mqttscope.net.segment import FIN, RST, SYN, Fragment, NotSegment, Segment, endpoints, reverse_key
 from mqttscope.session.connection import Connection
 

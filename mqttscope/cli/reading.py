@@ -18,8 +18,7 @@ from mqttscope.cli.output import warn
 from mqttscope.dissect import segments
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame
-from mqttscope.net.plaintext import Plaintext
+from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.segment import Segment
 
 Tap = Callable[[Iterator[Frame | CaptureNotice]], Iterator[Frame | CaptureNotice]]

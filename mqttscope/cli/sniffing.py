@@ -25,9 +25,8 @@ from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame, Plaintext
 from mqttscope.net.housekeeping import IDLE_TIMEOUT_NS
-from mqttscope.net.plaintext import Plaintext
 from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
 

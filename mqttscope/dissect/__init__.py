@@ -5,9 +5,7 @@ segments.  Both are plain generators; an event is yielded *before* its packet is
 that who reads the events sees the state a receiver had when the packet came.
 """
 
-from mqttscope.dissect.dissector import Dissector
-from mqttscope.dissect.frames import dissect, segments
+from mqttscope.dissect.dissector import Dissector, dissect, dissect_segments, segments
 from mqttscope.dissect.options import Options
-from mqttscope.dissect.run import dissect_segments
 
 __all__ = ["Dissector", "Options", "dissect", "dissect_segments", "segments"]

@@ -1,15 +1,24 @@
-"""From segments to events: routes the streams of each flow through its dialogue."""
+"""From segments to events: routes the streams of each flow through its dialogue.
+
+What TCP did to a flow, as plain numbers for those who only see the connection.
+
+The entrance for segments, and the short way of most of all traffic through it.
+
+The entrance for frames: walks them down to segments, then joins the way of the segments.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
-from mqttscope.dissect.counters import tcp_counters
 from mqttscope.dissect.dialogue import MAX_DISCARDED, NOTHING, UNDECIDED, Dialogue, Over
-from mqttscope.dissect.items import C2S, S2C
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
-from mqttscope.dissect.transports import Transports, cut_off
-from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, GapEvent
+from mqttscope.dissect.transports import C2S, S2C, Transports, cut_off
+from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, GapEvent, PacketEvent
+from mqttscope.mqtt.declare import PACKETS
+from mqttscope.mqtt.packets import Connack, Connect, Publish
+from mqttscope.mqtt.stream import StreamItem
 from mqttscope.net.events import (
     FlowClosed,
     FlowEvent,
@@ -20,11 +29,38 @@ from mqttscope.net.events import (
     StreamGap,
     StreamOverlap,
 )
-from mqttscope.net.flows import Flow
-from mqttscope.net.frame import CaptureNotice, CaptureSecrets
-from mqttscope.net.plaintext import Plaintext
-from mqttscope.net.segment import RST, Segment, plain_key
+from mqttscope.net.flows import Flow, acknowledged, delivered
+from mqttscope.net.fragments import FragmentTable
+from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
+from mqttscope.net.headers import segment as segment_of
+from mqttscope.net.reassembly import HalfStream
+from mqttscope.net.segment import RST, Fragment, NotSegment, Segment, plain_key
 from mqttscope.session.connection import Connection
+
+COUNTERS = (
+    "data_segments",
+    "empty_segments",
+    "retransmitted_segments",
+    "retransmitted_bytes",
+    "duplicate_segments",
+    "copied_segments",
+    "out_of_order_segments",
+    "overlaps",
+    "zero_windows",
+    "keep_alive_probes",
+)
+"""Counters of `net.reassembly.HalfStream` that `tcp_counters` hands on, in this order."""
+
+
+def tcp_counters(flow: Flow, *, client_is_initiator: bool) -> dict[str, dict[str, int]]:
+    """Counters of both directions of a flow, by the direction of MQTT and the counter's name."""
+    client, server = (flow.initiator, flow.responder) if client_is_initiator else (flow.responder, flow.initiator)
+    return {"client_to_server": _counters(client), "server_to_client": _counters(server)}
+
+
+def _counters(half: HalfStream) -> dict[str, int]:
+    return {name: getattr(half, name) for name in COUNTERS}
+
 
 MAX_RESETS = 1_024
 """Resets of which it is remembered who sent them; a segment waits behind fewer others until it is judged."""
@@ -347,3 +383,138 @@ def _note_segment(dialogue: Dialogue, event: StreamData) -> None:
 
 def _delivered(flow: Flow) -> int:
     return flow.initiator.delivered_bytes + flow.responder.delivered_bytes
+
+
+_new = object.__new__
+_SAYS_NO_VERSION = frozenset(PACKETS.values()) - {Connect, Connack}
+
+
+def dissect_segments(
+    source: Iterable[Segment | CaptureNotice | Plaintext],
+    options: Options | None = None,
+    dissector: Dissector | None = None,
+    *,
+    more: bool = False,
+) -> Iterator[Event]:
+    """Events of TCP segments in capture order; capture notices among them pass through.
+
+    ``more``: the capture goes on elsewhere, so that flows are left open at the end.
+
+    What somebody has decrypted of a TLS flow comes behind the segment that completed it.
+
+    Whole packets that arrive in order on a connection already known are most of all traffic: they are handled right
+    here, everything else by the dissector's methods.
+    """
+    running = dissector or Dissector(options)
+    take_in_order, feed, handle = running.flows.take_in_order, running.feed, running.handle
+    for segment in source:
+        if type(segment) is not Segment:
+            yield from running.take(segment)
+            continue
+        entry = take_in_order(segment)
+        if entry is None:
+            yield from feed(segment)
+            continue
+        payload = segment.payload
+        if not payload:
+            continue
+        dialogue = entry[0].context
+        if type(dialogue) is not Dialogue or dialogue.phase is not MQTT:
+            yield from handle(delivered(entry, segment))
+            continue
+        from_client = entry[3] is dialogue.client_is_initiator
+        stream = dialogue.client_stream if from_client else dialogue.server_stream
+        connection = dialogue.connection
+        assert connection is not None
+        history = connection.history
+        if history is not None:
+            history.segment(
+                from_client,
+                entry[1].offset,
+                acknowledged(entry, segment),
+                entry[2].offset,
+                segment.timestamp_ns,
+                stream.held,
+            )
+        item: StreamItem | None = stream.whole(payload)
+        items = stream.feed(payload) if item is None else (item,)
+        if not items:
+            continue
+        if not connection.version_known:
+            yield from running.items(dialogue, from_client, list(items), segment)
+            continue
+        direction, side = (C2S, connection.client_side) if from_client else (S2C, connection.server_side)
+        counting = dialogue.counting
+        left = iter(items)
+        for item in left:
+            if type(item) is Publish:
+                topic = item.topic_name or connection.resolve_topic(item, direction)
+            elif type(item) in _SAYS_NO_VERSION:
+                topic = None
+            else:
+                # With all that came at once: what it does to the version holds from the next bytes on.
+                yield from running.items(dialogue, from_client, [item, *left], segment)
+                break
+            number = counting.packets
+            counting.packets = number + 1
+            offset = side.stream_offset
+            # Bytes are missing of packets behind a gap alone, and a gap does not come this way.
+            side.stream_offset = offset + len(item.raw)
+            # Without __init__: there is one for each packet.
+            event = _new(PacketEvent)
+            event.connection = connection
+            event.direction = direction
+            event.number = number
+            event.frame = segment.frame
+            event.timestamp_ns = segment.timestamp_ns
+            event.capture = segment.capture
+            event.packet = item  # type: ignore[assignment]
+            event.topic = topic
+            event.stream_offset = offset
+            yield event
+            connection.apply(item, direction, number, segment.frame, segment.timestamp_ns)  # type: ignore[arg-type]
+    if not more:
+        yield from running.close()
+
+
+def segments(
+    frames: Iterable[Frame | CaptureNotice],
+    skipped: Counter[str] | None = None,
+    fragments: FragmentTable | None = None,
+) -> Iterator[Segment | CaptureNotice]:
+    """Frames to segments; notices pass through.
+
+    IP fragments are put together.  Frames without TCP are counted by reason in ``skipped``; a link type that cannot
+    be read is a `CaptureError` once per capture.  ``fragments`` is a table whose counts somebody wants to see.
+    """
+    fragments = FragmentTable() if fragments is None else fragments
+    counted: Counter[str] = skipped if skipped is not None else Counter()
+    told: set[tuple[str, str]] = set()
+    for frame in frames:
+        if type(frame) is not Frame:
+            yield frame  # type: ignore[misc]
+            continue
+        found = segment_of(frame)
+        if type(found) is Segment:
+            yield found
+            continue
+        whole = fragments.feed(found) if isinstance(found, Fragment) else found
+        if isinstance(whole, Segment):
+            yield whole
+        elif isinstance(whole, NotSegment):
+            counted[whole.reason] += 1
+            if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in told:
+                told.add((frame.capture, whole.detail))
+                yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
+    if incomplete := fragments.incomplete():
+        counted["incomplete_fragments"] += incomplete
+
+
+def dissect(
+    frames: Iterable[Frame | CaptureNotice],
+    options: Options | None = None,
+    dissector: Dissector | None = None,
+    skipped: Counter[str] | None = None,
+) -> Iterator[Event]:
+    """Events of captured frames in capture order."""
+    return dissect_segments(segments(frames, skipped), options, dissector)

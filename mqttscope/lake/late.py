@@ -27,8 +27,7 @@ from mqttscope.lake.tables import Collector
 from mqttscope.lake.tracker import LATE, Hole
 from mqttscope.net.flows import Flow
 from mqttscope.net.reassembly import START_WINDOW, UNSEEN, HalfStream
-from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, flow_key, plain_key, reverse_key
-from mqttscope.net.sequence import advance
+from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, flow_key, plain_key, reverse_key
 from mqttscope.session.connection import Connection
 
 MAX_PARTS = 32

@@ -23,7 +23,7 @@ from mqttscope.mqtt.resync import find_packets
 from mqttscope.mqtt.stream import PacketStream, Unparsed
 from mqttscope.net.events import StreamData
 from mqttscope.net.flows import Flow
-from mqttscope.net.http_head import SUBPROTOCOL_NAME
+from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
 from mqttscope.net.inflate import Inflater
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.websocket import WebSocket

@@ -15,7 +15,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from mqttscope.dissect.counters import COUNTERS
+from mqttscope.dissect.dissector import COUNTERS
 from mqttscope.lake.declared import NOT_UTF8, OTHER_PROPERTIES, packet_columns
 
 VERSION = 2

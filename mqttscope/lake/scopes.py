@@ -46,8 +46,7 @@ from mqttscope.redact.text import public_details
 from mqttscope.redact.values import public, public_damaged
 from mqttscope.report.base import hidden_of
 from mqttscope.session.connection import Connection
-from mqttscope.session.history import History
-from mqttscope.session.party import Party
+from mqttscope.session.history import History, Party
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 ORDER = ("emitted_ns", "file", "frame", "connection_id", "event_in_connection")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from mqttscope.dissect import Dissector
-from mqttscope.dissect.items import Place
+from mqttscope.dissect.transports import Place
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,

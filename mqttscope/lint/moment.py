@@ -16,9 +16,8 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.session.connection import Connection
-from mqttscope.session.history import History
+from mqttscope.session.history import History, Party, Sent
 from mqttscope.session.inflight import Side
-from mqttscope.session.party import Party, Sent
 
 if TYPE_CHECKING:
     from mqttscope.lint.memories import Memories

@@ -18,7 +18,7 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack
 from mqttscope.net.http_upgrade import accept_for
-from mqttscope.net.websocket_frames import BINARY, unmask
+from mqttscope.net.websocket import BINARY, unmask
 
 V5 = ProtocolVersion.V5
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="

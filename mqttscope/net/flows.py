@@ -30,8 +30,7 @@ from mqttscope.net.handshake import (
 )
 from mqttscope.net.housekeeping import LINGER_NS, FlowRegister, last_place
 from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
-from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key, ports, reverse_key
-from mqttscope.net.sequence import advance
+from mqttscope.net.segment import ACK, FIN, RST, SYN, advance, plain_key, ports, reverse_key
 from mqttscope.net.views import (
     VIEW_NS,
     belongs,

@@ -2,11 +2,26 @@
 
 A *frame* is one captured link-layer record.  Capture sources (``mqttscope.capture``) yield frames and notices in file
 order; everything below works on these values alone and does no I/O.
+
+What was inside TLS: bytes of one direction that somebody with the keys has decrypted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Plaintext:
+    """The content of one TLS record, or of a part of it.  It comes behind the segment that completed the record."""
+
+    key: bytes
+    """Direction key as `Segment.key`."""
+    data: bytes
+    frame: int
+    """The frame that completed the record."""
+    timestamp_ns: int
+    capture: str
 
 
 @dataclass(slots=True)

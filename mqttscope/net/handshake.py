@@ -12,8 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN
-from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key, reverse_key
-from mqttscope.net.sequence import advance
+from mqttscope.net.segment import ACK, FIN, RST, SYN, advance, plain_key, reverse_key
 from mqttscope.net.time_stamps import is_other_stack, is_other_syn, is_same_syn, time_stamp
 from mqttscope.net.views import VIEW_NS, differs, echoes, is_syn
 

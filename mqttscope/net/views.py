@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mqttscope.net.pieces import compare
-from mqttscope.net.reassembly import UNSEEN
-from mqttscope.net.segment import ACK, FIN, RST, SYN, plain_key
-from mqttscope.net.sequence import advance
+from mqttscope.net.reassembly import UNSEEN, compare
+from mqttscope.net.segment import ACK, FIN, RST, SYN, advance, plain_key
 
 if TYPE_CHECKING:
     from mqttscope.net.flows import Flow

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mqttscope.net.http_head import SUBPROTOCOL_NAME
+from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
 from mqttscope.redact.addresses import REDACTED, spans_in_path, without_query_values
 from mqttscope.redact.secrets import masked
 

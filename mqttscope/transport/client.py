@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from mqttscope.net.http_head import SUBPROTOCOL
+from mqttscope.net.http_upgrade import SUBPROTOCOL
 from mqttscope.transport.errors import link_error
 from mqttscope.transport.link import CLOSE_TIMEOUT_S, Link, Listener
 from mqttscope.transport.recorder import Recorder

@@ -12,9 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from mqttscope.net.http_head import HEAD_END, OLD_SUBPROTOCOL, SUBPROTOCOL, Request, parse_request, parse_response
-from mqttscope.net.http_upgrade import FRAMES, MAX_HEADER_BYTES, Problem, accept_for, judge
-from mqttscope.net.websocket_frames import (
+from mqttscope.net.http_upgrade import (
+    FRAMES,
+    HEAD_END,
+    MAX_HEADER_BYTES,
+    OLD_SUBPROTOCOL,
+    SUBPROTOCOL,
+    Problem,
+    Request,
+    accept_for,
+    judge,
+    parse_request,
+    parse_response,
+)
+from mqttscope.net.websocket import (
     BINARY,
     CLOSE,
     MAX_CONTROL_BYTES,

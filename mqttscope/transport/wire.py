@@ -17,8 +17,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 from mqttscope.net.frame import Frame
-from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key
-from mqttscope.net.sequence import MASK
+from mqttscope.net.segment import ACK, FIN, MASK, PSH, RST, SYN, Segment, direction_key
 
 LINK_TYPE_RAW = 101
 """Frames begin with the IP header: there was no link that an endpoint could tell of."""

@@ -14,8 +14,7 @@ from mqttscope.capture import tls_live
 from mqttscope.capture.tls_live import LiveDecryption
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, PacketEvent
-from mqttscope.net.frame import CaptureError, CaptureNotice
-from mqttscope.net.plaintext import Plaintext
+from mqttscope.net.frame import CaptureError, CaptureNotice, Plaintext
 from mqttscope.net.segment import FIN, Segment
 from tests.capture.test_tls import VERSIONS, converse, raw, read
 from tests.dissect.secure import Secure, write

@@ -13,7 +13,7 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
 from tests.dissect.talk import V3_1_1, Talk, Tape, wire
-from tests.dissect.test_frames import frame, ip_header, tcp
+from tests.dissect.test_dissector import in_frame, ip_header, tcp
 
 CERTIFICATE = ROOT / "tests" / "material" / "self-signed.pem"
 """A certificate with its key, for tests alone."""
@@ -107,4 +107,4 @@ def write(tape: Tape, target: Path) -> Path:
 
 def as_frame(segment: Segment) -> Frame:
     """The frame of a segment."""
-    return frame(segment.frame, segment, ip_header(segment, tcp(segment)))
+    return in_frame(segment.frame, segment, ip_header(segment, tcp(segment)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.dissect import Dissector, Options
-from mqttscope.dissect.items import MAX_HELD_ITEMS
+from mqttscope.dissect.transports import MAX_HELD_ITEMS
 from mqttscope.events import ConnectionOpened, GapEvent, PacketEvent
 from mqttscope.mqtt import Disconnect, Properties, Puback, Publish
 from tests.dissect.scenes import HTTP, HTTP_ANSWER, Joined, dialogue_of

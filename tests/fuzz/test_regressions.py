@@ -15,8 +15,7 @@ from mqttscope.net.http_upgrade import FRAMES, Problem, accept_for
 from mqttscope.net.inflate import Inflater
 from mqttscope.net.segment import ACK, SYN, Segment, direction_key, reverse_key
 from mqttscope.net.tls_hello import TlsObserver, looks_like_tls
-from mqttscope.net.websocket import WebSocket
-from mqttscope.net.websocket_frames import MessageData, Side
+from mqttscope.net.websocket import MessageData, Side, WebSocket
 from mqttscope.report.jsonl import JsonLines
 from tests.fuzz.laws import check_dissection
 from tests.fuzz.target import load

@@ -15,18 +15,18 @@ from random import Random
 from mqttscope.net.http_upgrade import FRAMES, MAX_EARLY_BYTES, Problem, accept_for, looks_like_upgrade
 from mqttscope.net.inflate import MAX_INFLATE_BYTES, MAX_PENDING_BYTES, WINDOW_BYTES, Inflater
 from mqttscope.net.tls_hello import MAX_HANDSHAKE_BYTES, TlsObserver, looks_like_tls, looks_like_tls_records
-from mqttscope.net.websocket import WebSocket
-from mqttscope.net.websocket_frames import (
+from mqttscope.net.websocket import (
     MAX_CONTROL_BYTES,
+    MAX_SEARCH_BYTES,
     Control,
     Lost,
     MessageData,
     MessageGap,
     Side,
+    WebSocket,
     WebSocketEvent,
     unmask,
 )
-from mqttscope.net.websocket_search import MAX_SEARCH_BYTES
 from tests.fuzz.material import conversations, names
 from tests.fuzz.target import Input, unique
 

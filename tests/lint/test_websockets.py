@@ -11,7 +11,7 @@ from mqttscope.lint.rehearsal import segments
 from mqttscope.lint.websocket_examples import framed, upgraded
 from mqttscope.lint.websockets import NOT_OFFERED, problem, problems
 from mqttscope.mqtt.packets import Pingreq
-from mqttscope.net.websocket_frames import TEXT
+from mqttscope.net.websocket import TEXT
 from mqttscope.session.connection import Connection
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import zlib
 
 from mqttscope.net.http_upgrade import Problem, Upgrade, accept_for
-from mqttscope.net.websocket import WebSocket
-from mqttscope.net.websocket_frames import MessageData, WebSocketEvent
+from mqttscope.net.websocket import MessageData, WebSocket, WebSocketEvent
 
 CLIENT, SERVER = True, False
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="

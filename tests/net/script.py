@@ -13,8 +13,7 @@ from mqttscope.net.events import (
     StreamOverlap,
 )
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, direction_key, reverse_key
-from mqttscope.net.sequence import MODULUS
+from mqttscope.net.segment import ACK, FIN, MODULUS, RST, SYN, Segment, direction_key, reverse_key
 
 FORWARD = direction_key(bytes([10, 0, 0, 4, 10, 0, 0, 2]), (51234).to_bytes(2, "big") + (1883).to_bytes(2, "big"))
 BACKWARD = reverse_key(FORWARD)

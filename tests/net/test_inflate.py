@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.net.inflate import MAX_INFLATE_BYTES, MAX_PENDING_BYTES, Inflater
-from mqttscope.net.websocket_frames import Lost, MessageData
+from mqttscope.net.websocket import Lost, MessageData
 from tests.net.framing import SERVER, application, deflate, frame, opened, reasons
 
 

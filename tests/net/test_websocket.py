@@ -8,10 +8,321 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqttscope.events import PacketEvent, UnparsedEvent
 from mqttscope.net.http_upgrade import HTTP_REASONS, Problem, Upgrade
-from mqttscope.net.websocket import WebSocket
-from mqttscope.net.websocket_frames import FRAME_REASONS, Control, Lost, MessageData, MessageGap, WebSocketEvent
+from mqttscope.net.websocket import (
+    FRAME_REASONS,
+    MAX_SEARCH_BYTES,
+    Control,
+    Lost,
+    MessageData,
+    MessageGap,
+    WebSocket,
+    WebSocketEvent,
+    unmask,
+)
+from tests.dissect.talk import Talk, only
 from tests.net.framing import CLIENT, SERVER, application, deflate, frame, opened, problems, reasons, request, response
+
+KEY = b"\x11\x82\x30\xc0"
+
+
+def publish(number: int, size: int = 0) -> bytes:
+    """A PUBLISH of MQTT 3.1.1 whose topic and payload nothing else has."""
+    body = b"\x00\x09line/" + b"%04d" % number + b"value %d" % number + bytes((number * at) % 256 for at in range(size))
+    length = bytes((len(body),)) if len(body) < 128 else bytes((len(body) & 127 | 128, len(body) >> 7))
+    return b"\x30" + length + body
+
+
+def stream(sender: bool, payloads: list[bytes], first: int = 0x82) -> bytes:
+    return b"".join(frame(one, first, KEY if sender else None) for one in payloads)
+
+
+def damaged(sender: bool, raw: bytes, start: int, length: int, parameters: str | None = None) -> list[WebSocketEvent]:
+    websocket = opened(parameters)
+    events = websocket.feed(sender, raw[:start]) + websocket.gap(sender, length)
+    return events + websocket.feed(sender, raw[start + length :]) + websocket.close(sender)
+
+
+@pytest.mark.parametrize("sender", [CLIENT, SERVER])
+def test_framing_is_found_again_behind_a_gap_between_frames(sender: bool) -> None:
+    payloads = [publish(number) for number in range(6)]
+    raw, one = stream(sender, payloads), len(stream(sender, payloads[:1]))
+
+    events = damaged(sender, raw, one, one)
+
+    assert application(events, sender) == payloads[0] + b"".join(payloads[2:])
+    assert [(name, fatal) for name, _, fatal in problems(events)] == [
+        ("gap_in_framing", True),
+        ("resynchronised", False),
+    ]
+    assert sum(event.length for event in events if isinstance(event, Lost)) == one
+
+
+@pytest.mark.parametrize("sender", [CLIENT, SERVER])
+def test_what_was_passed_over_is_told(sender: bool) -> None:
+    payloads = [publish(number) for number in range(6)]
+    raw, one = stream(sender, payloads), len(stream(sender, payloads[:1]))
+
+    events = damaged(sender, raw, one, one + 5)
+
+    assert application(events, sender) == payloads[0] + b"".join(payloads[3:])
+    (found,) = [event for event in events if isinstance(event, Problem) and event.reason == "resynchronised"]
+    assert f"{one - 5} of the bytes that were captured are passed over" in found.detail
+
+
+def test_frames_of_the_other_side_are_no_place_to_begin() -> None:
+    raw = stream(CLIENT, [publish(1)]) + stream(SERVER, [publish(2), publish(3)])
+    size = len(stream(CLIENT, [publish(1)]))
+
+    assert application(damaged(CLIENT, raw, size, 3), CLIENT) == publish(1)
+
+
+def test_context_takeover_cannot_be_taken_up_again_and_the_reason_is_told() -> None:
+    payloads = deflate([publish(number) for number in range(8)])
+    raw = stream(SERVER, payloads, 0xC2)
+    at = len(stream(SERVER, payloads[:2], 0xC2))
+
+    events = damaged(SERVER, raw, at, 4, "")
+
+    assert application(events, SERVER) == publish(0) + publish(1)
+    (told,) = [event for event in events if isinstance(event, Problem)]
+    assert told.detail == (
+        "4 bytes were not captured; messages are compressed with context takeover, so nothing behind can be read"
+    )
+
+
+@pytest.mark.parametrize("sender", [CLIENT, SERVER])
+def test_without_context_takeover_compressed_messages_are_found_again(sender: bool) -> None:
+    side = "client" if sender else "server"
+    payloads = deflate([publish(number, 40) for number in range(8)], takeover=False)
+    raw = stream(sender, payloads, 0xC2)
+    at = len(stream(sender, payloads[:2], 0xC2))
+
+    events = damaged(sender, raw, at, 4, f"; {side}_no_context_takeover")
+
+    assert application(events, sender) == b"".join(publish(number, 40) for number in (0, 1, 3, 4, 5, 6, 7))
+
+
+def test_a_search_holds_no_more_than_a_frame_and_gives_up_at_the_end() -> None:
+    websocket = opened()
+    websocket.gap(SERVER, 7)
+    promise = b"\x82\x7e\xff\xff\x30\xfc\xff\x03\x00\x01a"
+    lost = 0
+    for _ in range(200):
+        lost += sum(event.length for event in websocket.feed(SERVER, promise * 100) if isinstance(event, Lost))
+        assert len(websocket.server.held) < MAX_SEARCH_BYTES + 14
+    assert reasons(websocket.close(SERVER))[-1:] in ([], ["truncated_frame"], ["resynchronised"])
+
+
+NUMBERS = st.integers(0, 10_000)
+
+
+@given(st.booleans(), st.integers(0, 3000), st.integers(1, 200), st.lists(NUMBERS, max_size=4), st.integers(0, 60))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_a_gap_anywhere_invents_nothing_and_later_packets_are_found(
+    sender: bool, start: int, length: int, cuts: list[int], size: int
+) -> None:
+    payloads = [publish(number, size) for number in range(40)]
+    raw = stream(sender, payloads)
+    start = min(start, len(raw) // 2)
+    rest = raw[start + length :]
+    websocket = opened()
+    events = websocket.feed(sender, raw[:start]) + websocket.gap(sender, length)
+    edges = sorted({0, len(rest), *(cut % len(rest) for cut in cuts)})
+    events += [event for a, b in pairwise(edges) for event in websocket.feed(sender, rest[a:b])]
+
+    assert application(events, sender) == application(damaged(sender, raw, start, length), sender)
+    found = application(events, sender)
+    assert found.endswith(b"".join(payloads[30:]))
+    assert sum(one in found for one in payloads) >= 40 - 2 - length // len(payloads[0]) - 1
+
+
+@given(st.booleans(), st.integers(0, 3000), st.integers(1, 300), st.sampled_from([7, 50, 200, 1000]))
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_packets_behind_a_gap_are_those_that_were_sent(sender: bool, start: int, length: int, cut: int) -> None:
+    payloads = [b"\x10\x0f\x00\x04MQTT\x04\x02\x00\x3c\x00\x03dev" if sender else b"\x20\x02\x00\x00"]
+    payloads += [publish(number, 10) for number in range(60)]
+    raw = stream(sender, payloads)
+    start = len(raw) // 8 + start % (len(raw) // 2)
+    talk = Talk(port=8080).handshake()
+    talk.client(request())
+    talk.server(response())
+    who, other = ("client", "server") if sender else ("server", "client")
+    say = talk.client if sender else talk.server
+    at = 0
+    while at < len(raw):
+        if at == start:
+            talk.lose(who, length)
+            talk.ack(other)
+            at += length
+        stop = min(at + cut, len(raw)) if at >= start else min(at + cut, start)
+        say(raw[at:stop])
+        talk.ack(other)
+        at = stop
+    talk.tape.wait(60)
+    talk.close()
+
+    events = talk.events()
+
+    sent = set(payloads)
+    got = [event.packet.raw for event in only(events, PacketEvent) if not event.packet.missing]
+    assert [raw for raw in got if raw not in sent] == []
+    assert got[-8:] == payloads[-8:]
+    assert len(got) >= len(payloads) - 6 - length // len(payloads[-1])
+    assert all(event.unparsed.length < 1000 for event in only(events, UnparsedEvent))
+
+
+HELLO = bytes.fromhex("48656c6c6f")
+
+
+@pytest.mark.parametrize(
+    ("sender", "raw", "expected"),
+    [
+        pytest.param(
+            SERVER,
+            bytes.fromhex("810548656c6c6f"),
+            [
+                Problem(SERVER, "text_frame", "a text message carries MQTT", 0, False),
+                MessageData(SERVER, HELLO, 1, True, True),
+            ],
+            id="a single-frame unmasked text message",
+        ),
+        pytest.param(
+            CLIENT,
+            bytes.fromhex("818537fa213d7f9f4d5158"),
+            [
+                Problem(CLIENT, "text_frame", "a text message carries MQTT", 0, False),
+                MessageData(CLIENT, HELLO, 1, True, True),
+            ],
+            id="a single-frame masked text message",
+        ),
+        pytest.param(
+            SERVER,
+            bytes.fromhex("010348656c80026c6f"),
+            [
+                Problem(SERVER, "text_frame", "a text message carries MQTT", 0, False),
+                MessageData(SERVER, b"Hel", 1, True, True),
+                MessageData(SERVER, b"lo", 0, True, True),
+            ],
+            id="a fragmented unmasked text message",
+        ),
+        pytest.param(SERVER, bytes.fromhex("890548656c6c6f"), [Control(SERVER, 9, HELLO)], id="unmasked ping"),
+        pytest.param(CLIENT, bytes.fromhex("8a8537fa213d7f9f4d5158"), [Control(CLIENT, 10, HELLO)], id="masked pong"),
+        pytest.param(
+            SERVER,
+            bytes.fromhex("827e0100") + bytes(256),
+            [MessageData(SERVER, bytes(256), 2, False, True)],
+            id="256 bytes in a single unmasked frame",
+        ),
+        pytest.param(
+            SERVER,
+            bytes.fromhex("827f0000000000010000") + bytes(65536),
+            [MessageData(SERVER, bytes(65536), 2, False, True)],
+            id="64 KiB in a single unmasked frame",
+        ),
+    ],
+)
+def test_the_examples_of_rfc_6455_section_5_7(sender: bool, raw: bytes, expected: list[object]) -> None:
+    assert opened().feed(sender, raw) == [
+        Problem(sender, e.reason, e.detail, len(request() if sender else response()), e.fatal)
+        if isinstance(e, Problem)
+        else e
+        for e in expected
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sender", "raw", "reason", "fatal", "data"),
+    [
+        pytest.param(CLIENT, frame(b"ab"), "unmasked_client_frame", False, b"ab", id="unmasked client frame"),
+        pytest.param(SERVER, frame(b"ab", key=b"wxyz"), "masked_server_frame", False, b"ab", id="masked server frame"),
+        pytest.param(SERVER, frame(b"ab", 0xC2), "reserved_bits", True, b"", id="RSV1 without an extension"),
+        pytest.param(SERVER, frame(b"ab", 0xA2), "reserved_bits", True, b"", id="RSV2"),
+        pytest.param(SERVER, frame(b"ab", 0x83), "reserved_opcode", True, b"", id="reserved data opcode"),
+        pytest.param(SERVER, frame(b"ab", 0x8B), "reserved_opcode", True, b"", id="reserved control opcode"),
+        pytest.param(SERVER, frame(b"", 0x09), "fragmented_control_frame", False, b"", id="ping without FIN"),
+        pytest.param(SERVER, frame(b"x" * 126, 0x89), "control_too_long", False, b"", id="ping of 126 bytes"),
+        pytest.param(SERVER, frame(b"ab", 0x80), "continuation_without_start", False, b"ab", id="continuation alone"),
+        pytest.param(
+            SERVER, frame(b"a", 0x02) + frame(b"b"), "message_interrupted", False, b"ab", id="message in a message"
+        ),
+        pytest.param(SERVER, frame(b"ab", 0x81), "text_frame", False, b"ab", id="text frame"),
+        pytest.param(
+            SERVER, frame(b"ab", length=b"\x7e\0\2"), "length_not_minimal", False, b"ab", id="two in 16-bit form"
+        ),
+        pytest.param(
+            SERVER, frame(b"ab", length=b"\x7f" + bytes(7) + b"\2"), "length_not_minimal", False, b"ab", id="in 64 bits"
+        ),
+        pytest.param(
+            SERVER, frame(b"ab", length=b"\x7f\x80" + bytes(7)), "length_too_large", True, b"", id="length of 2**63"
+        ),
+        pytest.param(SERVER, frame(b"\3", 0x88), "close_payload_invalid", False, b"", id="close of one byte"),
+        pytest.param(SERVER, frame(b"\3\xed", 0x88), "close_payload_invalid", False, b"", id="close with 1005"),
+        pytest.param(SERVER, frame(b"\3\xe8\xff", 0x88), "close_payload_invalid", False, b"", id="reason not UTF-8"),
+        pytest.param(
+            SERVER, frame(b"", 0x88) + frame(b"ab"), "data_after_close", False, b"ab", id="data behind a close"
+        ),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_faulty_frame_is_one_problem(
+    sender: bool, raw: bytes, reason: str, fatal: bool, data: bytes, step: int
+) -> None:
+    websocket = opened()
+    after = frame(b"<after>", key=b"\0\0\0\0" if sender else None)
+    whole = raw + after
+    events = [event for at in range(0, len(whole), step) for event in websocket.feed(sender, whole[at : at + step])]
+    base = len(request() if sender else response())
+    found = problems(events)
+    if reason == "data_after_close":
+        assert [name for name, _, _ in found] == [reason, reason]
+    elif reason == "close_payload_invalid":
+        assert [name for name, _, _ in found] == [reason, "data_after_close"]
+    else:
+        offset = 3 if reason == "message_interrupted" else 0
+        assert found == [(reason, base + offset, fatal)]
+    assert application(events, sender) == (data if fatal else data + b"<after>")
+    assert sum(e.length for e in events if isinstance(e, Lost)) == (len(whole) if fatal else 0)
+
+
+def test_a_close_frame_has_its_code_and_reason() -> None:
+    assert opened().feed(CLIENT, frame(b"\x03\xeabad", 0x88, b"\x01\x02\x03\x04")) == [
+        Control(CLIENT, 8, b"\x03\xeabad", 0, 1002, "bad")
+    ]
+
+
+def test_a_control_frame_between_fragments_does_not_disturb_the_message() -> None:
+    raw = frame(b"ab", 0x02) + frame(b"!", 0x89) + frame(b"cd", 0x80)
+    assert opened().feed(SERVER, raw) == [
+        MessageData(SERVER, b"ab", 2, False, True),
+        Control(SERVER, 9, b"!"),
+        MessageData(SERVER, b"cd", 0, False, True),
+    ]
+
+
+def test_an_oversized_control_frame_keeps_125_bytes_and_counts_the_rest() -> None:
+    events = opened().feed(SERVER, frame(b"x" * 130, 0x89))
+    assert events[1] == Control(SERVER, 9, b"x" * 125, 5)
+
+
+def test_payload_is_delivered_before_its_frame_is_complete() -> None:
+    websocket = opened()
+    huge = b"\x82\xff" + (1 << 40).to_bytes(8, "big") + b"\x00\x01\x02\x03"
+    assert websocket.feed(CLIENT, huge) == []
+    for count in range(5):
+        zeros = bytes(1001)
+        (event,) = websocket.feed(CLIENT, zeros)
+        start = count * 1001
+        expected = bytes((start + at) % 4 for at in range(1001))
+        assert event == MessageData(CLIENT, expected, 2, False, False)
+
+
+def test_unmasking_is_its_own_inverse_and_agrees_with_the_definition() -> None:
+    data, key = bytes(range(256)) * 3, b"\x01\xf0\x00\x7f"
+    assert unmask(data, key) == bytes(byte ^ key[at % 4] for at, byte in enumerate(data))
+    assert unmask(unmask(data, key), key) == data
+
 
 REASONS = set(FRAME_REASONS.split()) | set(HTTP_REASONS.split())
 

@@ -6,8 +6,7 @@ from collections import Counter
 import pytest
 
 from mqttscope.net.http_upgrade import Upgrade, looks_like_upgrade
-from mqttscope.net.websocket import WebSocket
-from mqttscope.net.websocket_frames import Control, WebSocketEvent
+from mqttscope.net.websocket import Control, WebSocket, WebSocketEvent
 from tests.conftest import shared_path
 from tests.net.framing import CLIENT, SERVER, application, reasons
 from tests.net.recorded import capture_streams

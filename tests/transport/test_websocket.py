@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqttscope.net.http_upgrade import Problem, Upgrade
-from mqttscope.net.websocket import WebSocket
-from mqttscope.net.websocket_frames import CLOSE, PING, PONG, TEXT, Control
+from mqttscope.net.websocket import CLOSE, PING, PONG, TEXT, Control, WebSocket
 from mqttscope.transport.websocket import (
     MAX_FRAME_BYTES,
     ClientHandshake,

@@ -10,7 +10,7 @@ from mqttscope.lint.websocket_examples import framed, silent_frame, web_opened
 from mqttscope.lint.websockets import problems
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Pingreq, Pingresp
-from mqttscope.net.websocket_frames import PING, PONG, TEXT
+from mqttscope.net.websocket import PING, PONG, TEXT
 from mqttscope.session.connection import Connection
 
 

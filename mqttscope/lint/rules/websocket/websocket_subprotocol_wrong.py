@@ -8,7 +8,7 @@ from mqttscope.lint.websocket_examples import framed, upgraded, web_opened
 from mqttscope.lint.websockets import NOT_OFFERED, problem
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.net.http_head import OLD_SUBPROTOCOL, SUBPROTOCOL
+from mqttscope.net.http_upgrade import OLD_SUBPROTOCOL, SUBPROTOCOL
 from mqttscope.redact.text import public_details
 from mqttscope.session.connection import Connection
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqttscope.net.sequence import MODULUS, advance, distance
+from mqttscope.net.segment import MODULUS, advance, distance
 
 
 @pytest.mark.parametrize(
