@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.capture import prompt
+from mqttscope.capture import live
 from mqttscope.mqtt import Connack, Connect, Disconnect, ProtocolVersion, Publish, encode
 from tests.cli.running import Word, command, environment
 from tests.proxy.rig import program, until
@@ -47,7 +47,7 @@ def replace_dumpcap(folder: Path, patch: pytest.MonkeyPatch, script: str) -> Pat
     path.chmod(0o755)
     patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     # A script sets up no ring; there is nothing to wait for.
-    patch.setattr(prompt, "available", lambda: False)
+    patch.setattr(live, "can_shorten_time_out", lambda: False)
     return path
 
 

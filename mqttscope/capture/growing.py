@@ -3,20 +3,54 @@
 `advance` finds how far a capture can be read now; `read_on` gives what lies between two such places.  What all parts
 give together is what `read_capture` gives of the finished file, numbers of frames and notices included, however the
 file grew: `Memory` holds what of the parts before has a say in those that follow.
+
+What follows in a capture behind what was read of it before, also where it was compressed in between.
+
+A file as it was when somebody looked: what was written behind that is not there.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import ByteSource, is_compressed
-from mqttscope.capture.memory import Memory
-from mqttscope.capture.pcap import FILE_HEADER_SIZE, PCAP_MAGICS, read_pcap
+from mqttscope.capture.pcap import FILE_HEADER_SIZE, PCAP_MAGICS, Memory, read_pcap
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
-from mqttscope.capture.reading import read_capture
+from mqttscope.capture.reading import NO_FRAME, read_capture
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+
+
+class Limited:
+    """The first bytes of an open, seekable file, as a file that is at its beginning."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._at = file.seek(0)
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, at most ``size``; none at the end."""
+        left = max(0, self._size - self._at)
+        data = self._file.read(left if size < 0 else min(size, left))
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to an offset; returns the one from the beginning."""
+        if whence == os.SEEK_END:
+            offset += min(self._size, self._file.seek(0, os.SEEK_END))
+        elif whence == os.SEEK_CUR:
+            offset += self._at
+        self._at = self._file.seek(offset)
+        return self._at
+
+    def tell(self) -> int:
+        """The offset of the next byte."""
+        return self._at
+
 
 PIECE_BYTES = 1 << 20
 """How much is read at least, where there is so much."""
@@ -148,3 +182,56 @@ class _Part:
         data = self._file.read(max(0, min(size, self._left)))
         self._left -= len(data)
         return data
+
+
+def memory_at(file: BinaryIO, position: int) -> Memory:
+    """What a reader remembers that came to a position, uncompressed, or to the last whole record before it.
+
+    ``file``: open and seekable.  What it had to say at the end by then counts as told.
+    """
+    file.seek(0)
+    content = cast(BinaryIO, _Uncompressed(file)) if may_be_compressed(file.read(4)) else file
+    memory = Memory()
+    while memory.position < position and advance(content, memory, position, limit=position):
+        pass
+    memory.beyond = 0
+    for interface in memory.interfaces:
+        interface.dropped = max(interface.dropped, interface.dropped_between)
+    return memory
+
+
+def read_rest(file: BinaryIO, capture: str, position: int) -> Iterator[Frame | CaptureNotice]:
+    """Frames and notices behind a position, uncompressed; frames have the numbers that they have in the whole capture.
+
+    ``file``: open and seekable.  A record that was not whole at the position comes as well.
+    """
+    memory = memory_at(file, position)
+    yield from read_on(file, capture, Grown(memory, None, file.seek(0, os.SEEK_END)))
+
+
+def look_behind(file: BinaryIO, position: int) -> tuple[int, float]:
+    """How many frames lie before a position, and the time of the first one behind it, or `NO_FRAME`."""
+    memory = memory_at(file, position)
+    items = read_on(file, "", Grown(memory, None, file.seek(0, os.SEEK_END)))
+    return memory.frames, next((item.timestamp_ns for item in items if isinstance(item, Frame)), NO_FRAME)
+
+
+class _Uncompressed:
+    """The content of a compressed file, as a file: going back begins anew."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek(0)
+
+    def seek(self, offset: int) -> int:
+        """Go to an offset from the beginning."""
+        self._file.seek(0)
+        self._source = ByteSource(self._file)
+        self._source.skip(offset)
+        return offset
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; fewer at the end, and before damage."""
+        data = self._source.fill(b"", size)
+        self._source.give_back(data[size:])
+        return data[:size]

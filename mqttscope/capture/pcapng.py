@@ -13,8 +13,7 @@ from math import gcd
 from typing import Literal
 
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.capture.memory import Interface, Memory
-from mqttscope.capture.pcap import FRAME_LIMIT
+from mqttscope.capture.pcap import FRAME_LIMIT, Interface, Memory
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
 
 PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"

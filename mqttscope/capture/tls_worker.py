@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from mqttscope.capture.tls_frames import ARGUMENTS
+from mqttscope.capture.tls import ARGUMENTS
 from mqttscope.capture.tshark_process import TsharkProcess
 from mqttscope.net.frame import Frame
 

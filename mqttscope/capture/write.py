@@ -3,17 +3,126 @@
 Own code because dpkt writes one interface per file, times as floating point numbers and no original lengths.
 
 Format: draft-ietf-opsawg-pcapng; little-endian, one section, one interface per link type.
+
+Files that this program makes: for their owner alone; captures by one program at a time.
+
+New files have the rights 0600 and new folders 0700: what was captured may hold secrets.  A folder that is there already
+may want it otherwise, by a default ACL, and is obeyed; files that are there already keep their rights.
+
+Writing a capture while it goes on: a file, or a ring of files of which the oldest are removed.
+
+What was written is readable at any moment, whatever ends the program: blocks are gathered and handed to the system in
+one piece, several times a second, so that a file ends between two blocks, and at worst inside its last one.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import struct
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, cast
 
-from mqttscope.capture.own_file import opener
 from mqttscope.net.frame import Frame
+
+PRIVATE = 0o600
+"""Rights of new captures: what is in them may hold passwords."""
+
+
+def open_alone(path: str | os.PathLike[str], *, fresh: bool = False) -> int:
+    """The descriptor of a new or emptied file, for writing.
+
+    `OSError` where it cannot be made or another program is writing it, whose blocks ours would lie between.  ``fresh``:
+    `FileExistsError` where there is one already.  Pipes and devices are opened as they are.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags | (os.O_EXCL if fresh else 0), PRIVATE)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if not lock(descriptor):
+                raise OSError(errno.EWOULDBLOCK, "another program is writing it")
+            os.ftruncate(descriptor, 0)
+    except OSError as error:
+        os.close(descriptor)
+        error.filename = os.fspath(path)
+        raise
+    return descriptor
+
+
+@contextmanager
+def _for_the_owner() -> Iterator[None]:
+    """Make what is new for its owner alone, unless a default ACL of its folder says otherwise: it takes no umask."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def opener(path: str, flags: int) -> int:
+    """For ``open``: a new file is for its owner alone."""
+    with _for_the_owner():
+        return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+
+
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder with those above it, as far as they are missing."""
+    with _for_the_owner():
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file whole: who reads it meanwhile, or finds the disk full, has the one before.  Raises `OSError`.
+
+    Links stay, and lead to the new file.  Pipes and devices are written as they are, and so is what is there already
+    in a folder where nothing new may be made.
+    """
+    target = os.path.realpath(path)
+    there = os.path.exists(target)
+    if there and (not os.path.isfile(target) or not os.access(os.path.dirname(target), os.W_OK)):
+        with open(target, "wb", opener=opener) as file:
+            file.write(data)
+        return
+    new = f"{target}.{os.getpid()}.new"
+    try:
+        with open(new, "xb", opener=opener) as file:
+            file.write(data)
+        replace_file(new, target)
+    except OSError as error:
+        if not isinstance(error, FileExistsError):
+            with suppress(OSError):
+                os.unlink(new)
+        raise
+
+
+def replace_file(new: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """Put a new file in the place of another, whose rights it takes over."""
+    with suppress(OSError):
+        os.chmod(new, stat.S_IMODE(os.stat(path).st_mode))
+    os.replace(new, path)
+
+
+def lock(descriptor: int) -> bool:
+    """Keep others from locking this file as long as it is open here; whether nobody else has.
+
+    It is true as well where there are no such locks: on Windows, and on some network file systems.
+    """
+    with suppress(ImportError):
+        import fcntl
+
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
+
 
 APPLICATION = b"mqttscope"
 """Named in the section header as the writer."""
@@ -119,3 +228,138 @@ def _option(code: int, value: bytes) -> bytes:
 def _block(kind: int, body: bytes) -> bytes:
     length = struct.pack("<I", len(body) + 12)
     return struct.pack("<I", kind) + length + body + length
+
+
+GATHERED_BYTES = 1 << 18
+"""More than this is not held back."""
+
+
+class Recorder:
+    """Frames to a pcapng file, or to a ring of them.
+
+    ``ring_bytes``: a file that has grown past it is followed by the next, ``NAME_00001_20260102T030405.pcapng`` with
+    the time (UTC) of its first frame.  ``ring_files``: so many of them are kept.  Files that were there before are
+    never removed.  `OSError` when they cannot be written.
+    """
+
+    def __init__(self, path: str, *, ring_bytes: int | None = None, ring_files: int | None = None) -> None:
+        self.path = Path(path)
+        self.ring_bytes = ring_bytes
+        self.ring_files = ring_files
+        self.frames = 0
+        self.files = 0
+        """Files begun."""
+        self.removed = 0
+        """Files removed again, to keep the ring in its size."""
+        self.current: Path | None = None
+        self._kept: deque[Path] = deque()
+        self._gathered: _Gathered | None = None
+        self._writer: PcapngWriter | None = None
+        if ring_bytes is None:
+            self._open(self.path)
+        elif not os.access(self.path.parent, os.W_OK | os.X_OK):
+            error = FileNotFoundError if not self.path.parent.exists() else PermissionError
+            raise error(None, "the folder cannot be written to", str(self.path.parent))
+
+    def write(self, frame: Frame) -> None:
+        """Append a frame."""
+        if self._writer is None or (self.ring_bytes is not None and self._size() >= self.ring_bytes):
+            self._next(frame.timestamp_ns)
+        assert self._writer is not None
+        assert self._gathered is not None
+        self._writer.write(frame)
+        self.frames += 1
+        if self._gathered.held >= GATHERED_BYTES:
+            self._gathered.flush()
+
+    def flush(self) -> None:
+        """Hand what was gathered to the system."""
+        if self._gathered is not None:
+            self._gathered.flush()
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._gathered is not None:
+            try:
+                self._gathered.flush()
+            finally:
+                self._gathered.close()
+                self._gathered = self._writer = None
+
+    def told(self) -> str:
+        """What was written, for people."""
+        frames = f"{self.frames:,} frame{'' if self.frames == 1 else 's'}"
+        if self.ring_bytes is None:
+            return f"wrote {frames} to {self.path}"
+        removed = f", {self.removed:,} of them removed again" if self.removed else ""
+        last = f", the last is {self.current}" if self.current is not None else ""
+        return f"wrote {frames} to {self.files:,} file{'' if self.files == 1 else 's'}{removed}{last}"
+
+    def _size(self) -> int:
+        return 0 if self._gathered is None else self._gathered.size
+
+    def _next(self, timestamp_ns: int) -> None:
+        self.close()
+        # Before the next one is begun, so that the ring never takes more than was asked for.
+        while self.ring_files is not None and len(self._kept) >= self.ring_files:
+            oldest = self._kept.popleft()
+            oldest.unlink(missing_ok=True)
+            self.removed += 1
+        time = datetime.fromtimestamp(max(0, timestamp_ns) // 1_000_000_000, UTC).strftime("%Y%m%dT%H%M%S")
+        suffix = self.path.suffix or ".pcapng"
+        self._open(self.path.with_name(f"{self.path.stem}_{self.files + 1:05d}_{time}{suffix}"))
+
+    def _open(self, path: Path) -> None:
+        self._gathered = _Gathered(path, fresh=self.ring_bytes is not None)
+        path = self._gathered.path
+        try:
+            self._writer = PcapngWriter(cast(BinaryIO, self._gathered))
+            self._gathered.flush()
+        except OSError:
+            if not os.path.getsize(path):
+                path.unlink(missing_ok=True)
+            raise
+        self.files += 1
+        self.current = path
+        self._kept.append(path)
+
+
+class _Gathered:
+    """A file that is written in few large pieces.
+
+    ``fresh``: one that is there already is left alone, and the name gets a number.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+        self.size = 0
+        self.held = 0
+        self.path = path
+        self._parts: list[bytes] = []
+        others = count(2)
+        while True:
+            try:
+                self._descriptor = open_alone(self.path, fresh=fresh)
+                break
+            except FileExistsError:
+                if not fresh:
+                    raise
+                self.path = path.with_name(f"{path.stem}-{next(others)}{path.suffix}")
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(data)
+        self.held += len(data)
+        self.size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        left = b"".join(self._parts)
+        self._parts, self.held = [], 0
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except OSError as error:
+            error.filename = str(self.path)
+            raise
+
+    def close(self) -> None:
+        os.close(self._descriptor)

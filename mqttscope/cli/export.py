@@ -13,8 +13,7 @@ from typing import BinaryIO, cast
 import click
 
 from mqttscope.capture import open_capture
-from mqttscope.capture.own_file import open_alone
-from mqttscope.capture.write import PcapngWriter
+from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.cli.output import CannotWrite, Progress
 from mqttscope.cli.targets import CAPTURE, refuse_inputs, refuse_name
 from mqttscope.dissect import Dissector

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from mqttscope.capture.own_file import write_file
+from mqttscope.capture.write import write_file
 from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
@@ -18,10 +18,9 @@ from mqttscope.cli.reading import Reading
 from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
-from mqttscope.lint.baseline import Baseline, BaselineError, client_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.gate import Gate, Verdict
+from mqttscope.lint.gate import Baseline, BaselineError, Gate, Verdict, client_key
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.selection import Selection
 from mqttscope.mqtt.wire import counted

@@ -20,9 +20,8 @@ from mqttscope.dissect import Options
 from mqttscope.lint.catalogue import UnknownRuleError, select
 from mqttscope.lint.config import Config
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.gate import Policy
+from mqttscope.lint.gate import Policy, Suppressions
 from mqttscope.lint.rule import Rule
-from mqttscope.lint.suppress import Suppressions
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
 from mqttscope.redact.secrets import LENGTH

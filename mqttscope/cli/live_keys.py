@@ -6,7 +6,7 @@ import os
 
 from mqttscope.capture.keylog import BadKeysError
 from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
-from mqttscope.capture.tshark import MissingToolError
+from mqttscope.capture.tshark_process import MissingToolError
 from mqttscope.cli.output import warn
 from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecrypt
 from mqttscope.mqtt.wire import counted

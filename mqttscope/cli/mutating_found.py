@@ -9,8 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from mqttscope.capture.own_file import make_folder, open_alone
-from mqttscope.capture.write import PcapngWriter
+from mqttscope.capture.write import PcapngWriter, make_folder, open_alone
 from mqttscope.cli.output import CannotWrite
 from mqttscope.report.base import View
 from mqttscope.report.page import Page

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from mqttscope.capture.own_file import open_alone
-from mqttscope.capture.write import PcapngWriter
+from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.mutating_flows import Flows, numbered
 from mqttscope.cli.output import CannotWrite

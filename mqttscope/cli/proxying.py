@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from mqttscope.capture.own_file import write_file
+from mqttscope.capture.write import write_file
 from mqttscope.cli.ending import limit_ending
 from mqttscope.cli.linting import Run
 from mqttscope.cli.linting_settings import resolve

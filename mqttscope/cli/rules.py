@@ -9,8 +9,8 @@ import click
 from mqttscope.cli.options import colour_option
 
 if TYPE_CHECKING:
-    from mqttscope.lint.coverage import Coverage
     from mqttscope.lint.rule import Rule
+    from mqttscope.lint.statements import Coverage
 
 
 @click.command(
@@ -82,7 +82,7 @@ def named(names: tuple[str, ...]) -> tuple[list[type[Rule]], bool]:
 
 def statements(names: tuple[str, ...], rules: list[type[Rule]]) -> list[Coverage]:
     """Statements with their rules; where rules are named, those that they cite."""
-    from mqttscope.lint.coverage import coverage
+    from mqttscope.lint.statements import coverage
 
     rows = coverage()
     if not names:

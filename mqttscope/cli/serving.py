@@ -13,7 +13,7 @@ from typing import Any
 import click
 import orjson
 
-from mqttscope.capture.own_file import write_file
+from mqttscope.capture.write import write_file
 from mqttscope.cli.ending import limit_ending
 from mqttscope.cli.linting import Run
 from mqttscope.cli.live_record import at_endings, prepare_record

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.capture.complaints import BadCaptureFilterError, CannotCaptureError
-from mqttscope.capture.live import LiveCapture, interfaces
-from mqttscope.capture.record import Recorder
+from mqttscope.capture.live import BadCaptureFilterError, CannotCaptureError, LiveCapture, interfaces
 from mqttscope.capture.tools import MissingToolError
+from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
 from mqttscope.cli.ending import interruption, limit_ending
 from mqttscope.cli.inspect import make_reporter

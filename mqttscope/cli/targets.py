@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from mqttscope.capture.files import is_source
-from mqttscope.capture.own_file import opener
+from mqttscope.capture.write import opener
 from mqttscope.cli.output import CannotWrite
 
 STDIN = "-"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from mqttscope.lint.catalogue import all_rules
-from mqttscope.lint.coverage import STATES, Coverage, coverage, totals
 from mqttscope.lint.examples import Conversation
 from mqttscope.lint.rule import Rule
+from mqttscope.lint.statements import STATES, Coverage, coverage, totals
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report.base import View
 from mqttscope.report.example import render

@@ -19,7 +19,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mqttscope.capture.own_file import lock, make_folder, opener
+from mqttscope.capture.write import lock, make_folder, opener
 from mqttscope.lake.manifest import (
     NAME,
     LakeError,

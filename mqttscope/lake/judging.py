@@ -19,9 +19,9 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import SCOPE_EVENTS
 from mqttscope.lake.state import dump
 from mqttscope.lake.tables import Collector, Scoped
-from mqttscope.lint.baseline import client_key
 from mqttscope.lint.engine import InternalError, Linter
 from mqttscope.lint.finding import Finding
+from mqttscope.lint.gate import client_key
 from mqttscope.lint.quality import Quality, is_whole_packet
 from mqttscope.lint.selection import Selection
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import NamedTuple
 
-from mqttscope.lint.memories import is_of_one, scope_key
+from mqttscope.lint.moment import is_of_one, scope_key
 from mqttscope.lint.rule import Scope
 from mqttscope.mqtt.constants import Direction
 from mqttscope.net.segment import flow_key

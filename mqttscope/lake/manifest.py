@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from mqttscope.capture.own_file import opener, replace_file
+from mqttscope.capture.write import opener, replace_file
 
 FORMAT = 1
 NAME = "manifest.json"

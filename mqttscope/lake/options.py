@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from mqttscope.dissect.options import Options
-from mqttscope.lint.memories import WIDE
+from mqttscope.lint.moment import WIDE
 from mqttscope.lint.rule import Rule, Scope
 from mqttscope.redact.secrets import LENGTH
 

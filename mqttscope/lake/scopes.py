@@ -35,7 +35,7 @@ from mqttscope.lake.state import dump, load
 from mqttscope.lake.tracker import Beside, Tracker
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.memories import Kept, is_of_one, own_key
+from mqttscope.lint.moment import Kept, is_of_one, own_key
 from mqttscope.lint.rule import Rule, Scope
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part
-from mqttscope.capture.limited import Limited
+from mqttscope.capture.growing import Limited
 from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE, beginning
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics

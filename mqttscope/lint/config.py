@@ -30,7 +30,7 @@ from typing import Any
 
 from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.suppress import Pattern
+from mqttscope.lint.gate import Pattern
 from mqttscope.mqtt.topics import topic_filter_problem
 
 Table = dict[str, Any]

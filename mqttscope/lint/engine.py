@@ -3,6 +3,16 @@
 Feed it the events of `dissect` one by one, each before the next is taken from the generator: then the connection is in
 the state before the packet, as rules want it.  Rules of every scope run here; what they remember belongs to the key of
 their scope, so that an engine that sees all events of a key gives the same findings as one that sees everything.
+
+Where in a packet a finding points to.
+
+Other protocols that are met where MQTT should begin, known by their first bytes.
+
+What may be of a secret in the damaged packets of a connection, so that no message quotes it.
+
+What rules remember of a packet they quote in findings about others: the Authentication Method of a CONNECT, a topic.
+Where the layout is broken, such a text may hold a password.  So messages are not made in many careful ways, but each is
+held against these bytes before anybody sees it (`report.findings.conceal`).
 """
 
 from __future__ import annotations
@@ -26,19 +36,115 @@ from mqttscope.events import (
 )
 from mqttscope.lint.broker_watch import expires_or_retained
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
-from mqttscope.lint.foreign import PREFACES, foreign_protocol
-from mqttscope.lint.memories import WIDE, Memories, scope_key
-from mqttscope.lint.moment import Looked, Moment
+from mqttscope.lint.moment import WIDE, Looked, Memories, Moment, scope_key
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Findings, Needs, Rule
-from mqttscope.lint.spans import place_of, place_of_fault
 from mqttscope.lint.strings import has_odd_strings
-from mqttscope.lint.withheld import Withheld
+from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 from mqttscope.net.frame import CaptureDrops
+from mqttscope.redact.packets import hidden_in_damaged, holds_secrets
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
+
+MAX_WITHHELD = 10_000
+"""Open connections with damaged packets of which this is kept."""
+MAX_RUNS = 16
+"""Ranges of bytes of one connection; the first and the last ones are kept."""
+MAX_BYTES = 4_096
+"""Bytes of a range: rules do not quote more of a text."""
+LEAST = 4
+"""Fewer bytes are no secret that could be told from other text."""
+
+
+class Withheld:
+    """The hidden bytes of damaged packets, by the identity of their connection while it is open."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, tuple[bytes, ...]] = {}
+
+    def note(self, event: MalformedEvent) -> None:
+        """Take note of what is hidden in a damaged packet."""
+        connection, raw = event.connection, event.malformed.raw
+        if not (holds_secrets(raw) or event.malformed.complete):
+            return  # nothing of it is remembered
+        found = hidden_in_damaged(raw, connection.version, connection.side(event.direction).doubt)
+        runs = [raw[start : min(end, start + MAX_BYTES)] for start, end in found if end - start >= LEAST]
+        if not runs:
+            return
+        key = id(connection)
+        if key not in self._runs and len(self._runs) >= MAX_WITHHELD:
+            del self._runs[next(iter(self._runs))]
+        known = [*self._runs.get(key, ()), *runs]
+        if len(known) > MAX_RUNS:
+            known = [*known[: MAX_RUNS // 2], *known[-MAX_RUNS // 2 :]]
+        self._runs[key] = tuple(known)
+
+    def of(self, connection: Connection) -> tuple[bytes, ...]:
+        """What is hidden of a connection."""
+        return self._runs.get(id(connection), ())
+
+    def forget(self, connection: Connection) -> None:
+        """The connection has ended."""
+        self._runs.pop(id(connection), None)
+
+
+PROXY = "a PROXY protocol header"
+PREFACES = frozenset({PROXY})
+"""What a load balancer puts before the MQTT of a connection."""
+
+_HTTP_METHODS = b"GET|HEAD|POST|PUT|DELETE|OPTIONS|TRACE|PATCH|CONNECT|PRI"
+_SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (re.compile(rb"\x16\x03[\x00-\x04]"), "TLS"),
+    (re.compile(rb"\x15\x03[\x00-\x04]\x00"), "TLS"),  # an alert, which answers what is no TLS
+    (re.compile(rb"(?:" + _HTTP_METHODS + rb") [!-~]"), "HTTP"),
+    (re.compile(rb"HTTP/\d"), "HTTP"),
+    (re.compile(rb"SSH-[12]\."), "SSH"),
+    (re.compile(rb"AMQP[\x00-\x03]"), "AMQP"),
+    (re.compile(rb"\x03\x00\x00.[\x02-\x40]\xe0", re.DOTALL), "RDP"),
+    (re.compile(rb"PROXY (?:TCP[46]|UNKNOWN)"), PROXY),
+    (re.compile(rb"\r\n\r\n\x00\r\nQUIT\n"), PROXY),
+)
+
+
+def foreign_protocol(head: bytes) -> str:
+    """Name of the protocol that the first bytes of a stream belong to; empty when they may be MQTT or nobody knows."""
+    for signature, name in _SIGNATURES:
+        if signature.match(head):
+            return name
+    return ""
+
+
+def place_of(report: Report, raw: bytes, at: Moment, fault: FaultReport | None) -> tuple[int | None, int | None]:
+    """Offset and length in bytes of what a report blames; ``None`` where it is no part of a packet."""
+    if not raw:
+        return None, None
+    if report.span is not None:
+        return report.span
+    if fault is not None:
+        return place_of_fault(at.spans, raw, fault)
+    event = at.event
+    if not report.field:
+        return 0, len(raw)
+    packet = event.packet if isinstance(event, PacketEvent) else None
+    if isinstance(event, MalformedEvent):
+        packet = event.malformed.packet
+    if packet is not None:
+        span = at.spans.of(packet, report.field)
+        if span is not None:
+            return span.start, span.end - span.start
+    return 0, len(raw)
+
+
+def place_of_fault(spans: SpanIndex, raw: bytes, fault: FaultReport) -> tuple[int, int]:
+    """The field that holds the fault; where a byte is missing, the place behind the last one."""
+    start = min(fault.offset, len(raw))
+    for span in spans.spans:
+        if span.start <= start < span.end and (span.field == fault.field or not fault.field):
+            return span.start, span.end - span.start
+    return start, min(1, len(raw) - start)
+
 
 __all__ = ["InternalError", "Linter", "scope_key"]
 

@@ -1,15 +1,105 @@
-"""Checks that are the same for two rules but for a name or a measure."""
+"""Checks that are the same for two rules but for a name or a measure.
+
+What the WebSocket below a connection did wrong, for rules.
+
+Who can read a connection on its way.
+
+Whether a damaged packet is well formed in the layout of another version: then an encoder took the wrong one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from ipaddress import ip_address
+from typing import Any, ClassVar
 
 from mqttscope.lint.finding import Confidence, Related, Report
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.codec import decode
+from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Publish, Subscribe
+from mqttscope.session.connection import Connection
+
+V3_1_1, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
+
+REFUSAL_OF_3_1_1 = b"\x20\x02\x00\x01"
+"""The CONNACK with which a server that knows only 3.1.1 refuses any other protocol level (3.1.1 MQTT-3.1.2-2)."""
+
+
+def other_layout(found: Malformed, version: ProtocolVersion) -> ProtocolVersion | None:
+    """The version in whose layout a damaged packet of ``version`` is well formed, where that can be no accident.
+
+    3.1 and 3.1.1 have one layout, which 3.1.1 stands for.  A CONNECT brings its own version.
+    """
+    other = V3_1_1 if version == V5 else V5
+    if found.packet_type == PacketType.CONNECT or any(
+        _says_nothing(fault.reason, fault.field) for fault in found.faults
+    ):
+        return None
+    read = decode(found.raw, other)
+    if isinstance(read, Malformed):
+        return None
+    if isinstance(read, Publish) and other == V3_1_1 and not _lacks_properties(found, read.payload):
+        return None
+    return other
+
+
+def _says_nothing(reason: MalformedReason, field: str) -> bool:
+    """Faults that 3.1.1 merely does not know, and bytes that are no packet in any version."""
+    if reason is MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL:
+        return field == "remaining_length"
+    return reason in (MalformedReason.TRUNCATED, MalformedReason.REMAINING_LENGTH_TOO_LONG)
+
+
+def _lacks_properties(found: Malformed, payload: bytes) -> bool:
+    """Whether what stands where the properties of a PUBLISH should be is its payload.
+
+    Any bytes can be a payload, so that a broken property block reads well too.  Text cannot be a block: each property
+    of a PUBLISH but one has a byte below 0x20 in it.
+    """
+    if found.reason is MalformedReason.PROPERTY_LENGTH_MISSING:
+        return True
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character in "\t\r\n" for character in text)
+
+
+def is_plain(connection: Connection) -> bool:
+    """Whether its packets crossed the wire as they are, and not inside TLS that was decrypted for us."""
+    return connection.transport in ("tcp", "websocket")
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether an endpoint (``127.0.0.1:1883``, ``[::1]:1883``) is the host itself."""
+    host = endpoint.rpartition(":")[0].strip("[]")
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_loopback or (mapped is not None and mapped.is_loopback)
+
+
+NOT_OFFERED = ("subprotocol_not_offered", "subprotocol_old", "subprotocol_foreign")
+"""Reasons that say that the request does not offer the subprotocol of MQTT."""
+
+
+def problems(connection: Connection) -> list[dict[str, Any]]:
+    """The problems of a WebSocket in their order, each with ``from_client``, ``reason``, ``detail`` and ``frame``."""
+    found = (connection.websocket or {}).get("problems")
+    return found if isinstance(found, list) else []
+
+
+def problem(connection: Connection, *reasons: str) -> tuple[str, str] | None:
+    """Reason and detail of the first problem with one of these reasons; ``None`` where there is none."""
+    for one in problems(connection):
+        if one["reason"] in reasons:
+            return one["reason"], one["detail"]
+    return None
 
 
 def unanswered(rule: Rule, at: Moment, kind: str, answer: str) -> Iterator[Report]:

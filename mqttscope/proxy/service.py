@@ -22,12 +22,11 @@ from typing import Any, Self, TypeVar
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.lint.baseline import Baseline
 from mqttscope.lint.catalogue import expand
 from mqttscope.lint.catalogue import select as select_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.gate import Gate, Policy
+from mqttscope.lint.gate import Baseline, Gate, Policy
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket, Malformed

@@ -13,7 +13,7 @@ from mqttscope.events import (
     MalformedEvent,
     UnparsedEvent,
 )
-from mqttscope.lint.foreign import PREFACES, foreign_protocol
+from mqttscope.lint.engine import PREFACES, foreign_protocol
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError

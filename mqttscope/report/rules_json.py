@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mqttscope.lint.coverage import STATES, Coverage, totals
 from mqttscope.lint.rule import Rule
+from mqttscope.lint.statements import STATES, Coverage, totals
 from mqttscope.report.base import View
 from mqttscope.report.example import render
 from mqttscope.report.explain import cited, is_on, needs

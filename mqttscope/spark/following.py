@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from mqttscope.capture.growing import PIECE_BYTES, can_grow, may_be_compressed
-from mqttscope.capture.memory import Memory
+from mqttscope.capture.pcap import Memory
 from mqttscope.capture.reading import NO_FRAME, first_time
 from mqttscope.capture.sources import (
     denied,

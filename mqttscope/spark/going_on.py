@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from mqttscope.capture.growing import advance, may_be_compressed
-from mqttscope.capture.memory import Memory
-from mqttscope.capture.rest import memory_at
+from mqttscope.capture.growing import advance, may_be_compressed, memory_at
+from mqttscope.capture.pcap import Memory
 from mqttscope.spark.contents import CHECK_BYTES, begins_with, checks
 from mqttscope.spark.offsets import Followed, Said
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 
-from mqttscope.capture.limited import Limited
+from mqttscope.capture.growing import Limited
 from mqttscope.capture.ranges import WHOLE
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.sources import why_not_opened

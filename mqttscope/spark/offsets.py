@@ -13,7 +13,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqttscope.capture.memory import Memory
+from mqttscope.capture.pcap import Memory
 from mqttscope.capture.reading import NO_FRAME
 
 

@@ -8,9 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
-from mqttscope.capture.boundaries import boundaries, read_head
-from mqttscope.capture.growing import Grown, read_on
-from mqttscope.capture.limited import Limited
+from mqttscope.capture.growing import Grown, Limited, read_on, read_rest
 from mqttscope.capture.ranges import (
     SPLIT_BYTES,
     WHOLE,
@@ -18,13 +16,14 @@ from mqttscope.capture.ranges import (
     Range,
     Settled,
     Split,
+    boundaries,
     index,
     measure,
+    read_head,
     read_range,
     settle,
     split,
 )
-from mqttscope.capture.rest import read_rest
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.spark.locations import Location, open_location, why_replaced
 from mqttscope.spark.rows import ERROR, UNSPLIT, Note

@@ -6,7 +6,7 @@ import json
 import os
 
 from mqttscope.capture.growing import Grown
-from mqttscope.capture.memory import Memory
+from mqttscope.capture.pcap import Memory
 from mqttscope.capture.reading import NO_FRAME
 from mqttscope.spark.going_on import remembered
 from mqttscope.spark.locations import Location

@@ -25,7 +25,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from mqttscope.capture.own_file import make_folder, opener, write_file
+from mqttscope.capture.write import make_folder, opener, write_file
 from mqttscope.lake.contents import Content
 from mqttscope.lake.faulty import add_errors, known_errors
 from mqttscope.lake.files import STREAM, commit, lake_lock, reading

@@ -15,8 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeVar
 
-from mqttscope.capture.own_file import open_alone
-from mqttscope.capture.write import PcapngWriter
+from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.dissect import Dissector
 from mqttscope.net.segment import Segment
 from mqttscope.transport.judging import REST_S, Judging, Listener

@@ -4,19 +4,193 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from mqttscope.capture import live
-from mqttscope.capture.complaints import BadCaptureFilterError, CannotCaptureError
-from mqttscope.capture.drops import DropCounter
-from mqttscope.capture.live import LiveCapture, interfaces, is_up
+from mqttscope.capture.live import (
+    BadCaptureFilterError,
+    CannotCaptureError,
+    DropCounter,
+    LiveCapture,
+    explain,
+    interfaces,
+    is_up,
+)
 from mqttscope.capture.tools import MissingToolError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from tests.cli.running import capture as recorded
 from tests.live import Talk, need_capture, replace_dumpcap, say
+
+DENIED = (
+    "Capturing on 'Loopback: lo'\ndumpcap: You do not have permission to capture on device \"lo\".\n"
+    "(socket: Operation not permitted)\nPlease check to make sure you have sufficient permissions.\n"
+)
+ABSENT = "Capturing on 'nosuch0'\ndumpcap: There is no device named \"nosuch0\".\n(No such device exists)\n"
+DOWN = "Capturing on 'tap9'\ndumpcap: Device \"tap9\" is not up.\n(That device is not up)\n"
+GONE = 'File: -\ndumpcap: The network adapter "tap9" is no longer attached; the capture has stopped.\n'
+FILTER = (
+    "Capturing on 'Loopback: lo'\ndumpcap: Invalid capture filter \"bad (\" for interface 'lo'.\n\n"
+    "That string isn't a valid capture filter (can't parse filter expression: syntax error).\n"
+    "See the User's Guide for a description of the capture filter syntax.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "names", "told"),
+    [
+        (DENIED, ("lo",), ("no permission to capture from lo", "wireshark", "setcap cap_net_raw,cap_net_admin=eip")),
+        (ABSENT, ("lo", "nosuch0"), ("there is no interface nosuch0", "--list-interfaces")),
+        (DOWN, ("tap9",), ("interface tap9 is down", "ip link set tap9 up")),
+        (GONE, ("tap9",), ("went down or was removed", "ip link set tap9 up")),
+        ("dumpcap: something new\nfor you\n", ("lo",), ("dumpcap says: something new for you",)),
+        ("", ("lo",), ("ended with exit code 7 and said nothing",)),
+    ],
+)
+def test_cause_and_remedy(said: str, names: tuple[str, ...], told: tuple[str, ...]) -> None:
+    line = explain(said, "/usr/bin/env", names, code=7)
+
+    assert all(one in line for one in told), line
+    assert "\n" not in line
+
+
+def test_a_bad_filter_is_the_users(tmp_path: Path) -> None:
+    with pytest.raises(BadCaptureFilterError, match=r"'bad \(' is no capture filter: can't parse"):
+        explain(FILTER, "dumpcap", ("lo",), code=1)
+
+
+def test_a_dumpcap_that_may_not_be_run_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "dumpcap"
+    path.touch(mode=0o644)
+
+    line = explain(f"[Errno 13] Permission denied: '{path}'", str(path), ("eth0",))
+
+    assert line.startswith(f"no permission to run {path}, which captures from eth0")
+
+
+@pytest.mark.parametrize(("code", "told"), [(-9, "was ended by SIGKILL"), (0, "ended by itself")])
+def test_an_end_without_words(code: int, told: str) -> None:
+    assert explain("Capturing on 'lo'\nFile: -\n", "dumpcap", ("lo",), code=code) == f"dumpcap: {told}"
+
+
+def test_output_that_is_no_capture() -> None:
+    line = explain("", "/opt/dumpcap", ("lo",), code=0, fault="is not a capture file")
+
+    assert line.startswith("dumpcap wrote what is no capture: it is not a capture file")
+
+
+PACKET_SOCKET = """if True:
+    import socket, struct, sys
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    made.setsockopt(263, 10, 2)
+    # The time comes back in no other way than by what the kernel makes of it: a ring it refuses shows the change.
+    request = struct.pack("=7I", 1 << 18, 4, 1 << 18, 4, 250, 0, 0)
+    made.setsockopt(263, 5, request)
+    print("ring", flush=True)
+    sys.exit(5)
+"""
+
+
+def start(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, preexec_fn=live.trace_me)
+
+
+@pytest.fixture(autouse=True)
+def _where_it_can_be_done() -> None:
+    if not live.can_shorten_time_out():
+        pytest.skip("needs root on Linux, and ptrace")
+
+
+def test_a_ring_is_made_prompt_and_the_program_goes_on() -> None:
+    running = start(sys.executable, "-S", "-c", PACKET_SOCKET)
+
+    made = live.shorten_time_out(running.pid, 1)
+    out, _ = running.communicate(timeout=20)
+
+    if out != b"ring\n":
+        pytest.skip("no packet sockets here")
+    assert made == 1
+    assert running.returncode == 5
+
+
+def test_a_program_that_ends_without_a_ring_keeps_its_exit_code() -> None:
+    running = start("/bin/sh", "-c", "echo hello; exit 7")
+
+    assert live.shorten_time_out(running.pid, 1) == 0
+    assert running.communicate(timeout=20)[0] == b"hello\n"
+    assert running.returncode == 7
+
+
+def test_a_program_that_makes_no_ring_in_time_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "TRACE_SECONDS", 0.2)
+    running = start("/bin/sh", "-c", "sleep 0.6; echo hello")
+
+    assert live.shorten_time_out(running.pid, 1) == 0
+    assert running.communicate(timeout=20)[0] == b"hello\n"
+    assert running.returncode == 0
+
+
+def test_a_program_that_could_not_be_traced_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "TRACE_SECONDS", 0.1)
+    running = subprocess.Popen(["/bin/sh", "-c", "sleep 0.5; echo hello"], stdout=subprocess.PIPE)
+
+    assert live.shorten_time_out(running.pid, 1) == 0
+    assert running.communicate(timeout=20)[0] == b"hello\n"
+    assert running.returncode == 0
+
+
+def test_a_program_that_is_not_there() -> None:
+    assert live.shorten_time_out(os.getpid(), 0) == 0
+
+
+OPENS = """if True:
+    import socket, sys
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    made.bind(("lo", 3))
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_cannot_be_looked_into_counts_nothing() -> None:
+    counter = DropCounter(2**22 + 1)
+
+    assert len(counter) == 0
+    assert counter.read() == (0, 0)
+    counter.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="needs root on Linux")
+def test_frames_and_drops_of_another_process_are_counted_once() -> None:
+    running = subprocess.Popen([sys.executable, "-c", OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert running.stdout is not None
+    if running.stdout.readline() != b"open\n":
+        running.communicate()
+        pytest.skip("no packet sockets here")
+    counter = DropCounter(running.pid)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as to,
+    ):
+        to.bind(("127.0.0.1", 0))
+        for _ in range(200):
+            sender.sendto(bytes(1_000), to.getsockname())
+
+    if not len(counter):
+        running.communicate()
+        pytest.skip("sockets of other processes cannot be had here")
+    received, dropped = counter.read()
+    counter.close()
+    running.communicate()
+
+    assert received >= 200
+    assert 0 < dropped <= received
+
 
 READY = "echo File: - >&2"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 from collections.abc import Sequence
 from itertools import islice
@@ -12,7 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.capture import read_capture
+from mqttscope.capture.pcap import Interface, Memory
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+
+
+def test_written_and_read_again() -> None:
+    memory = Memory(
+        24, 3, -5, [1, 113], 1, True, ">", [Interface(1, 0, 1000, 1, -7, 1, 2, 3), Interface(113, 9, 1, 1, 0)]
+    )
+
+    assert Memory.of(json.loads(json.dumps(memory.written()))) == memory
+    assert memory.copy() == memory
+    assert memory.copy().interfaces[0] is not memory.interfaces[0]
+    assert memory.copy().link_types is not memory.link_types
+    assert Memory.of(Memory().written()) == Memory()
+
 
 Item = Frame | CaptureNotice
 Record = tuple[int, int, bytes]

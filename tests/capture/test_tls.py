@@ -9,14 +9,60 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture import open_capture, tls
-from mqttscope.capture.tls import BadKeysError, Decryption, MissingToolError, exported_pdu, read_keys
+from mqttscope.capture.tls import (
+    MAX_PAYLOAD,
+    SERVER_PORT,
+    BadKeysError,
+    Decryption,
+    MissingToolError,
+    exported_pdu,
+    frames,
+    read_keys,
+)
 from mqttscope.dissect import Dissector, Options, dissect_segments, segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import Publish
+from mqttscope.net.headers import segment as segment_of
+from mqttscope.net.segment import ACK, SYN, Segment, endpoints
 from tests.dissect.secure import TLS_1_2, TLS_1_3, Secure, SecureTalk, write
 from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SUBACK, SUBSCRIBE, Talk, connect, only, wire
 from tests.net.framing import frame as websocket_frame
 from tests.net.framing import request, response
+
+
+def made(payload: bytes, missing: int = 0, flags: int = ACK, sequence: int = 2**32 - 2) -> Segment:
+    return Segment(b"k" * 12, sequence, 7, flags, 100, payload, missing, 9, 1_000, "a")
+
+
+def read_frames(segment: Segment, *, from_client: bool = True) -> list[Segment]:
+    found = [segment_of(frame) for frame in frames(segment, 258, from_client=from_client)]
+    assert all(isinstance(one, Segment) for one in found)
+    return found  # type: ignore[return-value]
+
+
+def test_both_directions() -> None:
+    (up,), (down,) = read_frames(made(b"abc")), read_frames(made(b"abc"), from_client=False)
+
+    assert endpoints(up.key) == ("10.0.1.2:49152", f"192.0.2.1:{SERVER_PORT}")
+    assert endpoints(down.key) == endpoints(up.key)[::-1]
+    assert (up.sequence, up.acknowledgment, up.payload, up.missing, up.timestamp_ns) == (2**32 - 2, 7, b"abc", 0, 1_000)
+
+
+def test_what_the_snap_length_cut_off_is_missing() -> None:
+    assert [one.missing for one in read_frames(made(b"abc", missing=5))] == [5]
+
+
+def test_long_segments_and_those_without_payload() -> None:
+    parts = read_frames(made(bytes(2 * MAX_PAYLOAD) + b"x"))
+
+    assert [len(one.payload) for one in parts] == [MAX_PAYLOAD, MAX_PAYLOAD, 1]
+    assert [one.sequence for one in parts] == [2**32 - 2, MAX_PAYLOAD - 2, 2 * MAX_PAYLOAD - 2]
+    assert read_frames(made(b"")) == []
+
+
+def test_data_that_comes_with_a_syn_lies_behind_it() -> None:
+    assert [one.sequence for one in read_frames(made(b"abc", flags=SYN))] == [2**32 - 1]
+
 
 pytestmark = pytest.mark.tshark
 VERSIONS = pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])

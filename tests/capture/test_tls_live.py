@@ -11,16 +11,43 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture import tls_live
-from mqttscope.capture.tls_live import LiveDecryption
+from mqttscope.capture.tls_live import Flow, LiveDecryption, begins, start_of
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, PacketEvent
 from mqttscope.net.frame import CaptureError, CaptureNotice, Plaintext
-from mqttscope.net.segment import FIN, Segment
+from mqttscope.net.segment import ACK, FIN, SYN, Segment
 from tests.capture.test_tls import VERSIONS, converse, raw, read
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import CONNACK, PINGREQ, Talk, connect, only, wire
 from tests.net.framing import frame as websocket_frame
 from tests.net.framing import request, response
+
+HELLO = b"\x16\x03\x01\x00\xff\x01\x00\x00\xfb\x03\x03" + bytes(range(32)) + bytes(50)
+
+
+def segment(start: int, end: int, flags: int = ACK) -> Segment:
+    return Segment(b"k" * 12, (start - 5) % 2**32, 0, flags, 100, HELLO[start:end], 0, 1, 1, "a")
+
+
+def test_segments_of_any_size() -> None:
+    for size in (6, 7, 43, 93):
+        flow = Flow(b"k" * 12)
+        flow.begin(segment(0, size), 3)
+        for start in range(0, 93, size):
+            assert bool(flow.random) == (start >= 43)
+            flow.gather(segment(start, start + size))
+            # Once more, and from the middle.
+            flow.gather(segment(start, start + size))
+            flow.gather(segment(60, 70))
+        assert (flow.random, flow.number) == (bytes(range(32)), 3)
+
+
+def test_where_it_begins() -> None:
+    assert begins(segment(0, 93))
+    assert not begins(segment(0, 5))
+    assert not begins(segment(1, 93))
+    assert start_of(segment(5, 6, SYN)) == 1
+
 
 pytestmark = pytest.mark.tshark
 Passed = Segment | CaptureNotice | Plaintext

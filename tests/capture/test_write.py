@@ -14,8 +14,224 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.capture import PcapngWriter, open_capture
-from mqttscope.net.frame import Frame
+from mqttscope.capture.write import Recorder, make_folder, open_alone, opener, replace_file, write_file
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from tests.capture.test_pcap import read
+
+START_NS = 1_767_323_045_123_456_789
+
+
+def frame(number: int, size: int = 100) -> Frame:
+    return Frame(number, START_NS + number, 1, bytes([number % 256]) * size, size, "lo")
+
+
+def read_files(*paths: Path) -> list[Frame | CaptureNotice]:
+    return list(open_capture([str(path) for path in paths]))
+
+
+def test_what_was_flushed_is_there_before_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcapng"
+    recorder = Recorder(str(path))
+    assert read_files(path) == []
+    recorder.write(frame(1))
+    recorder.flush()
+
+    found = read_files(path)
+
+    assert [type(one) for one in found] == [Frame]
+    recorder.close()
+    assert recorder.told() == f"wrote 1 frame to {path}"
+
+
+def test_much_is_not_held_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcapng"
+    recorder = Recorder(str(path))
+    for number in range(1, 9):
+        recorder.write(frame(number, 60_000))
+
+    assert len(read_files(path)) >= 4
+    recorder.close()
+
+
+def test_a_file_cut_anywhere_keeps_the_frames_before(tmp_path: Path) -> None:
+    path, cut = tmp_path / "a.pcapng", tmp_path / "b.pcapng"
+    recorder = Recorder(str(path))
+    for number in range(1, 6):
+        recorder.write(frame(number))
+    recorder.close()
+    data = path.read_bytes()
+
+    for end in range(len(data) - 1, 200, -37):
+        cut.write_bytes(data[:end])
+        frames = [one for one in read_files(cut) if isinstance(one, Frame)]
+        assert [one.number for one in frames] == list(range(1, len(frames) + 1))
+        assert len(frames) >= (end - 100) // 132 - 1
+
+
+def test_a_ring_keeps_the_newest_files_and_each_reads_by_itself(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1_000, ring_files=3)
+    for number in range(1, 101):
+        recorder.write(frame(number))
+    recorder.close()
+
+    files = sorted(tmp_path.iterdir())
+
+    assert len(files) == 3
+    assert recorder.files - recorder.removed == 3
+    assert all(one.name.startswith("ring_000") and one.name.endswith("_20260102T030405.pcapng") for one in files)
+    payloads = [one.data[0] for path in files for one in read_files(path) if isinstance(one, Frame)]
+    assert payloads == list(range(101 - len(payloads), 101))
+    assert not any(isinstance(one, CaptureError) for path in files for one in read_files(path))
+    assert all(path.stat().st_size <= 1_000 + 132 for path in files)
+    assert "3 removed" not in recorder.told()
+    assert f"{recorder.removed} of them removed again" in recorder.told()
+
+
+def test_a_ring_without_a_number_of_files_keeps_all(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path / "ring"), ring_bytes=1_000)
+    for number in range(1, 31):
+        recorder.write(frame(number))
+    recorder.close()
+
+    assert len(list(tmp_path.iterdir())) == recorder.files > 3
+    assert all(path.suffix == ".pcapng" for path in tmp_path.iterdir())
+
+
+def test_foreign_files_are_never_removed(tmp_path: Path) -> None:
+    kept = tmp_path / "ring_00001_20250101T000000.pcapng"
+    kept.write_bytes(b"mine")
+    recorder = Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1, ring_files=1)
+    for number in range(1, 4):
+        recorder.write(frame(number))
+    recorder.close()
+
+    assert kept.read_bytes() == b"mine"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("ring_bytes", [None, 1_000])
+def test_a_folder_that_is_not_there(tmp_path: Path, ring_bytes: int | None) -> None:
+    with pytest.raises(OSError, match=r"folder|No such"):
+        Recorder(str(tmp_path / "none" / "a.pcapng"), ring_bytes=ring_bytes)
+
+
+def test_a_ring_leaves_files_alone_that_are_there_and_lets_only_their_owner_read(tmp_path: Path) -> None:
+    for _ in range(2):
+        recorder = Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1_000)
+        recorder.write(frame(1))
+        recorder.close()
+
+    found = sorted(tmp_path.iterdir())
+    assert len(found) == 2
+    assert found[0].name.removesuffix(".pcapng") == found[1].name.removesuffix(".pcapng").removesuffix("-2") or (
+        found[1].name.removesuffix(".pcapng") == found[0].name.removesuffix(".pcapng").removesuffix("-2")
+    )
+    assert {path.stat().st_mode & 0o777 for path in found} == {0o600}
+
+
+def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcapng"
+    os.close(open_alone(path))
+
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_another_program_writes_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcapng"
+    first = open_alone(path)
+    os.write(first, b"written")
+
+    with pytest.raises(OSError, match="another program is writing it") as caught:
+        open_alone(path)
+
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == b"written"
+    os.close(first)
+    os.close(open_alone(path))
+    assert path.read_bytes() == b""
+
+
+def test_a_fresh_file_takes_the_place_of_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcapng"
+    path.write_bytes(b"kept")
+
+    with pytest.raises(FileExistsError):
+        open_alone(path, fresh=True)
+    assert path.read_bytes() == b"kept"
+
+
+def test_a_device_may_be_written_by_many() -> None:
+    both = [open_alone("/dev/null"), open_alone("/dev/null")]
+
+    for descriptor in both:
+        os.close(descriptor)
+
+
+def rights(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_what_is_new_is_for_its_owner_alone_and_what_is_there_keeps_its_rights(tmp_path: Path) -> None:
+    make_folder(tmp_path / "a" / "b")
+    assert [rights(tmp_path / "a"), rights(tmp_path / "a" / "b")] == [0o700, 0o700]
+
+    path = tmp_path / "a" / "report.json"
+    with open(path, "w", encoding="utf-8", opener=opener) as file:
+        file.write("1")
+    assert rights(path) == 0o600
+
+    path.chmod(0o644)
+    tmp_path.joinpath("a").chmod(0o755)
+    with open(path, "w", encoding="utf-8", opener=opener) as file:
+        file.write("2")
+    make_folder(tmp_path / "a")
+    assert (rights(path), rights(tmp_path / "a"), path.read_text()) == (0o644, 0o755, "2")
+
+
+def test_a_file_takes_over_the_rights_of_the_one_it_replaces(tmp_path: Path) -> None:
+    for name, wanted in (("old", 0o640), ("none", 0o600)):
+        path, new = tmp_path / name, tmp_path / "new"
+        if name == "old":
+            path.touch()
+            path.chmod(0o640)
+        with open(new, "wb", opener=opener) as file:
+            file.write(b"1")
+        replace_file(new, path)
+        assert rights(path) == wanted
+
+
+def test_the_umask_of_the_program_stays(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with open(tmp_path / "a", "wb", opener=opener):
+            pass
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+
+
+def test_a_file_that_is_written_whole_is_for_its_owner_and_keeps_links_and_rights(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    link.symlink_to(file)
+
+    write_file(link, b"one")
+
+    assert link.is_symlink()
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"one", 0o600)
+    file.chmod(0o640)
+    write_file(file, b"two")
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"two", 0o640)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "link"]
+
+
+def test_a_file_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_file(folder, b"one")
+    write_file("/dev/null", b"one")
+    assert list(tmp_path.iterdir()) == [folder]
+
 
 FRAMES = [
     Frame(1, 1_700_000_000_123_456_789, 1, b"ethernet", 8, "a.pcap"),

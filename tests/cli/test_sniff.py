@@ -524,7 +524,7 @@ def test_a_rule_that_takes_minutes_does_not_keep_it_from_ending(tmp_path: Path) 
     marker = tmp_path / "busy"
     script = """if True:
         import sys
-        from mqttscope.capture import prompt
+        from mqttscope.capture import live
         from mqttscope.cli import run
         from mqttscope.lint.engine import Linter
 
@@ -535,7 +535,7 @@ def test_a_rule_that_takes_minutes_does_not_keep_it_from_ending(tmp_path: Path) 
             while True:
                 sum(range(1000))
 
-        prompt.available = lambda: False
+        live.can_shorten_time_out = lambda: False
         Linter.feed = feed
         run()
     """

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from mqttscope.dev.rule_pages import CONFORMANCE, FOLDER, pages
 from mqttscope.lint.catalogue import all_rules, find
-from mqttscope.lint.coverage import coverage
+from mqttscope.lint.statements import coverage
 from mqttscope.report.explain import cited
 
 

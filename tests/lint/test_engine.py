@@ -10,10 +10,13 @@ from typing import Any, ClassVar
 import pytest
 
 from mqttscope.dissect import dissect_segments
+from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent
+from mqttscope.lint import engine
 from mqttscope.lint.catalogue import all_rules, instances
-from mqttscope.lint.engine import CONDITIONS, Linter, scope_key
+from mqttscope.lint.engine import CONDITIONS, MAX_RUNS, PREFACES, Linter, Withheld, foreign_protocol, scope_key
 from mqttscope.lint.examples import (
     Conversation,
+    Step,
     client,
     closes,
     conversation,
@@ -23,16 +26,207 @@ from mqttscope.lint.examples import (
     opened,
     server,
 )
-from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rehearsal import segments
-from mqttscope.lint.rule import V5, Findings, Needs, Rule, Scope
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, Scope
+from mqttscope.mqtt import Connect, encode
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish, Subscribe
+from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.session.connection import Connection
+from tests.dissect.talk import Talk
+from tests.lint.lint_help import linted
+
+LOGIN = encode(Connect(client_identifier="dev-7", user_name="ford", password=b"Xyzzy-Plugh"), V3_1_1)
+DAMAGED = LOGIN.replace(b"\x00\x04ford", b"\x00\x34ford")
+
+
+def damaged(raw: bytes) -> tuple[MalformedEvent, Connection]:
+    talk = Talk().handshake()
+    talk.client(raw)
+    talk.close("client")
+    found = list(dissect_segments(talk.tape.segments))
+    assert isinstance(found[0], ConnectionOpened)
+    assert isinstance(found[-1], ConnectionClosed)
+    return next(one for one in found if isinstance(one, MalformedEvent)), found[0].connection
+
+
+def test_what_is_hidden_of_a_connect_is_kept_until_its_connection_ends() -> None:
+    event, connection = damaged(DAMAGED)
+    kept = Withheld()
+    kept.note(event)
+    assert any(b"Xyzzy-Plugh" in one for one in kept.of(connection))
+    kept.forget(connection)
+    assert kept.of(connection) == ()
+
+
+def test_of_a_packet_of_which_nothing_is_remembered_nothing_is_kept() -> None:
+    raw = encode(Publish(topic_name="plant/a", payload=b"21.5"), V3_1_1).replace(b"\x00\x07", b"\x00\x47")
+    event, connection = damaged(LOGIN + raw)
+    kept = Withheld()
+    kept.note(event)
+    assert kept.of(connection) == ()
+
+
+def test_it_is_bounded() -> None:
+    event, connection = damaged(DAMAGED)
+    kept = Withheld()
+    for _ in range(3 * MAX_RUNS):
+        kept.note(event)
+    assert len(kept.of(connection)) == MAX_RUNS
+    limit, engine.MAX_WITHHELD = engine.MAX_WITHHELD, 1
+    try:
+        other, its = damaged(DAMAGED)
+        kept.note(other)
+    finally:
+        engine.MAX_WITHHELD = limit
+    assert kept.of(its)
+    assert kept.of(connection) == ()
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01", "TLS"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", "TLS"),
+        (b"GET / HTTP/1.1\r\n", "HTTP"),
+        (b"OPTIONS * HTTP/1.1\r\n", "HTTP"),
+        (b"PRI * HTTP/2.0\r\n", "HTTP"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "HTTP"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH"),
+        (b"AMQP\x00\x00\x09\x01", "AMQP"),
+        (bytes.fromhex("030000130ee000000000000100080003000000"), "RDP"),
+    ],
+)
+def test_first_bytes_name_the_protocol(head: bytes, name: str) -> None:
+    assert foreign_protocol(head) == name
+    assert name not in PREFACES
+
+
+@pytest.mark.parametrize(
+    "head", [b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n", b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c"]
+)
+def test_a_proxy_header_is_a_preface(head: bytes) -> None:
+    assert foreign_protocol(head) in PREFACES
+
+
+@pytest.mark.parametrize("head", [b"", b"\x10\x0e\x00\x04MQTT", b"GE", b"GETTING", b"\x00\x00", b"0\x05\x00\x03a/b"])
+def test_what_may_be_mqtt_has_no_name(head: bytes) -> None:
+    assert foreign_protocol(head) == ""
+
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+ALERT = b"\x15\x03\x03\x00\x02\x02\x28"
+
+
+def found(*steps: Step) -> list[tuple[str, str, str, str]]:
+    """What all rules find in a conversation."""
+    linter = Linter([rule() for rule in all_rules().values()], strict=True)
+    events = dissect_segments(segments(conversation("", *steps)))
+    return [(one.rule, one.severity, one.confidence, one.message) for event in events for one in linter.feed(event)]
+
+
+@pytest.mark.parametrize(("answer", "protocol"), [(HTTP, "HTTP"), (ALERT, "TLS")])
+@pytest.mark.parametrize("end", [(), (closes("server"),)], ids=["open", "closed"])
+def test_a_server_that_answers_in_another_protocol_is_named(
+    answer: bytes, protocol: str, end: tuple[Step, ...]
+) -> None:
+    shown = [one for one in found(opened(V3_1_1)[0], server(answer), *end) if one[1] == "error"]
+
+    message = f"the server answers in {protocol}, not in MQTT: port 1883 is no port for plain MQTT"
+    assert shown == [("ENC109", "error", "certain", message)]
+
+
+def test_what_comes_behind_an_answer_in_mqtt_is_no_other_protocol() -> None:
+    shown = found(*opened(V3_1_1), server(HTTP), closes("server"))
+
+    assert "ENC109" not in [rule for rule, *_ in shown]
+    assert "HDR102" in [rule for rule, *_ in shown]
+
+
+def test_a_client_that_goes_on_in_another_protocol_breaks_mqtt() -> None:
+    shown = found(*opened(V3_1_1), client(b"GET / HTTP/1.1\r\n\r\n"), closes("client"))
+
+    assert "ENC109" not in [rule for rule, *_ in shown]
+    assert "error" in [severity for _, severity, *_ in shown]
+
+
+def place(code: str, *steps: Step) -> tuple[int | None, int | None, bytes]:
+    (finding,) = linted(*opened(connack=Properties(maximum_qos=0)), *steps, codes=(code,))
+    return finding.offset, finding.length, finding.raw
+
+
+def test_a_bit_of_the_fixed_header_is_its_byte() -> None:
+    offset, length, _ = place("PUB209", client(Publish(qos=1, topic_name="a", packet_identifier=1)))
+
+    assert (offset, length) == (0, 1)
+
+
+def test_a_fault_is_its_field() -> None:
+    raw = hexadecimal("30 08 00 03 61 2f ff 00 68 69")
+
+    assert place("ENC101", client(raw)) == (2, 5, raw)
+
+
+def test_the_packet_as_a_whole_is_all_its_bytes() -> None:
+    offset, length, raw = place("CON212", opened()[0])
+
+    assert (offset, length) == (0, len(raw))
+
+
+@pytest.mark.parametrize("cut", [b"\x30", b"\x30\x05\x00"])
+def test_a_truncated_packet_has_a_place_within_its_bytes(cut: bytes) -> None:
+    from mqttscope.lint.examples import closes
+
+    for finding in linted(*opened(), client(cut), closes("client")):
+        if finding.packet == 2:
+            assert finding.offset is not None
+            assert finding.length is not None
+            assert finding.offset + finding.length <= len(cut)
+
+
+def test_a_packet_is_traced_once_for_all_its_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thousand faults of several rules: the packet is walked once for their places."""
+    from mqttscope.mqtt import codec
+
+    traced: list[int] = []
+    original = codec.trace
+
+    def trace(raw: bytes, *rest: object) -> object:
+        traced.append(len(raw))
+        return original(raw, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(codec, "trace", trace)
+    rows = [Subscription(f"a/#/{number}\x01", 3) for number in range(2_000)]
+    found = [one for one in linted(*opened(), client(Subscribe(1, subscriptions=rows))) if one.packet == 2]
+
+    assert len({one.rule for one in found}) > 2
+    assert len(traced) == 1
+    (wrong,) = [one for one in found if one.rule == "SUB107"]
+    assert wrong.count == 2_000
+    assert wrong.message.endswith(", and 1,999 more")
+    assert [one.field for one in wrong.places] == [f"subscriptions[{n}].topic_filter" for n in range(MAX_PLACES)]
+    assert [wrong.raw[one.offset :][: one.length] for one in wrong.places] == [
+        len(row.topic_filter).to_bytes(2, "big") + row.topic_filter.encode() for row in rows[:MAX_PLACES]
+    ]
+    assert (wrong.field, wrong.offset, wrong.length) == (
+        wrong.places[0].field,
+        wrong.places[0].offset,
+        wrong.places[0].length,
+    )
+
+
+def test_a_packet_without_findings_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mqttscope.mqtt import codec
+
+    monkeypatch.delattr(codec, "trace")
+
+    assert linted(*opened(), client(Publish(topic_name="a", payload=b"x")), codes=("SUB107", "PUB101")) == []
+
 
 C2S = Direction.CLIENT_TO_SERVER
 
@@ -234,7 +428,7 @@ def test_memory_belongs_to_the_key_of_the_scope() -> None:
 
 
 def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lint.memories.MAX_KEYS", 2)
+    monkeypatch.setattr("mqttscope.lint.moment.MAX_KEYS", 2)
 
     class Keeps(Probe):
         code = "TST312"

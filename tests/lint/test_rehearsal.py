@@ -5,11 +5,39 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.dissect import dissect_segments
-from mqttscope.events import ConnectionClosed, GapEvent, PacketEvent
+from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, PacketEvent
 from mqttscope.lint.examples import client, closes, conversation, crossing, lost, opened, server
-from mqttscope.lint.rehearsal import chunkings, expected, segments
+from mqttscope.lint.rehearsal import chunkings, expected, framed, segments, web_opened
+from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Publish
 from mqttscope.session.history import History
+
+
+@pytest.mark.parametrize("version", list(ProtocolVersion))
+def test_packets_come_out_of_the_frames(version: ProtocolVersion) -> None:
+    example = conversation(
+        "pings",
+        *web_opened(version),
+        client(framed(Pingreq())),
+        server(framed(Pingresp(), masked=False)),
+        client(framed(Publish(topic_name="a", payload=b"x" * 300), version=version)),
+        closes("client"),
+    )
+    for captured in chunkings(example):
+        events = list(dissect_segments(captured))
+        (opened,) = [event for event in events if isinstance(event, ConnectionOpened)]
+
+        assert opened.connection.transport == "websocket"
+        assert opened.connection.version is version
+        assert "problems" not in opened.connection.details
+        assert [event.type for event in events if isinstance(event, PacketEvent)] == [
+            "connect",
+            "connack",
+            "pingreq",
+            "pingresp",
+            "publish",
+        ]
+
 
 TALK = conversation(
     "a talk",

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from mqttscope.lint.baseline import Baseline
 from mqttscope.lint.catalogue import UnknownRuleError, find
 from mqttscope.lint.finding import Confidence
-from mqttscope.lint.gate import Policy
-from mqttscope.lint.suppress import Pattern, Suppressions
+from mqttscope.lint.gate import Baseline, Pattern, Policy, Suppressions
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
 from mqttscope.mqtt.properties import Properties
 from mqttscope.proxy import Proxy, Seen, service

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from mqttscope.lint.catalogue import all_rules, find
-from mqttscope.lint.coverage import coverage
+from mqttscope.lint.statements import coverage
 from mqttscope.report.jsonl import dumps
 from mqttscope.report.rules_json import coverage_view, rules_view
 

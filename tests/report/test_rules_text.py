@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mqttscope.lint.catalogue import all_rules, find
-from mqttscope.lint.coverage import coverage
+from mqttscope.lint.statements import coverage
 from mqttscope.report.base import View
 from mqttscope.report.rules_text import RulesText
 from tests.report.test_harmless import ANSI, check

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.lint.examples import Conversation
-from mqttscope.lint.memories import WIDE
+from mqttscope.lint.moment import WIDE
 from mqttscope.lint.rehearsal import segments
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import direction_key

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.capture.memory import Memory
+from mqttscope.capture.pcap import Memory
 from mqttscope.lake.contents import content_at
 from mqttscope.spark.contents import CHECK_BYTES, Contents, begins_with, checks, content_now
 from mqttscope.spark.offsets import Followed

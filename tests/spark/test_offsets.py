@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mqttscope.capture.memory import Interface, Memory
+from mqttscope.capture.pcap import Interface, Memory
 from mqttscope.spark.offsets import Followed, Offset, Said
 
 

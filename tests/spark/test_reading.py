@@ -9,8 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
-from mqttscope.capture.boundaries import boundaries, read_head
-from mqttscope.capture.ranges import measure, split
+from mqttscope.capture.ranges import boundaries, measure, read_head, split
 from mqttscope.spark.fragments import assemble
 from mqttscope.spark.reading import ingest_notes, read_captures
 from mqttscope.spark.rows import COLUMNS

@@ -171,7 +171,7 @@ def _rendered(report: FleetReport, format_: str, output: str | None, colour: boo
 
 def _write(path: str, data: bytes) -> None:
     """Write a file whole."""
-    from mqttscope.capture.own_file import write_file
+    from mqttscope.capture.write import write_file
     from mqttscope.cli.output import CannotWrite
 
     try:

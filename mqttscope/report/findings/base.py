@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Protocol
 
-from mqttscope.lint.baseline import Entry
 from mqttscope.lint.engine import InternalError
 from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.gate import Entry, Suppression
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule
-from mqttscope.lint.suppress import Suppression
 from mqttscope.mqtt.constants import Direction
 from mqttscope.report.page import plural
 from mqttscope.report.style import Painter

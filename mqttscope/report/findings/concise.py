@@ -9,7 +9,7 @@ too narrow the line goes on indented.
 from __future__ import annotations
 
 from mqttscope.lint.finding import Confidence, Finding
-from mqttscope.lint.suppress import Suppression
+from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, cited, message, place
 from mqttscope.report.findings.conceal import conceal

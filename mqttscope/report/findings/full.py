@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Confidence, Finding
+from mqttscope.lint.gate import Suppression
 from mqttscope.lint.statements import all_statements
-from mqttscope.lint.suppress import Suppression
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import CONFIDENCES

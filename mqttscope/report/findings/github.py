@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.suppress import Suppression
+from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.findings.base import Summary, cited, everything, flow, message

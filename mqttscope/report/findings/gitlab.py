@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 from mqttscope.lint.finding import Finding, Severity
-from mqttscope.lint.suppress import Suppression
+from mqttscope.lint.gate import Suppression
 from mqttscope.mqtt.view import utf8
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, cited, flow, message

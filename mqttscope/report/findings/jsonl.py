@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.suppress import Suppression
+from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.conceal import conceal

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape as escape_xml
 from xml.sax.saxutils import quoteattr
 
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.suppress import Suppression
+from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.findings.base import Summary, cited, covers, flow, message

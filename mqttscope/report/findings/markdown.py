@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.gate import Suppression
 from mqttscope.lint.statements import all_statements
-from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import markdown
 from mqttscope.report.findings.base import Summary, cited, counted, flow, message

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mqttscope.lint.finding import Finding, Severity
-from mqttscope.lint.suppress import Suppression
+from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import NOUNS, Summary, message, place
 from mqttscope.report.findings.conceal import conceal

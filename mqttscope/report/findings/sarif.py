@@ -26,8 +26,8 @@ from urllib.parse import quote
 from mqttscope import __version__
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.gate import Suppression
 from mqttscope.lint.rule import Rule
-from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.explain import help_markdown, help_text, is_on, versions

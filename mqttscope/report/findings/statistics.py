@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from mqttscope.lint.finding import Finding, Severity
-from mqttscope.lint.suppress import Suppression
+from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.ending import lines

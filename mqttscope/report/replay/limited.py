@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.suppress import Suppression
+from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.page import plural

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from mqttscope.dissect import dissect_segments
-from mqttscope.lint.baseline import Entry
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import InternalError, Linter
 from mqttscope.lint.finding import Confidence, Finding, Related, Severity
+from mqttscope.lint.gate import Entry, Suppression
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rehearsal import START_NS, segments
-from mqttscope.lint.suppress import Suppression
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.registry import make_reporter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mqttscope.lint.baseline import Entry
 from mqttscope.lint.finding import Severity
+from mqttscope.lint.gate import Entry
 from mqttscope.lint.quality import Quality
 from mqttscope.report.base import View
 from mqttscope.report.findings.ending import lines, sentences

@@ -2,10 +2,10 @@
 
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.layouts import other_layout
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
+from mqttscope.lint.shared_checks import other_layout
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish

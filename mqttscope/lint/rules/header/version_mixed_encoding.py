@@ -2,9 +2,9 @@
 
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.layouts import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion, type_name
 from mqttscope.mqtt.declare import Malformed

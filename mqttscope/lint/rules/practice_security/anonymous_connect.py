@@ -1,10 +1,10 @@
 """SEC102."""
 
 from mqttscope.lint.examples import client, closes, conversation, lost, make_connect, opened, server
-from mqttscope.lint.exposure import is_plain
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.shared_checks import is_plain
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Auth, Connack, Connect, Publish
 from mqttscope.mqtt.properties import Properties

@@ -1,10 +1,10 @@
 """SEC101."""
 
 from mqttscope.lint.examples import conversation, opened
-from mqttscope.lint.exposure import is_loopback, is_plain
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.shared_checks import is_loopback, is_plain
 from mqttscope.lint.spread import count
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect

@@ -2,9 +2,9 @@
 
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.layouts import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name
 from mqttscope.mqtt.declare import FaultReport, Malformed
 from mqttscope.mqtt.packets import Disconnect, Suback, Subscribe, Unsuback, Unsubscribe

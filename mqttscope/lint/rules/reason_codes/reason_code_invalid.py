@@ -2,10 +2,10 @@
 
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.layouts import REFUSAL_OF_3_1_1
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere
+from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1
 from mqttscope.mqtt.constants import REASON_CODES, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import (

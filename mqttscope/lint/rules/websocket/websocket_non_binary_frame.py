@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from mqttscope.lint.examples import client, closes, conversation, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.moment import Moment
+from mqttscope.lint.rehearsal import framed, silent_frame, web_opened
 from mqttscope.lint.rule import V3_1_1, V5, Rule
-from mqttscope.lint.websocket_examples import framed, silent_frame, web_opened
-from mqttscope.lint.websockets import problems
+from mqttscope.lint.shared_checks import problems
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Pingreq, Pingresp
 from mqttscope.net.websocket import PING, PONG, TEXT

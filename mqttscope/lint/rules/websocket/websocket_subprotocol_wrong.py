@@ -3,9 +3,9 @@
 from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.moment import Moment
+from mqttscope.lint.rehearsal import framed, upgraded, web_opened
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.lint.websocket_examples import framed, upgraded, web_opened
-from mqttscope.lint.websockets import NOT_OFFERED, problem
+from mqttscope.lint.shared_checks import NOT_OFFERED, problem
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.net.http_upgrade import OLD_SUBPROTOCOL, SUBPROTOCOL

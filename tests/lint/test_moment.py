@@ -15,8 +15,7 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, client, closes, conversation, on, opened, server
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.memories import WIDE, scope_key
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.moment import WIDE, Moment, scope_key
 from mqttscope.lint.rehearsal import segments
 from mqttscope.lint.rule import Findings, Rule, Scope
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp
