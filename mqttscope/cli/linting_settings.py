@@ -25,7 +25,7 @@ from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
 from mqttscope.redact.secrets import LENGTH
-from mqttscope.report.findings.plain import line
+from mqttscope.report.findings.json import line
 from mqttscope.report.jsonl import SCHEMA
 
 if TYPE_CHECKING:

@@ -28,14 +28,13 @@ from mqttscope.mutate.flow import CLIENT
 from mqttscope.redact.addresses import public_name
 from mqttscope.replay.script import Script
 from mqttscope.report.base import View
-from mqttscope.report.findings.plain import line
+from mqttscope.report.findings.json import line
 from mqttscope.report.page import Page
 from mqttscope.report.trial import listing
 from mqttscope.report.trial.junit import write_junit
-from mqttscope.report.trial.matrix import html, markdown
 from mqttscope.report.trial.outcome import Tried, case_line, document, summary_lines
 from mqttscope.report.trial.sarif import sarif_log
-from mqttscope.report.trial.text import write
+from mqttscope.report.trial.text import html, markdown, write
 from mqttscope.transport.errors import LinkError
 from mqttscope.trial.companion import RefusedError
 from mqttscope.trial.fit import fitted

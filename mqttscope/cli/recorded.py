@@ -37,7 +37,7 @@ from mqttscope.replay.rewrite import (
 )
 from mqttscope.replay.script import Entry, Script, ScriptReader
 from mqttscope.report.base import Sink
-from mqttscope.report.replay.limited import Limited
+from mqttscope.report.replay.text import Limited
 
 _ALTERING = (
     "clients", "expression", "start", "end", "topics", "names", "settings", "unset", "convert", "client_template",

@@ -31,11 +31,16 @@ from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.causes import Causes, Told, mark_later_turn, told
 from mqttscope.replay.verify.latency import run_latencies
 from mqttscope.report.page import Page
-from mqttscope.report.replay import latency
 from mqttscope.report.replay.json import ReplayJson
-from mqttscope.report.replay.outcome import Outcome
-from mqttscope.report.replay.planned import plan_document, write_plan
-from mqttscope.report.replay.summary import summary_document, write_summary
+from mqttscope.report.replay.summary import (
+    Outcome,
+    latency_lines,
+    plan_document,
+    render_latency,
+    summary_document,
+    write_plan,
+    write_summary,
+)
 from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.when import duration
 from mqttscope.transport.client import resolve
@@ -242,7 +247,7 @@ class Session:
                 for difference in found.differences:
                     differences.feed(difference)
                 differences.close(found)
-            sink.write(latency.lines(recorded, live))
+            sink.write(latency_lines(recorded, live))
             sink.write(orjson.dumps(summary_document(outcome)) + b"\n")
         else:
             if found is not None:
@@ -250,7 +255,7 @@ class Session:
                 text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns, most=self.given["limit"])
                 text.feed_all(found)
                 text.close(found, stopped=outcome.stopped)
-            sink.write(latency.render(recorded, live, self.view))
+            sink.write(render_latency(recorded, live, self.view))
             page = Page(self.view)
             page.line([""])
             write_summary(page, outcome)

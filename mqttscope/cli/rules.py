@@ -38,8 +38,8 @@ def command(names: tuple[str, ...], coverage: bool, format_: str, colour: bool |
     rules, whole = named(names)
     sink = Output()
     if format_ == "json":
-        from mqttscope.report.findings.plain import line
-        from mqttscope.report.rules_json import coverage_view, rules_view
+        from mqttscope.report.findings.json import line
+        from mqttscope.report.rules_text import coverage_view, rules_view
 
         shown = coverage_view(statements(names, rules)) if coverage else rules_view(rules, examples=whole)
         sink.write(line(shown) + b"\n")

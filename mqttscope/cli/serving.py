@@ -29,7 +29,7 @@ from mqttscope.replay.stand_in.casting import Match
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
-from mqttscope.report.replay.served import ServedOutcome, served_document, write_served
+from mqttscope.report.replay.summary import ServedOutcome, served_document, write_served
 from mqttscope.report.replay.text import ReplayText
 from mqttscope.transport.address import AddressError, parse_listen, shown
 from mqttscope.transport.errors import reason

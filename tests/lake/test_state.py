@@ -25,7 +25,7 @@ from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.inflate import Inflater
 from mqttscope.net.segment import Segment, reverse_key
-from mqttscope.report.findings.plain import finding_view
+from mqttscope.report.findings.json import finding_view
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.session.inflight import Exchange
 from tests.conftest import ROOT

@@ -27,7 +27,7 @@ from mqttscope.report.jsonl import JsonLines, dumps
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
-from mqttscope.report.replay.planned import plan_document, write_plan
+from mqttscope.report.replay.summary import plan_document, write_plan
 from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.statistics import Statistics
 from mqttscope.report.statistics_json import document
@@ -35,7 +35,7 @@ from mqttscope.report.stats_text import render
 from mqttscope.report.table import Table
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
-from mqttscope.report.trial.secrets import concealed
+from mqttscope.report.trial.outcome import concealed
 from tests.redact.mutants import Mutant
 
 READING = Options({8080: "ws"})

@@ -17,7 +17,7 @@ from mqttscope.replay.stand_in import Casting, Manner, Unexpected
 from mqttscope.replay.stand_in.casting import Match
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import Difference
-from mqttscope.report.replay.served import ServedOutcome
+from mqttscope.report.replay.summary import ServedOutcome
 from mqttscope.transport import link
 from mqttscope.transport.target import Target
 from tests.replay.recordings import EXHAUSTIVE, NAMES, captured

@@ -14,9 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mqttscope.report.payload import KINDS, PayloadView, indented
-from mqttscope.report.structured import compact
-from mqttscope.report.unpack import unpack
+from mqttscope.report.payload import KINDS, PayloadView, compact, indented, unpack
 
 JSON = b'{"t": 21.5, "a": [1, 2], "s": "a: b, c"}'
 

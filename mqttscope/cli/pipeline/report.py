@@ -158,7 +158,7 @@ def _rendered(report: FleetReport, format_: str, output: str | None, colour: boo
 
         return page(report)
     if format_ == "json":
-        from mqttscope.report.fleet.document import document
+        from mqttscope.report.fleet.text import document
         from mqttscope.report.jsonl import dumps, harmless
 
         return harmless(dumps(document(report))) + b"\n"

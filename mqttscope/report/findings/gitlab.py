@@ -16,7 +16,7 @@ from mqttscope.mqtt.view import utf8
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, cited, flow, message
 from mqttscope.report.findings.conceal import conceal
-from mqttscope.report.findings.plain import line
+from mqttscope.report.findings.json import line
 from mqttscope.report.style import Painter
 
 SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}

@@ -7,7 +7,7 @@ from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.conceal import conceal
-from mqttscope.report.findings.plain import finding_view, line
+from mqttscope.report.findings.json import finding_view, line
 
 
 class JsonLines:

@@ -40,7 +40,7 @@ def make_reporter(
     ``full`` shows findings by severity instead of as they come, and notes in short unless it is ``verbose``.
     """
     if name == "full" and ranked:
-        from mqttscope.report.findings.ranked import Ranked
+        from mqttscope.report.findings.full import Ranked
 
         return Ranked(sink, view, verbose=verbose)
     module, kind = FORMATS[name]

@@ -33,7 +33,7 @@ from mqttscope.report.escape import escape
 from mqttscope.report.explain import help_markdown, help_text, is_on, versions
 from mqttscope.report.findings.base import Summary, cited, message
 from mqttscope.report.findings.conceal import conceal
-from mqttscope.report.findings.plain import finding_view, line, summary_view
+from mqttscope.report.findings.json import finding_view, line, summary_view
 from mqttscope.report.style import Painter
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -10,7 +10,7 @@ from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.ending import lines
-from mqttscope.report.findings.plain import line, summary_view
+from mqttscope.report.findings.json import line, summary_view
 from mqttscope.report.jsonl import SCHEMA
 from mqttscope.report.page import Column, Page, number
 from mqttscope.report.style import Painter, encoded

@@ -16,9 +16,8 @@ from mqttscope.mqtt.view import text
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import Difference, Tally, Verification
 from mqttscope.report.base import Sink, View
-from mqttscope.report.jsonl import SCHEMA, JsonLines, dumps, harmless
-from mqttscope.report.packet_lines import PacketLines
-from mqttscope.report.replay.packets import concealed, event_of, plain
+from mqttscope.report.jsonl import SCHEMA, JsonLines, PacketLines, dumps, harmless
+from mqttscope.report.replay.text import concealed, event_of, plain
 
 
 class ReplayJson:

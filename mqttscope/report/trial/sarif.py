@@ -11,7 +11,7 @@ from typing import Any
 
 from mqttscope import __version__
 from mqttscope.mqtt.view import utf8
-from mqttscope.report.findings.plain import line
+from mqttscope.report.findings.json import line
 from mqttscope.report.findings.sarif import SCHEMA, physical, plain
 from mqttscope.report.trial.outcome import RANK, Tried, case_json, summary_json
 from mqttscope.trial.run import Result

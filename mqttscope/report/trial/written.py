@@ -8,7 +8,7 @@ from typing import Any
 
 from mqttscope.mqtt.view import text
 from mqttscope.mutate.unversioned import cited_instead
-from mqttscope.report.findings.plain import line
+from mqttscope.report.findings.json import line
 from mqttscope.report.trial.listing import said
 from mqttscope.trial.numbering import Numbered
 from mqttscope.trial.written import SERVER, client_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from mqttscope.report.fleet.model import DayRow, FleetReport, GroupRow, RuleRow
-from mqttscope.report.fleet.words import moment
+from mqttscope.report.fleet.text import moment
 from mqttscope.spark.answers.frames import units_since_1970
 from mqttscope.spark.answers.gathering import Gathering, Row, count_where
 from mqttscope.spark.answers.shapes import shape_of

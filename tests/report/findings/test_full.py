@@ -3,12 +3,224 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from mqttscope.lint.finding import Confidence, Related
-from tests.report.findings.samples import AT_THE_END, HOSTILE, IN_BASELINE, MADE, SECRET, many, real, summary, written
+from mqttscope.events import MalformedEvent, PacketEvent
+from mqttscope.lint.finding import Confidence, Finding, Related, Severity
+from mqttscope.mqtt import Publish, encode
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.report.base import View
+from mqttscope.report.findings import full
+from mqttscope.report.findings.full import PacketView, Ranked
+from mqttscope.report.findings.registry import make_reporter
+from tests.report.findings.samples import (
+    AT_THE_END,
+    HOSTILE,
+    IN_BASELINE,
+    MADE,
+    SECRET,
+    clean,
+    many,
+    real,
+    summary,
+    written,
+)
+from tests.report.make import Lines
 from tests.report.test_harmless import ANSI, check
+
+NOTE = replace(MADE, severity=Severity.INFO, rule="OPS212", slug="ping-without-idle", message="pings early")
+OTHER = replace(NOTE, rule="ACK206", slug="resend", message="sends again", frame=5)
+WARNING = replace(MADE, severity=Severity.WARNING, message="a warning")
+HINT = "notes are one line for each rule; --verbose shows each with its packet"
+
+
+def shown_ranked(*findings: Finding, verbose: bool = False, **view: Any) -> list[str]:
+    sink = Lines()
+    reporter = Ranked(sink, View(**{"width": 0, **view}), verbose=verbose)
+    for one in findings:
+        reporter.feed(one)
+    reporter.close(clean())
+    return sink.data.decode().splitlines()
+
+
+def test_the_worst_comes_first_whatever_the_order_of_the_capture() -> None:
+    lines = shown_ranked(NOTE, WARNING, replace(NOTE, message="again"), OTHER, MADE, NOTE)
+
+    assert [line.split("]")[0] for line in lines if line[:1] in "ewi" and "[" in line.split(":")[0]] == [
+        "error[CON212",
+        "warning[CON212",
+        "info[ACK206",
+        "info[OPS212",
+    ]
+    place = "capture.pcap: frame {}, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)"
+    assert lines[-6:] == [
+        "",
+        f"info[ACK206]: sends again  (resend)  {place.format(5)}",
+        f"info[OPS212]: pings early, and 2 more notes  (ping-without-idle)  {place.format(118)}",
+        HINT,
+        "",
+        "no findings by 3 rules",
+    ]
+
+
+def test_errors_are_written_as_they_are_found() -> None:
+    sink = Lines()
+    reporter = Ranked(sink, View(width=0))
+    reporter.feed(WARNING)
+    reporter.feed(MADE)
+
+    assert b"error[CON212]" in sink.data
+    assert b"warning[CON212]" not in sink.data
+
+
+def test_verbose_shows_every_note_with_its_packet() -> None:
+    lines = shown_ranked(NOTE, MADE, OTHER, NOTE, verbose=True)
+
+    assert [line.split("]")[0] for line in lines if line.startswith("info[")] == [
+        "info[OPS212",
+        "info[ACK206",
+        "info[OPS212",
+    ]
+    assert HINT not in lines
+    assert len([line for line in lines if "CONNECT    3.1.1" in line]) == 4
+
+
+@pytest.mark.parametrize(("count", "size"), [(2, 1 << 30), (10_000, 2 * len(MADE.raw))])
+def test_what_there_is_no_room_for_is_folded_and_said(count: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full, "MAX_HELD", count)
+    monkeypatch.setattr(full, "MAX_HELD_BYTES", size)
+    lines = shown_ranked(*[WARNING] * 5, *[MADE] * 3)
+
+    assert len([line for line in lines if line.startswith("error[")]) == 3, "errors never wait"
+    assert len([line for line in lines if line.startswith("warning[")]) == 3
+    assert any("warning[CON212]: a warning, and 2 more warnings" in line for line in lines)
+    assert any(line.startswith("limit: ") and "--format concise or jsonl has all" in line for line in lines)
+
+
+def test_suppressed_findings_are_not_shown_when_ranked() -> None:
+    sink = Lines()
+    reporter = Ranked(sink, View(width=0))
+    for one in (MADE, WARNING, NOTE):
+        reporter.feed(one, IN_BASELINE)
+    reporter.close(clean())
+
+    assert sink.data.decode() == "no findings by 3 rules\n"
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("width", [0, 40, 80])
+def test_lines_fit_and_are_harmless_when_ranked(width: int, verbose: bool) -> None:
+    sink = Lines()
+    reporter = Ranked(sink, View(width=width), verbose=verbose)
+    for one in [*many(), replace(HOSTILE, severity=Severity.INFO), replace(HOSTILE, severity=Severity.WARNING)]:
+        reporter.feed(one)
+    reporter.close(summary())
+
+    check(sink.data.decode().split("\n"), width)
+
+
+def test_the_registry_ranks_where_it_is_asked_to() -> None:
+    assert isinstance(make_reporter("full", Lines(), View(width=0), ranked=True), Ranked)
+    assert not isinstance(make_reporter("full", Lines(), View(width=0)), Ranked)
+    assert not isinstance(make_reporter("concise", Lines(), View(width=0), ranked=True), Ranked)
+
+
+V5 = ProtocolVersion.V5
+
+
+def shown(finding: Finding, **view: int | bool) -> tuple[list[str], list[str]]:
+    packets = PacketView(View(**{"width": 100, **view}))  # type: ignore[arg-type]
+    event = packets.event(finding)
+    assert event is not None
+    return packets.lines(event), packets.dump(finding, event)
+
+
+def publish(payload: bytes, field: str = "", offset: int = 0, length: int = 0, **changes: object) -> Finding:
+    raw = encode(Publish(topic_name="a/b", payload=payload), V5)
+    made = replace(MADE, version="5.0", raw=raw, packet_type="publish", field=field, offset=offset, length=length)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_the_line_is_that_of_inspect() -> None:
+    (line,), _ = shown(publish(b"hi"))
+
+    assert line == "  03:04:05.000000 #3 dev1   → PUBLISH    q0 a/b  hi"
+
+
+def test_the_arrow_is_that_of_the_packet_and_not_of_the_blame() -> None:
+    (line,), _ = shown(publish(b"hi", direction="client_to_server", sender="server_to_client"))
+
+    assert "← PUBLISH" in line
+
+
+def test_an_acknowledgement_says_nothing_of_what_it_answers() -> None:
+    (line,), _ = shown(publish(b"", raw=bytes.fromhex("40 02 000a"), packet_type="puback"))
+
+    assert line.endswith("PUBACK     id=10")
+
+
+def test_a_malformed_packet_is_shown_as_such() -> None:
+    packets = PacketView(View(width=0))
+    event = packets.event(real("ENC101")[0])
+    assert isinstance(event, MalformedEvent)
+
+    assert "PUBLISH    MALFORMED utf8_ill_formed" in packets.lines(event)[0]
+
+
+def test_a_payload_that_was_cut_is_no_fault_of_the_packet() -> None:
+    whole = publish(b"0123456789")
+    packets = PacketView(View(width=0))
+    event = packets.event(replace(whole, raw=whole.raw[:-4], missing=4))
+    assert isinstance(event, PacketEvent)
+
+    assert "012345 (6 of 10 bytes captured)" in packets.lines(event)[0]
+
+
+def test_carets_are_under_the_field() -> None:
+    _, dump = shown(publish(b"hi", "topic_name", 2, 5))
+
+    assert dump == [
+        "  0000  30 08 00 03 61 2f 62 00 68 69                    0...a/b.hi",
+        "              ^^^^^^^^^^^^^^ topic_name",
+    ]
+
+
+def test_a_finding_about_a_whole_packet_has_no_carets() -> None:
+    assert not any("^" in line for line in shown(publish(b"hi", "", 0, 10))[1])
+
+
+def test_a_place_behind_the_last_byte_has_a_caret() -> None:
+    finding = publish(b"hi")
+    _, dump = shown(replace(finding, field="payload", offset=len(finding.raw), length=0))
+
+    assert dump[-1].strip() == "^^ payload"
+
+
+def test_long_packets_are_shown_at_their_beginning_and_around_the_field() -> None:
+    _, dump = shown(publish(bytes(5000), "payload", 4000, 2))
+    rows = [line.split()[0] for line in dump if "^" not in line]
+
+    assert rows == ["0000", "0010", "…", "0f90", "0fa0", "0fb0", "…"]
+    assert dump[2].split() == ["…", "3952", "bytes"]
+    assert sum(int(line.split()[1]) for line in dump if "…" in line) + 5 * 16 == len(publish(bytes(5000)).raw)
+
+
+def test_a_long_field_is_cut() -> None:
+    assert len(shown(publish(bytes(5000), "payload", 9, 5000))[1]) < 15
+
+
+def test_a_password_is_hidden_even_where_the_connect_cannot_be_read() -> None:
+    broken = replace(MADE, raw=MADE.raw[:8] + b"\xff" * 6 + MADE.raw[14:], client_identifier=None)
+    lines, dump = shown(broken)
+
+    assert SECRET[4:].hex(" ") not in "".join(dump)
+    assert SECRET.decode()[4:] not in "".join([*lines, *dump])
+
+
+def test_there_may_be_no_packet() -> None:
+    assert PacketView(View()).event(AT_THE_END) is None
 
 
 def test_a_finding_in_full() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mqttscope.report.findings.plain import finding_view, line
+from mqttscope.report.findings.json import finding_view, line
 from tests.report.findings.samples import IN_BASELINE, MADE, many, summary, written
 
 

@@ -2,14 +2,69 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
-from mqttscope.report.fleet.text import render
-from tests.report.fleet.samples import empty, full
+from mqttscope.report.fleet.model import Names
+from mqttscope.report.fleet.text import conditions, document, doubts, moment, named, people, render
+from mqttscope.report.jsonl import dumps
+from tests.report.fleet.samples import HOSTILE, NOW, empty, full
+
+
+def test_keys_and_values() -> None:
+    made = json.loads(dumps(document(full())))
+
+    assert made["schema"] == 1
+    assert list(made)[1:4] == ["lake", "asked", "overview"]
+    assert made["asked"]["since"] == made["overview"]["first"] == "2026-01-02T03:04:05.123456789Z"
+    assert made["overview"]["first_ns"] == NOW
+    assert made["rules"]["total"] == 9
+    assert made["by_client"]["rows"][0]["group"] == HOSTILE
+    assert made["latency"]["end_to_end"] == {
+        "count": 1_000, "p50_ns": 850_000, "p90_ns": 12_300_000, "p99_ns": 2_500_000_000, "maximum_ns": 3_000_000_000,
+    }  # fmt: skip
+    assert made["expiry"]["remaining"]["p50_s"] == 40
+    assert made["reconnects"]["timeline"][1]["connects"] == 1
+    assert made["reconnects"]["storms"]["rows"][0]["from"].endswith("Z")
+    assert made["talk"]["topics"]["rows"][0]["publishers"]["count"] == 7
+
+
+def test_nothing_has_the_same_keys() -> None:
+    whole, nothing = document(full()), document(empty())
+
+    assert list(whole) == list(nothing)
+    assert nothing["overview"]["first"] is None
+    assert nothing["rules"] == {"rows": [], "total": 0}
+
+
+def test_words() -> None:
+    assert moment(None) == ""
+    assert moment(0) == "1970-01-01 00:00:00"
+    assert moment(1 << 80).endswith(" s")
+    assert (named(None, "client"), named("", "shape"), named("a", "property")) == (
+        "(no Client Identifier)", "(empty)", "a",
+    )  # fmt: skip
+    assert people(Names(7, ["a", "b", "c", "d"])) == "a, b, c +4"
+    assert people(Names(2, ["a", "b"])) == "a, b"
+    assert people(Names()) == ""
+
+
+def test_conditions_and_doubts() -> None:
+    assert conditions(empty()) == []
+    assert conditions(full()) == [
+        "client pump-*", "topic plant/#", "server 10.0.0.2:1883", "rule PUB", "since 2026-01-02 03:04:05",
+        "until 2026-01-02 12:04:05",
+    ]  # fmt: skip
+    assert doubts(empty()) == []
+    several = full()
+    several.trust.unparsed = 2
+    assert "2 stretches of bytes not parsed (818 B)" in doubts(several)
+    assert "5 connections without a captured CONNECT" in doubts(several)
+
 
 SECTIONS = (
     "Rules that were broken", "Groups of Client Identifiers", "Rules by group of Client Identifiers",

@@ -4,12 +4,93 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
+from mqttscope.replay.plan import make_plan
 from mqttscope.replay.player.actions import Kind, Note
 from mqttscope.report.base import View
 from mqttscope.report.page import Page
-from mqttscope.report.replay.outcome import Outcome
-from mqttscope.report.replay.summary import summary_document, write_summary
-from tests.replay.recordings import connect, recordings
+from mqttscope.report.replay.summary import (
+    MAX_PLANNED_ROWS,
+    Outcome,
+    latency_lines,
+    plan_document,
+    render_latency,
+    summary_document,
+    write_plan,
+    write_summary,
+)
+from tests.replay.recordings import connack, connect, publish, recordings
+
+
+def test_in_words_and_for_programs() -> None:
+    scripts = recordings(
+        (0, ">", connect("dev\x1b")), (0, "<", connack()), (0, ">", publish("kept", retain=True, payload=b"x"))
+    )
+    plan, page = make_plan(scripts), Page(View(width=100, unicode=False))
+    write_plan(page, plan, scripts, broker="mqtt://h:1883", pace="2x", length_ns=1_500_000_000, changes=["renamed"])
+    said = page.encoded().decode()
+
+    for line in ("would replay to mqtt://h:1883", "pace 2x", "at least 1.50 s", "1 PUBLISH", "kept", "renamed"):
+        assert line in said
+    assert "\x1b" not in said
+    document = plan_document(plan, scripts, broker="b", pace="asap", length_ns=0, changes=[])
+    assert document["retained_topics"] == ["kept"]
+    assert document["connections"][0]["packets"] == 2
+
+
+def test_many_connections_are_counted() -> None:
+    scripts = recordings(*((number, ">", connect(f"c{number}")) for number in range(MAX_PLANNED_ROWS + 2)))
+    page = Page(View(width=100, unicode=False))
+    write_plan(page, make_plan(scripts), scripts, broker="b", pace="asap", length_ns=0, changes=[])
+    said = page.encoded().decode()
+
+    assert "and 2 more" in said
+    assert "as soon as possible" in said
+    assert f"c{MAX_PLANNED_ROWS}" not in said
+
+
+MS = 1_000_000
+RECORDED = {"connect": [MS, 2 * MS, 40 * MS], "ping": [MS]}
+LIVE = {"connect": [MS // 2], "delivery": [2_500 * MS]}
+
+
+def test_recorded_and_live_times_stand_below_each_other() -> None:
+    assert render_latency(RECORDED, LIVE, View(width=100, unicode=False)).decode().split("\n")[1:-1] == [
+        "Latency",
+        "handshake                      broker    count     min     p50      p95      p99      max",
+        "-----------------------------------------------------------------------------------------",
+        "CONNECT to CONNACK             recorded      3  1.0 ms  2.0 ms  40.0 ms  40.0 ms  40.0 ms",
+        "CONNECT to CONNACK             live          1  500 us  500 us   500 us   500 us   500 us",
+        "PINGREQ to PINGRESP            recorded      1  1.0 ms  1.0 ms   1.0 ms   1.0 ms   1.0 ms",
+        "PINGREQ to PINGRESP            live",
+        "PUBLISH to its first delivery  recorded",
+        "PUBLISH to its first delivery  live          1  2.50 s  2.50 s   2.50 s   2.50 s   2.50 s",
+    ]
+
+
+def test_narrow_tables_leave_columns_out() -> None:
+    for width in (40, 60, 80):
+        shown = render_latency(RECORDED, LIVE, View(width=width)).decode().split("\n")
+        assert max(map(len, shown)) <= width
+
+
+def test_nothing_measured_is_nothing_shown() -> None:
+    assert render_latency({}, {"ping": []}, View()) == b""
+    assert latency_lines({}, {}) == b""
+
+
+def test_json_has_nanoseconds() -> None:
+    first, ping, delivery = map(orjson.loads, latency_lines(RECORDED, LIVE).splitlines())
+
+    assert first == {
+        "schema": 1, "event": "latency", "kind": "connect",
+        "recorded": {"count": 3, "min_ns": MS, "p50_ns": 2 * MS, "p95_ns": 40 * MS, "p99_ns": 40 * MS,
+                     "max_ns": 40 * MS},
+        "live": {"count": 1, "min_ns": MS // 2, "p50_ns": MS // 2, "p95_ns": MS // 2, "p99_ns": MS // 2,
+                 "max_ns": MS // 2},
+    }  # fmt: skip
+    assert (ping["live"], delivery["recorded"]) == (None, None)
 
 
 def outcome(**fields: Any) -> Outcome:

@@ -7,7 +7,7 @@ import pytest
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.style import Painter
-from mqttscope.report.topics import TopicNames
+from mqttscope.report.summary import TopicNames
 
 
 def names(*topics: str, unicode: bool = True) -> TopicNames:
