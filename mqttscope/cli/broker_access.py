@@ -12,8 +12,7 @@ import click
 
 from mqttscope.cli.main import EXIT_FAILED
 from mqttscope.cli.output import warn
-from mqttscope.transport.address import AddressError
-from mqttscope.transport.target import Target, parse_broker
+from mqttscope.transport.target import AddressError, Target, parse_broker
 from mqttscope.transport.tls import TlsError, upstream_context
 
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"

@@ -13,9 +13,8 @@ from mqttscope.cli.output import warn
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
 from mqttscope.transport.target import Target, loopback
-from mqttscope.trial.door import Door
-from mqttscope.trial.listening import listening_ports
-from mqttscope.trial.process import Process
+from mqttscope.trial.companion import Door
+from mqttscope.trial.process import Process, listening_ports
 
 CAREFUL_RATE = 5.0
 """Cases per second against a broker that is not this host, unless --rate says otherwise."""

@@ -19,8 +19,7 @@ from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mutate import Flow, NotApplicable
 from mqttscope.mutate.catalogue import matches
 from mqttscope.replay.script import Script, ScriptReader
-from mqttscope.trial.fit import flow_of
-from mqttscope.trial.numbering import Numbered, Numbering, capture_hash
+from mqttscope.trial.fit import Numbered, Numbering, capture_hash, flow_of
 
 TURNS = 1_000_000
 """With --duration the catalogue is gone through again and again."""

@@ -16,8 +16,8 @@ from mqttscope.report.page import Page
 from mqttscope.report.trial.outcome import Reduced, Tried, result_json
 from mqttscope.report.trial.text import write_deviation
 from mqttscope.transport.wire import Endpoint
+from mqttscope.trial.companion import Door
 from mqttscope.trial.conversation import SERVER, frames
-from mqttscope.trial.door import Door
 from mqttscope.trial.reproduce import shell_line
 from mqttscope.trial.run import NoBrokerError, Result, Trial
 from mqttscope.trial.smaller import Progress, Smaller, smaller

@@ -18,7 +18,7 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.redact.addresses import public_name
 from mqttscope.report.trial.written import Written, comment, document, summary, written_line
-from mqttscope.trial.numbering import Numbered, Numbering
+from mqttscope.trial.fit import Numbered, Numbering
 from mqttscope.trial.written import case_frames
 
 START_NS = 1_767_323_045_000_000_000

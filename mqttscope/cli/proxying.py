@@ -29,10 +29,10 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.proxy.relay import Relay, Route
 from mqttscope.report.text import TextLines
-from mqttscope.transport.address import AddressError, Upstream, parse_listen, parse_upstream, shown
 from mqttscope.transport.errors import reason
 from mqttscope.transport.judging import SWITCH_S
 from mqttscope.transport.recording import Recording
+from mqttscope.transport.target import AddressError, Upstream, parse_listen, parse_upstream, shown
 from mqttscope.transport.tls import TlsError, listen_context, upstream_context
 
 MAX_UNWRITTEN_BYTES = 4 * 1024 * 1024

@@ -22,10 +22,9 @@ from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.replay.failures import cause, never_came
-from mqttscope.replay.plan import Plan, make_plan
+from mqttscope.replay.performer import cause, never_came
 from mqttscope.replay.player import Manner
-from mqttscope.replay.run import Goal, Pace, Replay
+from mqttscope.replay.run import Goal, Pace, Plan, Replay, make_plan
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.causes import Causes, Told, mark_later_turn, told

@@ -31,10 +31,10 @@ from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.summary import ServedOutcome, served_document, write_served
 from mqttscope.report.replay.text import ReplayText
-from mqttscope.transport.address import AddressError, parse_listen, shown
 from mqttscope.transport.errors import reason
 from mqttscope.transport.judging import HURRY_S, REST_S, SWITCH_S
 from mqttscope.transport.recording import Recording
+from mqttscope.transport.target import AddressError, parse_listen, shown
 from mqttscope.transport.tls import TlsError, listen_context
 
 COMPARE_S = 0.8

@@ -14,9 +14,8 @@ statements of the specification it breaks in which version, or that it is legal,
 
 from mqttscope.mutate.cases import Case, again, apply, case, cases, steps_of
 from mqttscope.mutate.catalogue import as_json, catalogue, mutation, select
-from mqttscope.mutate.chance import Chance
 from mqttscope.mutate.flow import Action, Change, Entry, Flow, MutatedFlow, Step
-from mqttscope.mutate.mutation import Demand, Kind, Mutation, NotApplicable, Reaction, Verdict
+from mqttscope.mutate.mutation import Chance, Demand, Kind, Mutation, NotApplicable, Reaction, Verdict
 
 __all__ = [
     "Action",

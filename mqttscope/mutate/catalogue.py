@@ -9,24 +9,25 @@ from typing import Any
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mutate.answers import answer_mutations, reason_code_mutations
-from mqttscope.mutate.boundaries import boundary_mutations
-from mqttscope.mutate.connacks import connack_mutations
-from mqttscope.mutate.connects import connect_mutations
+from mqttscope.mutate.connects import connack_mutations, connect_mutations, version_mutations
 from mqttscope.mutate.exchanges import exchange_mutations
 from mqttscope.mutate.flow import CLIENT
-from mqttscope.mutate.headers import header_mutations
-from mqttscope.mutate.lengths import cut_mutations, field_length_mutations, remaining_length_mutations
+from mqttscope.mutate.lengths import (
+    cut_mutations,
+    field_length_mutations,
+    header_mutations,
+    presence_mutations,
+    random_mutations,
+    remaining_length_mutations,
+)
 from mqttscope.mutate.mutation import Mutation
-from mqttscope.mutate.numbers import binary_mutations, number_mutations
+from mqttscope.mutate.numbers import binary_mutations, boundary_mutations, number_mutations
 from mqttscope.mutate.openings import opening_mutations
-from mqttscope.mutate.presence import presence_mutations
 from mqttscope.mutate.property_blocks import property_mutations
 from mqttscope.mutate.publishes import publish_mutations
-from mqttscope.mutate.random_bytes import random_mutations
 from mqttscope.mutate.strings import string_mutations
 from mqttscope.mutate.subscribes import filter_mutations, subscribe_mutations
 from mqttscope.mutate.transport import transport_mutations
-from mqttscope.mutate.versions import version_mutations
 
 _MAKERS = (
     header_mutations,

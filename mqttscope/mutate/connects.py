@@ -1,27 +1,196 @@
-"""Mutations of what CONNECT says (5.0 3.1, 3.1.1 3.1)."""
+"""Mutations of what CONNECT says (5.0 3.1, 3.1.1 3.1).
+
+Mutations of what CONNACK says, for devices that have to notice (5.0 3.2, 3.1.1 3.2).
+
+Packets of another version than the connection's: what a client that mixes them up sends.
+
+A packet of 3.1 or 3.1.1 that is laid out as in 5.0 has properties where none are read.  The other way round it has
+none where some are read, which is what ``properties:missing`` does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.wire import write_utf8
+from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.mutation import (
+    ACCEPT,
     ANY,
     MALFORMED,
     PROTOCOL_ERROR,
     Demand,
     Kind,
     Mutation,
+    NotApplicable,
+    PacketChange,
     Reaction,
     Target,
     by_attributes,
+    senders_of,
 )
 from mqttscope.mutate.samples import PROPERTY_VALUES, ensure, ensure_will, with_property
 
 V3_1, V3_1_1, V5 = ProtocolVersion
+
+_FIXED = ("3.1.1 V311-LENGTH-fixed",)
+_BROKEN: dict[PacketType, tuple[str, ...]] = {
+    PacketType.CONNACK: _FIXED,
+    PacketType.PUBACK: _FIXED,
+    PacketType.PUBREC: _FIXED,
+    PacketType.PUBREL: _FIXED,
+    PacketType.PUBCOMP: _FIXED,
+    PacketType.UNSUBACK: _FIXED,
+    PacketType.DISCONNECT: _FIXED,
+    # The Property Length is read as the first of the return codes.
+    PacketType.SUBACK: ("3.1.1 MQTT-3.8.4-5",),
+}
+"""What the layout of 5.0 breaks in 3.1.1; of the others it depends on their bytes."""
+_SAME_IN_5 = (PacketType.CONNECT, PacketType.PINGREQ, PacketType.PINGRESP, PacketType.AUTH)
+"""Packets that say their version themselves, have no fields, or do not exist before."""
+
+
+def version_mutations() -> Iterator[Mutation]:
+    """Each packet in the layout of 5.0, and each CONNECT as another version has it."""
+    for kind in PacketType:
+        if kind in _SAME_IN_5:
+            continue
+        statements = _BROKEN.get(kind, ())
+        yield Mutation(
+            f"{kind.name.lower()}:layout-of-5.0",
+            Kind.PACKET,
+            f"{kind.name} is laid out as in MQTT 5.0, with a Property Length.",
+            change_packet=_as_in_5,
+            packet_type=kind,
+            versions=(V3_1, V3_1_1),
+            senders=senders_of(kind) if kind != PacketType.DISCONNECT else (CLIENT,),
+            statements=statements,
+            reaction=MALFORMED if statements == _FIXED else ANY,
+        )
+    for version in ProtocolVersion:
+        yield Mutation(
+            f"connect:of-{version.text}",
+            Kind.PACKET,
+            f"CONNECT is one of MQTT {version.text} from first to last, and what follows it is not.",
+            change_packet=_announcing(version),
+            packet_type=PacketType.CONNECT,
+            field="protocol_level",
+            versions=tuple(one for one in ProtocolVersion if one != version),
+        )
+
+
+def _as_in_5(target: Target) -> bytes:
+    packet = target.packet
+    packet.properties = Properties()
+    if getattr(packet, "reason_code", 0) is None:
+        packet.reason_code = 0
+    if packet.packet_type == PacketType.UNSUBACK:
+        packet.reason_codes = [0]
+    return encode(packet, V5)
+
+
+def _announcing(version: ProtocolVersion) -> PacketChange:
+    def change(target: Target) -> bytes:
+        packet = target.packet
+        five = version == V5
+        packet.protocol_name = "MQIsdp" if version == V3_1 else "MQTT"
+        packet.protocol_level = version.value
+        packet.properties = Properties() if five else None
+        if packet.will is not None:
+            packet.will.properties = Properties() if five else None
+        if packet.user_name is None and not five:
+            # Before 5.0 there is no password without a user name (3.1.1 MQTT-3.1.2-22).
+            packet.password = None
+        return encode(packet, version)
+
+    return change
+
+
+__all__ = ["version_mutations"]
+
+
+def connack_mutations() -> Iterator[Mutation]:
+    """CONNACK: what a server must not say, for devices that have to notice (5.0 3.2.2)."""
+    for bit in range(1, 8):
+
+        def reserved(packet: Any, target: Target, bit: int = bit) -> None:
+            packet.acknowledge_flags = int(bool(packet.session_present)) | 1 << bit
+
+        yield _connack(
+            f"acknowledge-flag-{bit}",
+            f"Bit {bit} of the acknowledge flags is set.",
+            reserved,
+            "acknowledge_flags",
+            statements=(
+                "3.1 V31-CONNACK-reserved-byte",
+                "3.1.1 V311-CONNACK-reserved-bits",
+                "5.0 MQTT-3.2.2-1",
+            ),
+            reaction=MALFORMED,
+        )
+
+    def refused(packet: Any, target: Target) -> None:
+        packet.session_present, packet.reason_code = True, 0x88 if target.version == V5 else 3
+
+    yield _connack(
+        "session-present-on-refusal",
+        "CONNACK refuses and has Session Present 1.",
+        refused,
+        "session_present",
+        versions=(V3_1_1, V5),
+        statements=("3.1.1 MQTT-3.2.2-4", "5.0 MQTT-3.2.2-6"),
+        reaction=PROTOCOL_ERROR,
+    )
+
+    def reference(packet: Any, target: Target) -> None:
+        if packet.reason_code in (0x9C, 0x9D):
+            raise NotApplicable("the server has moved")
+        packet.properties = with_property(packet.properties, "server_reference", "other.example")
+
+    yield _connack(
+        "server-reference-on-success",
+        "CONNACK has a Server Reference and a reason code that does not go with it.",
+        reference,
+        "properties.server_reference",
+        versions=(V5,),
+        statements=("5.0 V5-SERVER-REFERENCE-codes",),
+        reaction=ANY,
+    )
+
+    def present(packet: Any, target: Target) -> None:
+        if target.connect is None or not target.connect.clean_start or packet.reason_code:
+            raise NotApplicable("the client did not ask for a new session")
+        packet.session_present = True
+
+    yield _connack(
+        "session-present-with-clean-start",
+        "CONNACK has Session Present 1 although the client asked for a new session.",
+        present,
+        "session_present",
+        versions=(V3_1_1, V5),
+        statements=("3.1.1 MQTT-3.2.2-1", "5.0 MQTT-3.2.2-2"),
+        reaction=Reaction(Demand.CLOSE, (0x82,)),
+    )
+
+
+def _connack(slug: str, description: str, make: Callable[[Any, Target], None], field: str, **more: Any) -> Mutation:
+    more.setdefault("reaction", ACCEPT)
+    return Mutation(
+        f"connack:{slug}",
+        Kind.PACKET,
+        description,
+        change_packet=by_attributes(make),
+        packet_type=PacketType.CONNACK,
+        field=field,
+        senders=(SERVER,),
+        **more,
+    )
+
+
 _UNSUPPORTED = Reaction(Demand.CLOSE, (0x84, 0x81))
 _NAME = ("3.1 V31-CONNECT-protocol-name", "3.1.1 V311-CONNECT-protocol-name", "5.0 MQTT-3.1.2-1")
 _NAMES = {

@@ -2,6 +2,17 @@
 
 A length that is one off moves all that follows it, so what it breaks depends on the bytes behind it; only those that
 reach past the end say for certain what is wrong.
+
+Mutations of the fixed header's first byte (5.0 2.1, 3.1.1 2.2).
+
+Fields that are not there, and fields that are there twice; the Remaining Length is right, and what follows moves.
+
+What such a packet breaks depends on the bytes that are read in the field's place, but where a packet has one length
+only.  Properties and lists have mutations of their own.
+
+The baseline: packets damaged by one who knows nothing of MQTT.
+
+What structure is worth shows only against bytes that were changed without it.
 """
 
 from __future__ import annotations
@@ -10,10 +21,12 @@ from collections.abc import Callable, Iterator
 
 from mqttscope.mqtt import wire
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.mutate import broken
 from mqttscope.mutate.fields import BITS, Field, all_fields
+from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.mutation import (
     ALL_VERSIONS,
     ANY,
@@ -21,12 +34,149 @@ from mqttscope.mutate.mutation import (
     Kind,
     Mutation,
     NotApplicable,
+    PacketChange,
     Target,
     senders_of,
 )
-from mqttscope.mutate.surgery import LONGEST, break_off, cut_at, with_length
+from mqttscope.mutate.surgery import LONGEST, break_off, cut_at, prepared, with_length
+
+_BOTH = (CLIENT, SERVER)
+EXTREMES = (0x00, 0x01, 0x7E, 0x7F, 0x80, 0x81, 0xC0, 0xFE, 0xFF)
+"""Bytes next to which something changes its meaning."""
+
+
+def random_mutations() -> Iterator[Mutation]:
+    """Random bytes in the place of a packet, and packets with random damage."""
+    rows: tuple[tuple[str, str, Callable[[Target], bytes]], ...] = (
+        ("bytes", "A packet is replaced by 1 to 64 random bytes.", _bytes),
+        ("bits", "One to eight bits of a packet are turned over.", _bits),
+        ("insert", "One to eight random bytes come into a packet.", _insert),
+        ("delete", "One to eight bytes of a packet are left out.", _delete),
+        ("repeat", "A piece of a packet comes twice.", _repeat),
+        ("byte", "One byte of a packet is an extreme value.", _byte),
+    )
+    for slug, description, change in rows:
+        yield Mutation(f"random:{slug}", Kind.RANDOM, description, change_packet=change, senders=_BOTH)
+
+
+def _bytes(target: Target) -> bytes:
+    return target.chance.octets(1 + target.chance.below(64))
+
+
+def _bits(target: Target) -> bytes:
+    data = bytearray(target.raw)
+    for _ in range(1 + target.chance.below(8)):
+        bit = target.chance.below(8 * len(data))
+        data[bit // 8] ^= 1 << bit % 8
+    return bytes(data)
+
+
+def _insert(target: Target) -> bytes:
+    at = target.chance.below(len(target.raw) + 1)
+    return target.raw[:at] + target.chance.octets(1 + target.chance.below(8)) + target.raw[at:]
+
+
+def _delete(target: Target) -> bytes:
+    at = target.chance.below(len(target.raw))
+    return target.raw[:at] + target.raw[at + 1 + target.chance.below(8) :]
+
+
+def _repeat(target: Target) -> bytes:
+    start = target.chance.below(len(target.raw))
+    end = start + 1 + target.chance.below(len(target.raw) - start)
+    return target.raw[:end] + target.raw[start:end] + target.raw[end:]
+
+
+def _byte(target: Target) -> bytes:
+    at = target.chance.below(len(target.raw))
+    value = target.chance.pick(EXTREMES)
+    return target.raw[:at] + bytes((value,)) + target.raw[at + 1 :]
+
 
 V3_1, V3_1_1, V5 = ProtocolVersion
+
+
+_MAY_HAVE_DUP = (PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
+"""Packets that 3.1 sends with QoS 1 in the header, and with DUP when they come again."""
+_OWN_5 = {
+    PacketType.PUBREL: "MQTT-3.6.1-1",
+    PacketType.SUBSCRIBE: "MQTT-3.8.1-1",
+    PacketType.UNSUBSCRIBE: "MQTT-3.10.1-1",
+    PacketType.DISCONNECT: "MQTT-3.14.1-1",
+    PacketType.AUTH: "MQTT-3.15.1-1",
+}
+_BITS = ("retain", "qos-low", "qos-high", "dup")
+"""What the bits 0 to 3 are in a PUBLISH."""
+
+
+def _flags(value: int, mask: int = 15) -> PacketChange:
+    """Set the flag bits under the mask."""
+
+    def change(target: Target) -> bytes:
+        data = target.encoded()
+        return bytes((data[0] & ~mask | value,)) + data[1:]
+
+    return change
+
+
+def _flip(bit: int) -> PacketChange:
+    def change(target: Target) -> bytes:
+        data = target.encoded()
+        return bytes((data[0] ^ 1 << bit,)) + data[1:]
+
+    return change
+
+
+def _statements(kind: PacketType, bit: int) -> tuple[str, ...]:
+    own = _OWN_5.get(kind)
+    five = ("5.0 MQTT-2.1.3-1", *((f"5.0 {own}",) if own else ()))
+    if kind == PacketType.AUTH:
+        return five
+    three = ("3.1.1 MQTT-2.2.2-1", *((f"3.1.1 {own}",) if own else ()))
+    if kind in _MAY_HAVE_DUP:
+        # DUP may be set in 3.1; the QoS bits have to say 1; RETAIN is not used.
+        old = {0: ("3.1 V31-HEADER-unused-flags",), 3: ()}.get(bit, ("3.1 V31-HEADER-qos-of-requests",))
+    else:
+        old = ("3.1 V31-HEADER-unused-flags",)
+    return (*old, *three, *five)
+
+
+def header_mutations() -> Iterator[Mutation]:
+    """Each reserved flag bit of each packet type, on its own, and all of them turned over."""
+    for kind in PacketType:
+        if kind == PacketType.PUBLISH:
+            continue
+        name = kind.name.lower()
+        versions = (V5,) if kind == PacketType.AUTH else ALL_VERSIONS
+        for bit in range(4):
+            yield Mutation(
+                f"{name}:reserved-flag-{bit}",
+                Kind.PACKET,
+                f"Bit {bit} of the fixed header of {kind.name} ({_BITS[bit]} in a PUBLISH) is turned over.",
+                change_packet=_flip(bit),
+                packet_type=kind,
+                field="header_flags",
+                versions=versions,
+                senders=senders_of(kind),
+                statements=_statements(kind, bit),
+                # 3.1 has receivers take no notice of flags that are not used.
+                legal_in=(V3_1,) if bit == 3 and kind in _MAY_HAVE_DUP else (),
+                reaction=MALFORMED,
+            )
+        yield Mutation(
+            f"{name}:reserved-flags-inverted",
+            Kind.PACKET,
+            f"All four flag bits of the fixed header of {kind.name} are turned over.",
+            change_packet=_flags(~PACKETS[kind].fixed_flags & 15),
+            packet_type=kind,
+            field="header_flags",
+            versions=versions,
+            senders=senders_of(kind),
+            statements=_statements(kind, 1),
+            reaction=MALFORMED,
+        )
+
+
 _WITH_LENGTH = (wire.UTF8.name, wire.UTF8_PAIR.name, wire.BINARY.name)
 _LIES: dict[str, tuple[Callable[[int], int], str]] = {
     "length-plus-one": (lambda true: true + 1, "announces one byte more than it has"),
@@ -267,3 +417,42 @@ def _extra(kind: PacketType, versions: tuple[ProtocolVersion, ...]) -> Iterator[
         statements=tuple(one for one in statements if _fits(one, versions)),
         reaction=MALFORMED,
     )
+
+
+def presence_mutations() -> Iterator[Mutation]:
+    """Every field of every packet left out, and written twice."""
+    for field in all_fields():
+        if field.row is not None or "[0]" in field.path or field.wire == wire.REST.name:
+            continue
+        for slug, words, times in (("missing", "is left out", 0), ("repeated", "comes twice", 2)):
+            if field.optional and not times:
+                # Nothing is missing where a packet may end before its reason code.
+                continue
+            fixed = field.packet_type in FIXED_BEFORE_5 and V3_1_1 in field.versions
+            yield Mutation(
+                f"{field.name}:{slug}",
+                Kind.PACKET,
+                f"{field.name} {words}, and the Remaining Length is right.",
+                change_packet=_with(field, times),
+                packet_type=field.packet_type,
+                field=field.name.partition(".")[2],
+                versions=field.versions,
+                senders=senders_of(field.packet_type),
+                statements=("3.1.1 V311-LENGTH-fixed",) if fixed else (),
+                reaction=MALFORMED if fixed else ANY,
+            )
+
+
+def _with(field: Field, times: int) -> PacketChange:
+    """The packet with the bytes of a field so many times."""
+
+    def change(target: Target) -> bytes:
+        layout, index = prepared(target, field)
+        layout.pieces[index].data *= times
+        # Property Lengths are right as they are: no property is touched.
+        return layout.join(blocks=False)
+
+    return change
+
+
+__all__ = ["presence_mutations"]

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from mqttscope.mqtt.codec import NEED_MORE, packet_end
 from mqttscope.net.proxy_protocol import header_length
 from mqttscope.transport import sockets
-from mqttscope.transport.delivery import Delivery
 from mqttscope.transport.recording import Recording
+from mqttscope.transport.sockets import Delivery
 from mqttscope.transport.websocket import Framing
 from mqttscope.transport.wire import Wire
 

@@ -37,8 +37,8 @@ from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.conceal import client_name
 from mqttscope.report.findings.full import Full
-from mqttscope.transport.address import parse_listen, parse_upstream
 from mqttscope.transport.recording import Recording
+from mqttscope.transport.target import parse_listen, parse_upstream
 from mqttscope.transport.tls import listen_context, upstream_context
 
 DEFAULT_MAX_PACKET_BYTES = 1 << 20

@@ -18,10 +18,10 @@ from mqttscope.replay.rewrite import RewriteError, convert
 from mqttscope.replay.run import MonotonicClock
 from mqttscope.replay.script import Script
 from mqttscope.replay.stand_in import Casting, Manner, Sessions, StandIn, Unexpected
-from mqttscope.replay.stand_in.part import takers_over
+from mqttscope.replay.stand_in.casting import takers_over
 from mqttscope.session.connection import Connection
 from mqttscope.transport.link import CLOSE_TIMEOUT_S
-from mqttscope.transport.recorder import Recorder
+from mqttscope.transport.recording import Recorder
 from mqttscope.transport.server import MAX_CONNECTIONS, Server, serve
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mqttscope.net.http_upgrade import SUBPROTOCOL
 from mqttscope.transport.errors import link_error
 from mqttscope.transport.link import CLOSE_TIMEOUT_S, Link, Listener
-from mqttscope.transport.recorder import Recorder
+from mqttscope.transport.recording import Recorder
 from mqttscope.transport.target import Target
 from mqttscope.transport.tls import upstream_context
 from mqttscope.transport.websocket import KEY_BYTES, ClientHandshake, WebSocketError

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Protocol
 
 from mqttscope.transport import sockets
-from mqttscope.transport.delivery import Delivery
 from mqttscope.transport.errors import reason
-from mqttscope.transport.recorder import Recorder, Tap
+from mqttscope.transport.recording import Recorder, Tap
+from mqttscope.transport.sockets import Delivery
 from mqttscope.transport.websocket import ClientHandshake, Framing, ServerHandshake, WebSocketError
 from mqttscope.transport.wire import Endpoint
 

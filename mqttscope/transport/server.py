@@ -11,7 +11,7 @@ from contextlib import suppress
 from mqttscope.transport.errors import reason
 from mqttscope.transport.link import CLOSE_TIMEOUT_S, Link, Listener
 from mqttscope.transport.listening import accept, listen
-from mqttscope.transport.recorder import Recorder
+from mqttscope.transport.recording import Recorder
 from mqttscope.transport.websocket import ServerHandshake, WebSocketError
 from mqttscope.transport.wire import Endpoint
 

@@ -15,20 +15,25 @@ from mqttscope.mutate import Action, Case
 from mqttscope.replay.script import Entry, Script
 from mqttscope.transport.errors import LinkError
 from mqttscope.trial.cleaning import Cleaner
-from mqttscope.trial.companion import Companion, speaks
+from mqttscope.trial.companion import MAX_RECEIVED_BYTES, MAX_RECEIVED_PACKETS, Companion, Door, speaks
 from mqttscope.trial.conversation import Conversation
-from mqttscope.trial.door import Door
-from mqttscope.trial.fit import flow_of
-from mqttscope.trial.growth import Growth
-from mqttscope.trial.inbox import MAX_RECEIVED_BYTES, MAX_RECEIVED_PACKETS
-from mqttscope.trial.numbering import Numbered
+from mqttscope.trial.fit import Numbered, flow_of
 from mqttscope.trial.oracle import confirming
 from mqttscope.trial.pilot import NotPlayedError, Pilot, Played
-from mqttscope.trial.process import Process
-from mqttscope.trial.rehearsal import AS_RECORDED, Rehearsal, unmutated
+from mqttscope.trial.process import Growth, Process
 from mqttscope.trial.turns import unhurried
-from mqttscope.trial.twice import decided, told_once
-from mqttscope.trial.verdict import BROKER_WIDE, Ruling, Verdict, excused, judge
+from mqttscope.trial.verdict import (
+    AS_RECORDED,
+    BROKER_WIDE,
+    Rehearsal,
+    Ruling,
+    Verdict,
+    decided,
+    excused,
+    judge,
+    told_once,
+    unmutated,
+)
 from mqttscope.trial.watch import AGAIN, NoBrokerError, Watch
 
 PATIENCE_S = 1.0

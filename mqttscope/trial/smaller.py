@@ -20,11 +20,10 @@ from mqttscope.mutate import Action, Case, MutatedFlow, Step
 from mqttscope.mutate.layout import Layout
 from mqttscope.replay.script import Script
 from mqttscope.trial.oracle import blaming, breaking
-from mqttscope.trial.owed import ANSWERS
 from mqttscope.trial.pilot import Played
 from mqttscope.trial.run import NoBrokerError, Result, Trial
 from mqttscope.trial.turns import unhurried
-from mqttscope.trial.verdict import BROKER_WIDE, Verdict
+from mqttscope.trial.verdict import ANSWERS, BROKER_WIDE, Verdict
 
 MAX_TRIES = 400
 """So often the broker is tried at most for one case."""

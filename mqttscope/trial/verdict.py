@@ -2,23 +2,130 @@
 
 The text of a statement decides, never what other brokers do.  Where the broker may have had a reason of its own, or
 where it cannot have seen the violation, the verdict is ``conforming``.
+
+Which answers a broker owes to which packet (5.0 3.1 to 3.12).
+
+A recorded connection without a mutation: what a broker withholds or refuses then is no answer to a mutation.
+
+Once is no proof: what several playings of one case say together.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import RETURN_CODES, MalformedReason, PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Pubcomp, Pubrec, Suback, Unsuback
-from mqttscope.mutate import Case, Demand
-from mqttscope.trial.owed import ANSWERED_BY
-from mqttscope.trial.rehearsal import Rehearsal
+from mqttscope.mutate import Case, Demand, Flow, MutatedFlow, Mutation
+from mqttscope.mutate.flow import CLIENT, recorded_steps
+from mqttscope.mutate.mutation import ACCEPT, Kind
 
-V3_1_1, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
+NOTHING = Mutation(
+    "flow:as-recorded",
+    Kind.FLOW,
+    "Nothing is changed: this is the connection as it was recorded.",
+    legal_in=tuple(ProtocolVersion),
+    reaction=ACCEPT,
+)
+"""Not one of the catalogue: it tests nothing."""
+AS_RECORDED = -1
+"""In the place of a case's number."""
+
+
+@dataclass(slots=True, frozen=True)
+class Rehearsal:
+    """How a broker took a connection as it was recorded."""
+
+    missing: frozenset[PacketType] = frozenset()
+    """Answers that it owed and did not give."""
+    codes: frozenset[int] = frozenset()
+    """Reason codes of failures."""
+    ended: bool = False
+    """It ended the connection."""
+
+    def told(self) -> str:
+        """For people, what is not as it has to be; empty where nothing is."""
+        parts = []
+        if self.missing:
+            parts.append(f"gives no {', '.join(sorted(one.name for one in self.missing))}")
+        if self.codes:
+            parts.append(f"refuses with {', '.join(f'0x{code:02x}' for code in sorted(self.codes))}")
+        if self.ended:
+            parts.append("ends the connection")
+        return " and ".join(parts)
+
+
+def unmutated(flow: Flow) -> Case:
+    """The flow as a case in which everything is as recorded."""
+    steps = recorded_steps(flow, CLIENT)
+    # All of it is looked at, from the CONNECT on.
+    steps[0] = replace(steps[0], mutated=True)
+    return Case(
+        0, 0, flow.capture_hash, flow.connection, NOTHING, MutatedFlow(NOTHING.name, CLIENT, flow.version, steps)
+    )
+
+
+V3_1, V3_1_1, V5 = ProtocolVersion
+
+ANSWERS = {
+    PacketType.CONNACK,
+    PacketType.PUBACK,
+    PacketType.PUBREC,
+    PacketType.PUBCOMP,
+    PacketType.SUBACK,
+    PacketType.UNSUBACK,
+    PacketType.PINGRESP,
+}
+"""What a broker owes: everything else may stay away."""
+
+ANSWERED_BY = {
+    (V3_1, PacketType.CONNACK): "3.1 V31-CONNACK-first",
+    (V3_1, PacketType.PUBACK): "3.1 V31-PUBLISH-response",
+    (V3_1, PacketType.PUBREC): "3.1 V31-PUBLISH-response",
+    (V3_1, PacketType.SUBACK): "3.1 V31-SUBACK-answer",
+    (V3_1, PacketType.UNSUBACK): "3.1 V31-UNSUBACK-answer",
+    (V3_1, PacketType.PINGRESP): "3.1 V31-PINGREQ-answer",
+    (V3_1_1, PacketType.CONNACK): "3.1.1 MQTT-3.1.4-4",
+    (V3_1_1, PacketType.PUBACK): "3.1.1 MQTT-4.3.2-2",
+    (V3_1_1, PacketType.PUBREC): "3.1.1 MQTT-4.3.3-2",
+    (V3_1_1, PacketType.PUBCOMP): "3.1.1 MQTT-4.3.3-2",
+    (V3_1_1, PacketType.SUBACK): "3.1.1 MQTT-3.8.4-1",
+    (V3_1_1, PacketType.UNSUBACK): "3.1.1 MQTT-3.10.4-4",
+    (V3_1_1, PacketType.PINGRESP): "3.1.1 MQTT-3.12.4-1",
+    (V5, PacketType.CONNACK): "5.0 MQTT-3.1.4-5",
+    (V5, PacketType.PUBACK): "5.0 MQTT-4.3.2-4",
+    (V5, PacketType.PUBREC): "5.0 MQTT-4.3.3-8",
+    (V5, PacketType.PUBCOMP): "5.0 MQTT-4.3.3-11",
+    (V5, PacketType.SUBACK): "5.0 MQTT-3.8.4-1",
+    (V5, PacketType.UNSUBACK): "5.0 MQTT-3.10.4-4",
+    (V5, PacketType.PINGRESP): "5.0 MQTT-3.12.4-1",
+}
+"""The statements that demand an answer, by version and the answer's type."""
+
+
+def owed(packet: ControlPacket | Malformed) -> frozenset[PacketType]:
+    """Types of the answers that a packet asks for; none for one that is malformed."""
+    if isinstance(packet, packets.Connect):
+        return frozenset({PacketType.CONNACK})
+    if isinstance(packet, packets.Publish):
+        by_qos = {1: {PacketType.PUBACK}, 2: {PacketType.PUBREC, PacketType.PUBCOMP}}
+        return frozenset(by_qos.get(packet.qos, ()))
+    by_type = {
+        PacketType.SUBSCRIBE: PacketType.SUBACK,
+        PacketType.UNSUBSCRIBE: PacketType.UNSUBACK,
+        PacketType.PINGREQ: PacketType.PINGRESP,
+        PacketType.PUBREL: PacketType.PUBCOMP,
+    }
+    found = None if isinstance(packet, Malformed) else by_type.get(packet.packet_type)
+    return frozenset() if found is None else frozenset({found})
+
+
 NO_REHEARSAL = Rehearsal()
 CLIENTS_CODES = frozenset({0x00, 0x04})
 """Codes of a DISCONNECT that clients may send and servers may not (5.0 3.14.2.1): good-bye, with a Will and without."""
@@ -285,3 +392,35 @@ def _told(case: Case, codes: Sequence[tuple[PacketType, int]]) -> str:
 def ruling_json(ruling: Ruling) -> dict[str, Any]:
     """The ruling as plain JSON."""
     return {"verdict": str(ruling.verdict), "why": ruling.why, "statements": list(ruling.statements)}
+
+
+MAX_PLAYINGS = 4
+"""So often a case is played at most, where it harmed the broker as a whole once."""
+
+
+def decided(rulings: Sequence[Ruling | None]) -> tuple[int, Ruling] | None:
+    """What the playings so far come to, and the place of the one that shows it; ``None``: it is to be played again.
+
+    ``rulings``: of each of them, ``None`` for one that did not come as far as its mutation.
+    A deviation counts when it is seen twice.  A crash is proof as it is; other harm to the whole broker may need what
+    an earlier playing has left there, so that it is looked for once more where it was seen once.
+    """
+    last, place = rulings[-1], len(rulings) - 1
+    if last is not None and last.verdict is Verdict.CRASHED:
+        return place, last
+    if place == 0:
+        return None if last is None or last.deviates else (place, last)
+    times = Counter(one.verdict for one in rulings if one is not None and one.deviates)
+    harm = [verdict for verdict in times if verdict in BROKER_WIDE]
+    twice = next((verdict for verdict in (*harm, *times) if times[verdict] > 1), None)
+    if twice not in harm and harm and len(rulings) < MAX_PLAYINGS:
+        return None
+    if twice is not None:
+        return next((at, one) for at, one in reversed(list(enumerate(rulings))) if one and one.verdict is twice)
+    first = next(one for one in rulings if one is not None)
+    return place, excused(last or first, f"not the same twice: {first.verdict} first")
+
+
+def told_once(rulings: Sequence[Ruling | None], accepted: Ruling) -> list[Ruling]:
+    """Harm to the whole broker that was seen and is not what the case comes to."""
+    return [one for one in rulings if one is not None and one.verdict in BROKER_WIDE - {accepted.verdict}]

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
-from mqttscope.trial.companion import LEAVE_S, Companion, FloodedError, Pulse, RefusedError, pulse, witness
-from mqttscope.trial.door import Door
+from mqttscope.trial.companion import LEAVE_S, Companion, Door, FloodedError, Pulse, RefusedError, pulse, witness
 from mqttscope.trial.process import STOP_S, Process
 from mqttscope.trial.verdict import Ruling, Verdict
 

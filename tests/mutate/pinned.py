@@ -14,8 +14,7 @@ from mqttscope.dissect import dissect
 from mqttscope.mutate import Case, Flow
 from mqttscope.mutate.flow import SIDES
 from mqttscope.replay.script import read_scripts
-from mqttscope.trial.fit import flow_of
-from mqttscope.trial.numbering import Numbering, capture_hash
+from mqttscope.trial.fit import Numbering, capture_hash, flow_of
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 NAMES = ("v31-qos", "v311-qos", "v5-qos")

@@ -10,7 +10,20 @@ from dataclasses import replace
 
 import pytest
 
-from mqttscope.mqtt import Connect, Malformed, PacketType, decode
+from mqttscope.mqtt import (
+    Connack,
+    Connect,
+    Malformed,
+    PacketType,
+    Properties,
+    Puback,
+    Publish,
+    Subscribe,
+    Subscription,
+    decode,
+    encode,
+)
+from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mutate import (
     Action,
     Chance,
@@ -24,10 +37,52 @@ from mqttscope.mutate import (
     select,
     steps_of,
 )
+from mqttscope.mutate.cases import exceeded
 from mqttscope.mutate.flow import CLIENT, SERVER, Flow
+from mqttscope.mutate.mutation import target
 from tests.conftest import ROOT
 from tests.mutate.pinned import SEEDS, digest
-from tests.mutate.talk import V3_1_1, V5, good, limited, made, mutated
+from tests.mutate.talk import V3_1, V3_1_1, V5, good, limited, made, mutated
+
+ROWS = [
+    (Publish(topic_name="a", properties=Properties()), ""),
+    (Publish(topic_name="a", payload=bytes(1_000), properties=Properties()), "Maximum Packet Size 1000"),
+    (Publish(topic_name="a", properties=Properties(topic_alias=1)), "a lower Topic Alias Maximum"),
+    (Publish(topic_name="a", qos=1, packet_identifier=1, properties=Properties()), "a lower Maximum QoS"),
+    (Publish(topic_name="a", retain=True, properties=Properties()), "Retain Available 0"),
+    (Subscribe(packet_identifier=1, subscriptions=[Subscription("a/#")]), "Wildcard Subscription Available 0"),
+    (Subscribe(packet_identifier=1, subscriptions=[Subscription("$share/g/a")]), "Shared Subscription Available 0"),
+    (
+        Subscribe(
+            packet_identifier=1,
+            subscriptions=[Subscription("a")],
+            properties=Properties(subscription_identifier=1),
+        ),
+        "Subscription Identifier Available 0",
+    ),
+    (Subscribe(packet_identifier=1, subscriptions=[Subscription("a")]), ""),
+]
+
+
+@pytest.mark.parametrize(("packet", "words"), ROWS)
+def test_what_goes_beyond_an_announcement(packet: ControlPacket, words: str) -> None:
+    assert exceeded(encode(packet, V5), target(limited(), 0, Chance())) == words
+
+
+def test_earlier_versions_announce_nothing() -> None:
+    raw = encode(Publish(topic_name="a", qos=2, packet_identifier=1))
+
+    assert exceeded(raw, target(good(V3_1), 0, Chance())) == ""
+
+
+def test_a_client_that_wants_no_reasons_gets_none() -> None:
+    silent = Connect(protocol_level=5, client_identifier="c", properties=Properties(request_problem_information=0))
+    told = Puback(packet_identifier=1, reason_code=0, properties=Properties(reason_string="x"))
+    flow = made(V5, (CLIENT, silent), (SERVER, Connack(properties=Properties())), (SERVER, told))
+
+    assert exceeded(encode(told, V5), target(flow, 2, Chance())) == "Request Problem Information 0"
+    assert exceeded(encode(Puback(packet_identifier=1), V5), target(flow, 2, Chance())) == ""
+
 
 FLOW = replace(good(V5), capture_hash="c0ffee", connection=3)
 PINNED = {

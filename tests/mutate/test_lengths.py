@@ -4,14 +4,92 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.mqtt import Malformed, MalformedReason, decode
+from mqttscope.mqtt import Malformed, MalformedReason, PacketType, decode
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mutate import NotApplicable
+from mqttscope.mutate import Chance, Kind, NotApplicable, Verdict, apply, mutation
 from mqttscope.mutate.fields import all_fields
 from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.layout import Layout
-from mqttscope.mutate.lengths import cut_mutations
-from tests.mutate.talk import V3_1_1, V5, good, packet_of
+from mqttscope.mutate.lengths import cut_mutations, header_mutations, presence_mutations, random_mutations
+from tests.mutate.talk import V3_1, V3_1_1, V5, good, packet_of
+
+MUTATIONS = list(random_mutations())
+
+
+@pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.name)
+def test_damage_follows_from_the_key_and_is_damage(one) -> None:  # type: ignore[no-untyped-def]
+    flow = good(V5)
+    made = [apply(one, flow, Chance("damage", number)) for number in range(20)]
+
+    assert made == [apply(one, flow, Chance("damage", number)) for number in range(20)]
+    for case in made:
+        assert case.steps[case.at].data != flow.entries[case.at].raw
+        assert case.changes
+
+
+def test_nothing_is_promised_about_them() -> None:
+    assert {one.kind for one in MUTATIONS} == {Kind.RANDOM}
+    assert {one.verdict(V5) for one in MUTATIONS} == {Verdict.OPEN}
+
+
+@pytest.mark.parametrize(("slug", "times"), [("missing", 0), ("repeated", 2)])
+def test_the_rest_moves_and_the_remaining_length_is_right(slug: str, times: int) -> None:
+    whole = good(V5).entries[0].raw
+    raw = packet_of(f"connect.client_identifier:{slug}")
+    identifier = b"\x00\x07device1"
+
+    assert raw[2:] == whole[2:].replace(identifier, identifier * times)
+    assert packet_end(raw, 0, len(raw))[1] == len(raw)
+
+
+@pytest.mark.parametrize("slug", ["missing", "repeated"])
+def test_a_packet_of_one_length_is_malformed_without_and_with_more(slug: str) -> None:
+    found = decode(packet_of(f"puback.packet_identifier:{slug}", V3_1_1), V3_1_1)
+
+    assert isinstance(found, Malformed)
+    assert found.reason is MalformedReason.REMAINING_LENGTH_WRONG
+    assert mutation(f"puback.packet_identifier:{slug}").verdict(V3_1_1) is Verdict.VIOLATION
+    assert mutation(f"puback.packet_identifier:{slug}").verdict(V5) is Verdict.OPEN
+    assert mutation(f"puback.packet_identifier:{slug}").verdict(V3_1) is Verdict.OPEN
+
+
+def test_no_field_is_forgotten() -> None:
+    names = {one.name.rpartition(":")[0] for one in presence_mutations()}
+
+    for field in all_fields():
+        plain = field.row is None and "[0]" not in field.path and field.path != "payload"
+        assert (field.name in names) == plain, field.name
+
+
+def test_a_reason_code_that_may_be_left_out_is_not_missing() -> None:
+    names = {one.name for one in presence_mutations()}
+
+    assert {"puback.reason_code:repeated", "connack.reason_code:missing"} <= names
+    assert "puback.reason_code:missing" not in names
+
+
+@pytest.mark.parametrize("bit", range(4))
+def test_one_bit_is_turned_over(bit: int) -> None:
+    raw = packet_of(f"subscribe:reserved-flag-{bit}")
+    found = decode(raw, V5)
+
+    assert raw[0] & 15 == 2 ^ 1 << bit
+    assert isinstance(found, Malformed)
+    assert found.reason is MalformedReason.FIXED_HEADER_FLAGS
+
+
+def test_all_bits_are_turned_over() -> None:
+    assert packet_of("pubrel:reserved-flags-inverted")[0] & 15 == 0b1101
+    assert packet_of("pingreq:reserved-flags-inverted")[0] & 15 == 0b1111
+
+
+def test_publish_has_no_reserved_flags() -> None:
+    assert {one.packet_type for one in header_mutations()} == set(PacketType) - {PacketType.PUBLISH}
+
+
+def test_in_3_1_requests_may_have_dup() -> None:
+    assert mutation("subscribe:reserved-flag-3").verdict(V3_1) is Verdict.LEGAL
+    assert mutation("subscribe:reserved-flag-1").verdict(V3_1) is Verdict.VIOLATION
 
 
 def reason(raw: bytes, version: object = V5) -> MalformedReason | None:

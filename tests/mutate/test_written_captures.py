@@ -13,7 +13,7 @@ import pytest
 from mqttscope.mutate import Case, Verdict
 from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.unversioned import cited_instead
-from mqttscope.trial.numbering import Numbering
+from mqttscope.trial.fit import Numbering
 from tests.cli.running import capture, invoke
 from tests.mutate.pinned import flows_of
 from tests.mutate.test_closed_loop import said_otherwise

@@ -15,7 +15,7 @@ from mqttscope.lint.gate import Baseline, Pattern, Policy, Suppressions
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
 from mqttscope.mqtt.properties import Properties
 from mqttscope.proxy import Proxy, Seen, service
-from mqttscope.transport.address import AddressError
+from mqttscope.transport.target import AddressError
 from tests.cli.running import invoke
 from tests.proxy import rig
 from tests.proxy.upstream import Server, joined, read, serving

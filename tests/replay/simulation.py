@@ -31,9 +31,8 @@ from mqttscope.mqtt import (
 )
 from mqttscope.mqtt.topics import matches, parse_shared
 from mqttscope.replay.order import End, Gates, Opening, Step, make_order
-from mqttscope.replay.player.actions import Close, Send, Until, Wait
+from mqttscope.replay.player.actions import Close, Send, Sessions, Until, Wait
 from mqttscope.replay.player.live import Manner
-from mqttscope.replay.player.memory import Sessions
 from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import C2S, S2C, Ending, Script
 from mqttscope.session.connection import Connection

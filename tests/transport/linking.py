@@ -12,8 +12,7 @@ from mqttscope.mqtt import Connack, Connect, ControlPacket, ProtocolVersion, Pub
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
-from mqttscope.transport.recorder import Recorder
-from mqttscope.transport.recording import Recording
+from mqttscope.transport.recording import Recorder, Recording
 from mqttscope.transport.wire import Made
 from tests.transport.wires import streams
 

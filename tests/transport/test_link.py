@@ -15,7 +15,7 @@ from mqttscope.net.http_upgrade import accept_for
 from mqttscope.transport import link as module
 from mqttscope.transport.client import connect
 from mqttscope.transport.link import HIGH_WATER_BYTES, Link
-from mqttscope.transport.recorder import Recorder
+from mqttscope.transport.recording import Recorder
 from mqttscope.transport.target import Target
 from mqttscope.transport.wire import Endpoint
 from tests.net import framing

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN
-from mqttscope.transport.delivery import Delivery
-from mqttscope.transport.recorder import Tap
+from mqttscope.transport.recording import Tap
+from mqttscope.transport.sockets import Delivery
 from tests.transport.linking import CONNACK, CONNECT, frames, play, recorder, story
-from tests.transport.test_delivery import Transport
+from tests.transport.test_sockets import Transport
 from tests.transport.wires import V4, V6, complaints
 
 

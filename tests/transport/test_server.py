@@ -19,7 +19,7 @@ from mqttscope.transport import server as module
 from mqttscope.transport.client import connect
 from mqttscope.transport.errors import LinkError
 from mqttscope.transport.link import Link
-from mqttscope.transport.recorder import Recorder
+from mqttscope.transport.recording import Recorder
 from mqttscope.transport.server import Server, serve
 from mqttscope.transport.target import Target
 from mqttscope.transport.tls import listen_context, upstream_context

@@ -6,14 +6,122 @@ import asyncio
 
 import pytest
 
-from mqttscope.mqtt import Connack, Connect, Properties, Publish, encode
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Properties, Puback, Publish, encode
+from mqttscope.mqtt.parts import Will
 from mqttscope.trial import cleaning
-from mqttscope.trial.cleaning import Cleaner
+from mqttscope.trial.cleaning import Cleaner, leavings
+from mqttscope.trial.companion import Door
 from mqttscope.trial.conversation import Conversation
-from mqttscope.trial.door import Door
 from tests.proxy.rig import free_port
 from tests.trial.broken import Fault, broken
 from tests.trial.flows import V3_1_1, V5, target
+
+
+def talk(*packets: ControlPacket | bytes, version: int = 5) -> Conversation:
+    spoken = V5 if version == 5 else V3_1_1
+    made = Conversation(spoken)
+    for number, one in enumerate(packets):
+        from_client = not isinstance(one, Connack | Puback)
+        made.add(from_client, one if isinstance(one, bytes) else encode(one, spoken), number)
+    return made
+
+
+def connect(name: str, **more: object) -> Connect:
+    return Connect(protocol_level=5, client_identifier=name, properties=Properties(), **more)  # type: ignore[arg-type]
+
+
+def test_sessions_and_retained_messages() -> None:
+    found = leavings(
+        talk(
+            connect("dev"),
+            Publish(topic_name="kept", payload=b"x", retain=True, properties=Properties()),
+            Publish(topic_name="passing", payload=b"x", properties=Properties()),
+            Publish(topic_name="deleted", payload=b"", retain=True, properties=Properties()),
+        )
+    )
+
+    assert found.sessions == [(V5, "dev")]
+    assert found.topics == ["kept"]
+
+
+def test_topics_behind_aliases_and_of_wills() -> None:
+    aliased = Properties(topic_alias=1)
+    found = leavings(
+        talk(
+            connect("dev", will=Will("last/words", b"x", will_retain=True, properties=Properties())),
+            Publish(topic_name="named", payload=b"x", properties=aliased),
+            Publish(topic_name="", payload=b"x", retain=True, properties=aliased),
+        )
+    )
+
+    assert found.topics == ["last/words", "named"]
+
+
+def test_what_is_malformed_may_have_been_tolerated() -> None:
+    found = leavings(talk(Connect(client_identifier="dev"), b"\x37\x06\x00\x01a\x00\x01x", version=4))
+
+    assert found.topics == ["a"]
+
+
+def test_identifiers_that_the_broker_assigned() -> None:
+    told = Connack(session_present=False, properties=Properties(assigned_client_identifier="auto-1"))
+    found = leavings(talk(connect(""), told))
+
+    assert found.sessions == [(V5, "auto-1")]
+
+
+def test_what_the_broker_never_took_is_not_there() -> None:
+    """Nobody could delete it either: a client that keeps the protocol cannot name it."""
+    ill_formed, wild = (
+        b"\x31\x06\x00\x02\xc0\x80\x00x",
+        Publish(topic_name="a/#", qos=1, packet_identifier=1, payload=b"x", retain=True, properties=Properties()),
+    )
+    closed, open_ = (talk(connect("dev"), Connack(properties=Properties()), wild, ill_formed) for _ in range(2))
+    closed.add(False, b"", 9, ends="fin")
+    taken = talk(connect("dev"), Connack(properties=Properties()), wild, Puback(packet_identifier=1), ill_formed)
+    taken.add(False, b"", 9, ends="fin")
+
+    assert leavings(closed).topics == []
+    assert leavings(open_).topics == ["a/#", "\udcc0\udc80"]
+    assert leavings(taken).topics == ["a/#"]
+    assert leavings(taken).doubtful == set()
+
+
+def test_what_it_closed_for_and_did_not_acknowledge_may_not_be_there() -> None:
+    message = Publish(topic_name="a\n", qos=1, packet_identifier=1, payload=b"x", retain=True, properties=Properties())
+    closed, open_ = (talk(connect("dev"), Connack(properties=Properties()), message) for _ in range(2))
+    closed.add(False, b"", 9, ends="fin")
+
+    assert (leavings(closed).topics, leavings(closed).doubtful) == (["a\n"], {"a\n"})
+    assert (leavings(open_).topics, leavings(open_).doubtful) == (["a\n"], set())
+
+
+def test_what_the_broker_refused_is_not_there() -> None:
+    message = Publish(topic_name="a", qos=1, packet_identifier=1, payload=b"x", retain=True, properties=Properties())
+
+    assert leavings(talk(connect("dev"), message, Puback(1, 0x87))).topics == []
+    assert leavings(talk(connect("dev"), message, Puback(1, 0x10))).topics == ["a"]
+
+
+def test_a_will_on_no_topic_name_needs_a_connection() -> None:
+    will = Will("a/#", b"x", will_retain=True, properties=Properties())
+    refused = talk(connect("dev", will=will), Connack(reason_code=0x90, properties=Properties()))
+    let_in = talk(connect("dev", will=will), Connack(properties=Properties()))
+
+    assert (leavings(refused).topics, leavings(let_in).topics) == ([], ["a/#"])
+    assert leavings(let_in).told() == ["session dev", "retained message a/#"]
+
+
+def test_which_sessions_outlive_their_connections() -> None:
+    def lasting(*packets: ControlPacket | bytes, version: int = 5) -> set[str]:
+        return leavings(talk(*packets, version=version)).lasting
+
+    expiring = Connect(protocol_level=5, client_identifier="dev", properties=Properties(session_expiry_interval=9))
+    assert lasting(connect("dev"), Connack(properties=Properties())) == set()
+    assert lasting(expiring) == {"dev"}
+    assert lasting(connect("dev"), Connack(properties=Properties(session_expiry_interval=9))) == {"dev"}
+    assert lasting(Connect(client_identifier="dev", clean_start=True), version=4) == set()
+    assert lasting(Connect(client_identifier="dev", clean_start=False), version=4) == {"dev"}
 
 
 def kept(*topics: str) -> Conversation:

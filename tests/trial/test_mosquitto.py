@@ -12,8 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.replay.script import Script
-from mqttscope.trial.fit import fitted, flow_of
-from mqttscope.trial.numbering import Numbering
+from mqttscope.trial.fit import Numbering, fitted, flow_of
 from mqttscope.trial.process import Process
 from mqttscope.trial.run import Result, longest_s
 from mqttscope.trial.verdict import Verdict

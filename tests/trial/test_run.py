@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from mqttscope.mqtt import Auth, Connect, Malformed, Properties, ProtocolVersion, Publish, Pubrel, encode
-from mqttscope.trial.fit import fitted
-from mqttscope.trial.numbering import Numbered
+from mqttscope.trial.fit import Numbered, fitted
 from mqttscope.trial.oracle import broken_by_client
 from mqttscope.trial.process import Process
-from mqttscope.trial.rehearsal import AS_RECORDED
 from mqttscope.trial.run import NoBrokerError, Result, longest_s
-from mqttscope.trial.verdict import Verdict
+from mqttscope.trial.verdict import AS_RECORDED, Verdict
 from tests.proxy.rig import free_port
 from tests.trial.broken import Fault, broken
 from tests.trial.flows import V3_1, V3_1_1, V5, authenticated, make_case, script, trial_of, tried

@@ -6,10 +6,136 @@ from typing import Any
 
 import pytest
 
-from mqttscope.mqtt import Connack, ControlPacket, Disconnect, Malformed, PacketType, Puback, Suback, decode
-from mqttscope.trial.rehearsal import Rehearsal
-from mqttscope.trial.verdict import Observation, Verdict, excused, judge, ruling_json
-from tests.trial.flows import V3_1, V3_1_1, V5, make_case, script
+from mqttscope.mqtt import (
+    Connack,
+    Connect,
+    ControlPacket,
+    Disconnect,
+    Malformed,
+    PacketType,
+    Pingreq,
+    Properties,
+    Puback,
+    Publish,
+    Pubrel,
+    Suback,
+    decode,
+)
+from mqttscope.mutate import Demand
+from mqttscope.mutate.catalogue import catalogue
+from mqttscope.trial.fit import flow_of
+from mqttscope.trial.verdict import (
+    ANSWERS,
+    MAX_PLAYINGS,
+    NOTHING,
+    Observation,
+    Rehearsal,
+    Ruling,
+    Verdict,
+    decided,
+    excused,
+    judge,
+    owed,
+    ruling_json,
+    told_once,
+    unmutated,
+)
+from tests.trial.flows import HASH, V3_1, V3_1_1, V5, make_case, script
+
+RULINGS = {
+    "T": Ruling(Verdict.TOLERATED, "it goes on", ("5.0 MQTT-4.13.1-1",)),
+    "N": Ruling(Verdict.NO_ANSWER, "nothing"),
+    "H": Ruling(Verdict.HUNG, "nobody is served"),
+    "O": Ruling(Verdict.COLLATERAL, "others suffer"),
+    "X": Ruling(Verdict.CRASHED, "its process is gone"),
+    "C": Ruling(Verdict.CONFORMING, "closed"),
+    "-": None,
+}
+
+
+def rulings(playings: str) -> list[Ruling | None]:
+    return [RULINGS[one] for one in playings]
+
+
+@pytest.mark.parametrize(
+    ("playings", "place", "verdict"),
+    [
+        ("C", 0, Verdict.CONFORMING),
+        ("X", 0, Verdict.CRASHED),
+        ("TT", 1, Verdict.TOLERATED),
+        ("TC", 1, Verdict.CONFORMING),
+        ("TN", 1, Verdict.CONFORMING),
+        ("T-", 1, Verdict.CONFORMING),
+        # Worse the second time.
+        ("TX", 1, Verdict.CRASHED),
+        ("HX", 1, Verdict.CRASHED),
+        ("THH", 2, Verdict.HUNG),
+        # What comes only behind another playing.
+        ("THTH", 3, Verdict.HUNG),
+        ("TOTO", 3, Verdict.COLLATERAL),
+        ("HH", 1, Verdict.HUNG),
+        ("HTTT", 3, Verdict.TOLERATED),
+        ("HTCT", 3, Verdict.TOLERATED),
+        ("HTTC", 2, Verdict.TOLERATED),
+        ("HCCC", 3, Verdict.CONFORMING),
+        ("HOTN", 3, Verdict.CONFORMING),
+        ("HC--", 3, Verdict.CONFORMING),
+    ],
+)
+def test_what_they_come_to(playings: str, place: int, verdict: Verdict) -> None:
+    for count in range(1, len(playings)):
+        assert decided(rulings(playings[:count])) is None
+    found = decided(rulings(playings))
+
+    assert found is not None
+    assert (found[0], found[1].verdict) == (place, verdict)
+    assert found[1] is RULINGS[playings[place]] or found[1].why.startswith("not the same twice: ")
+
+
+def test_it_ends() -> None:
+    assert decided(rulings("H" + "-" * (MAX_PLAYINGS - 1))) is not None
+    assert decided(rulings("-")) is None
+
+
+def test_harm_that_was_seen_once_is_not_lost() -> None:
+    assert told_once(rulings("HTTT"), Ruling(Verdict.TOLERATED, "")) == [RULINGS["H"]]
+    assert told_once(rulings("HTTX"), Ruling(Verdict.CRASHED, "")) == [RULINGS["H"]]
+    assert told_once(rulings("THH"), Ruling(Verdict.HUNG, "")) == []
+
+
+def test_everything_is_as_recorded_and_looked_at() -> None:
+    own = script(V5)
+    case = unmutated(flow_of(own, HASH, 0))
+
+    assert case.flow.sent == b"".join(one.raw for one in own.entries if one.from_client)
+    assert (case.flow.at, case.reaction.demand, case.statements) == (0, Demand.ACCEPT, ())
+    assert NOTHING.name not in {one.name for one in catalogue()}
+
+
+def test_what_is_told() -> None:
+    found = Rehearsal(frozenset({PacketType.PUBREC, PacketType.SUBACK}), frozenset({0x87}), ended=True)
+
+    assert found.told() == "gives no PUBREC, SUBACK and refuses with 0x87 and ends the connection"
+    assert Rehearsal().told() == ""
+
+
+@pytest.mark.parametrize(
+    ("packet", "answers"),
+    [
+        (Connect(), {PacketType.CONNACK}),
+        (Publish(topic_name="a"), set()),
+        (Publish(topic_name="a", qos=1, packet_identifier=1), {PacketType.PUBACK}),
+        (Publish(topic_name="a", qos=2, packet_identifier=1), {PacketType.PUBREC, PacketType.PUBCOMP}),
+        (Pubrel(packet_identifier=1), {PacketType.PUBCOMP}),
+        (Pingreq(), {PacketType.PINGRESP}),
+        (Puback(packet_identifier=1, properties=Properties()), set()),
+        (decode(b"\x36\x00", V5), set()),
+    ],
+)
+def test_what_is_owed(packet: object, answers: set[PacketType]) -> None:
+    assert owed(packet) == answers  # type: ignore[arg-type]
+    assert answers <= ANSWERS
+
 
 CLOSE = "publish:qos-3"
 LEGAL = "publish.topic_name:spaces"

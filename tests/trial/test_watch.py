@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.trial.door import Door
+from mqttscope.trial.companion import Door
 from mqttscope.trial.process import Process
 from mqttscope.trial.verdict import Verdict
 from mqttscope.trial.watch import NoBrokerError, Watch

@@ -3,6 +3,8 @@
 The state is that of `session.Connection`, as in a capture.  Acknowledgements answer what the live server sends, with
 the live packet identifier, and with the reason code and properties that the recorded client gave for the same message.
 What the recorded client never acknowledged is not acknowledged.
+
+Which recorded delivery a live one corresponds to: the first with the same topic and payload that is still open.
 """
 
 from __future__ import annotations
@@ -16,14 +18,29 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Publish
 from mqttscope.replay.player import reactions
-from mqttscope.replay.player.actions import Kind, Note, Send
-from mqttscope.replay.player.deliveries import Deliveries
-from mqttscope.replay.player.memory import Session, Sessions
+from mqttscope.replay.player.actions import Kind, Note, Send, Session, Sessions
 from mqttscope.replay.player.room import Room
 from mqttscope.replay.script import C2S, S2C, Ending, Entry, Script
 from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
+
+
+class Deliveries:
+    """The messages that the recorded server sent on one connection."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._open: dict[tuple[str | None, bytes], deque[Entry]] = {}
+        for entry in entries:
+            if not entry.from_client and isinstance(entry.packet, Publish) and entry.resends is None:
+                self._open.setdefault((entry.topic, entry.packet.payload), deque()).append(entry)
+
+    def match(self, topic: str | None, packet: Publish) -> Entry | None:
+        """The recorded delivery that this live one is; ``None`` when the recording has none, or no more of it."""
+        waiting = self._open.get((topic, packet.payload))
+        return waiting.popleft() if waiting else None
+
 
 MAX_NOTES = 1_000
 """Different notes that are kept of one connection."""

@@ -17,10 +17,9 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.replay.player import adapt, reactions
-from mqttscope.replay.player.actions import Action, Close, Kind, Note, Send, Skip, Until, Wait
+from mqttscope.replay.player.actions import Action, Close, Kind, Note, Send, Skip, Unfinished, Until, Wait
 from mqttscope.replay.player.adapt import Fitted
 from mqttscope.replay.player.live import Live
-from mqttscope.replay.player.memory import Unfinished
 from mqttscope.replay.script import Ending, Entry
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 

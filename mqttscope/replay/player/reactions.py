@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.replay.player.actions import Kind, Note
-from mqttscope.replay.player.memory import Session
+from mqttscope.replay.player.actions import Kind, Note, Session
 from mqttscope.replay.script import Entry
 
 _BEGIN = (packets.Subscribe, packets.Unsubscribe)

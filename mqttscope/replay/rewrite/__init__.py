@@ -1,10 +1,10 @@
 """Changes to recordings before they are played: parts of them, other names, other fields, another version, copies."""
 
-from mqttscope.replay.rewrite.changes import Changes, RewriteError
 from mqttscope.replay.rewrite.convert import ConversionError, convert
+from mqttscope.replay.rewrite.links import Changes, RewriteError
 from mqttscope.replay.rewrite.multiply import CLIENT_TEMPLATE, TOPIC_TEMPLATE, multiply
-from mqttscope.replay.rewrite.rewrite import Rewrites, rewrite
 from mqttscope.replay.rewrite.select import Moment, select, span
+from mqttscope.replay.rewrite.settings import Rewrites, rewrite
 
 __all__ = [
     "CLIENT_TEMPLATE",

@@ -3,18 +3,165 @@
 Whoever changes a recording copies it first (`copy_scripts`), so that nobody else's is touched, and then works on the
 copy: `say` gives an entry other words, `drop` takes entries out, `renumber` puts the places in order again.  Packets
 are shared between copies and therefore never changed in place.
+
+The topics in a packet, wherever they stand, put through functions; used by mappings and by copies of clients.
+
+What changing a recording did to it, counted and said in words; and the error of a change that cannot be made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.packets import Connack, Connect, Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt.properties import BY_NAME, Properties
+from mqttscope.mqtt.topics import parse_shared
 from mqttscope.replay.script import Entry, Script
+
+
+class RewriteError(ValueError):
+    """A change that was asked for and cannot be made; the message says what would be allowed."""
+
+
+@dataclass(slots=True)
+class Changes:
+    """What was dropped, changed or left as it is, as sentences with counts, in the order in which it came up."""
+
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    """How often, by the thing that is counted and what happened to it."""
+
+    def count(self, thing: str, happened: str, number: int = 1) -> None:
+        """Count something: ``count("Topic Name", "mapped")`` becomes ``3 Topic Names mapped``."""
+        if number:
+            key = thing, happened
+            self.counts[key] = self.counts.get(key, 0) + number
+
+    def note(self, sentence: str) -> None:
+        """Say something once that is not counted."""
+        self.counts.setdefault(("", sentence), 1)
+
+    def add(self, other: Changes) -> None:
+        """Take over what another step did."""
+        for (thing, happened), number in other.counts.items():
+            if thing:
+                self.count(thing, happened, number)
+            else:
+                self.note(happened)
+
+    @property
+    def sentences(self) -> list[str]:
+        """For people."""
+        return list(self)
+
+    def __iter__(self) -> Iterator[str]:
+        for (thing, happened), number in self.counts.items():
+            yield f"{_counted(number, thing)} {happened}" if thing else happened
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+
+def _counted(number: int, thing: str) -> str:
+    if number == 1:
+        return f"1 {thing}"
+    if thing.endswith("y"):
+        return f"{number} {thing[:-1]}ies"
+    return f"{number} {thing}{'es' if thing.endswith('s') else 's'}"
+
+
+Change = Callable[[str], str]
+Count = Callable[[str], None]
+RESPONSE_TOPIC = BY_NAME["response_topic"].identifier
+ASSIGNED_CLIENT_IDENTIFIER = BY_NAME["assigned_client_identifier"].identifier
+
+
+def shared_too(change: Change) -> Change:
+    """A change of Topic Filters that keeps the ``$share/ShareName/`` in front of them (5.0 4.8.2)."""
+
+    def changed(topic_filter: str) -> str:
+        shared = parse_shared(topic_filter)
+        return change(topic_filter) if shared is None else f"$share/{shared[0]}/{change(shared[1])}"
+
+    return changed
+
+
+def with_topics(packet: ControlPacket, name: Change, topic_filter: Change, count: Count) -> ControlPacket:
+    """The packet with other Topic Names, Will Topic, Response Topic and Topic Filters.
+
+    The packet itself where nothing changes.  ``count`` is told the name of everything that was changed.
+    """
+    if isinstance(packet, Publish):
+        return _publish(packet, name, count)
+    if isinstance(packet, Subscribe):
+        return _subscribe(packet, topic_filter, count)
+    if isinstance(packet, Unsubscribe):
+        filters = [_one(one, topic_filter, "Topic Filter", count) for one in packet.topic_filters]
+        return packet if filters == packet.topic_filters else replace(packet, topic_filters=filters)
+    if isinstance(packet, Connect) and packet.will is not None:
+        will = packet.will
+        topic = _one(will.will_topic, name, "Will Topic", count)
+        block = _response_topic(will.properties, name, count)
+        if topic != will.will_topic or block is not will.properties:
+            return replace(packet, will=replace(will, will_topic=topic, properties=block))
+    return packet
+
+
+def _one(text: str, change: Change, thing: str, count: Count) -> str:
+    changed = change(text)
+    if changed != text:
+        count(thing)
+    return changed
+
+
+def _publish(packet: Publish, name: Change, count: Count) -> Publish:
+    # The name is empty where an alias stands for it.
+    topic = _one(packet.topic_name, name, "Topic Name", count) if packet.topic_name else ""
+    block = _response_topic(packet.properties, name, count)
+    if topic == packet.topic_name and block is packet.properties:
+        return packet
+    return replace(packet, topic_name=topic, properties=block)
+
+
+def _subscribe(packet: Subscribe, topic_filter: Change, count: Count) -> Subscribe:
+    rows = [
+        replace(row, topic_filter=_one(row.topic_filter, topic_filter, "Topic Filter", count))
+        for row in packet.subscriptions
+    ]
+    return packet if rows == packet.subscriptions else replace(packet, subscriptions=rows)
+
+
+def _response_topic(block: Properties | None, name: Change, count: Count) -> Properties | None:
+    """Response Topic (5.0 3.3.2.3.5, 3.1.3.2.6)."""
+    return changed_property(block, RESPONSE_TOPIC, lambda text: _one(text, name, "Response Topic", count))
+
+
+def changed_property(block: Properties | None, identifier: int, change: Change) -> Properties | None:
+    """A block with the text of one property put through a function; the block itself where nothing changes."""
+    if not block or block.first(identifier) is None:
+        return block
+    made = Properties.of(
+        (number, change(value) if number == identifier and isinstance(value, str) else value)
+        for number, value in block.items
+    )
+    return block if made == block else made
+
+
+def with_client(packet: ControlPacket, change: Change) -> ControlPacket:
+    """The packet with another Client Identifier (5.0 3.1.3.1) or Assigned Client Identifier (5.0 3.2.2.3.7).
+
+    An empty one, which asks the server to assign one, stays empty.
+    """
+    if isinstance(packet, Connect) and packet.client_identifier:
+        name = change(packet.client_identifier)
+        return packet if name == packet.client_identifier else replace(packet, client_identifier=name)
+    if isinstance(packet, Connack) and packet.properties:
+        block = changed_property(packet.properties, ASSIGNED_CLIENT_IDENTIFIER, change)
+        return packet if block is packet.properties else replace(packet, properties=block)
+    return packet
 
 
 def copy_scripts(scripts: Iterable[Script]) -> list[Script]:

@@ -8,10 +8,18 @@ from dataclasses import replace
 
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.topics import MAX_TOPIC_BYTES, utf8_length
-from mqttscope.replay.rewrite.changes import Changes, RewriteError
-from mqttscope.replay.rewrite.clients import judge_identifier
-from mqttscope.replay.rewrite.links import copy_scripts, rename, say
-from mqttscope.replay.rewrite.packets import Change, shared_too, with_client, with_topics
+from mqttscope.replay.rewrite.links import (
+    Change,
+    Changes,
+    RewriteError,
+    copy_scripts,
+    rename,
+    say,
+    shared_too,
+    with_client,
+    with_topics,
+)
+from mqttscope.replay.rewrite.topics import judge_identifier
 from mqttscope.replay.script import Script
 
 CLIENT_TEMPLATE = "{client}-{n}"

@@ -18,7 +18,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, type_name
 from mqttscope.mqtt.declare import PACKETS, ControlPacket
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import PROPERTIES, WILL, Property
-from mqttscope.replay.rewrite.changes import RewriteError
+from mqttscope.replay.rewrite.links import RewriteError
 
 CLIENT_PACKETS = (
     PacketType.CONNECT,

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Unsubscribe
-from mqttscope.replay.rewrite.changes import Changes
-from mqttscope.replay.rewrite.links import drop, renumber, say
+from mqttscope.replay.rewrite.links import Changes, drop, renumber, say
 from mqttscope.replay.script import Entry, Script
 
 MAX_PACKET_IDENTIFIER = 65_535

@@ -25,8 +25,7 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.mqtt.topics import matches
-from mqttscope.replay.rewrite.changes import Changes, RewriteError
-from mqttscope.replay.rewrite.links import copy_scripts, drop, renumber, restore_aliases
+from mqttscope.replay.rewrite.links import Changes, RewriteError, copy_scripts, drop, renumber, restore_aliases
 from mqttscope.replay.script import Ending, Entry, Script
 
 

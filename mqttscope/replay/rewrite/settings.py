@@ -3,25 +3,165 @@
 Only client packets are changed.  What answers them is adapted where it follows from them without a doubt: QoS
 (`rewrite_qos`), Session Present of a CONNECT that now begins a session anew, granted QoS.  What other clients receive
 is not, and that is said.
+
+Values for fields as they are written behind ``--set PATH=``, read by the type of the field.
+
+Numbers are decimal or ``0x…``, those in seconds may be written ``30s`` or ``1h30m``, those in bytes ``10KiB``; flags
+are ``true`` and ``false``; bytes are text (UTF-8), ``hex:00ff``, ``@file``, or ``text:…`` where the text itself begins
+with one of these; a User Property is ``NAME=VALUE``.
+
+Changes to recordings before they are played: topics, Client Identifiers, fields, many clients out of one.
+
+Both directions are changed alike, so that a comparison with what a live broker says expects the new names.  The
+scripts that are given are never touched; an entry that no change concerns keeps its packet and its bytes, the others
+have the bytes that their new packet is encoded to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.filter import literals
+from mqttscope.filter.fields import unit_of
+from mqttscope.mqtt.constants import ProtocolVersion, allowed_reason_codes
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.properties import EMPTY, Properties
-from mqttscope.replay.rewrite.changes import Changes, RewriteError
-from mqttscope.replay.rewrite.clients import judge_identifier
-from mqttscope.replay.rewrite.links import client_entries, rename, say
+from mqttscope.mqtt.topics import topic_filter_problem, topic_name_problem, utf8_length
+from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER
+from mqttscope.replay.rewrite.links import Changes, RewriteError, client_entries, copy_scripts, rename, say
+from mqttscope.replay.rewrite.multiply import CLIENT_TEMPLATE, TOPIC_TEMPLATE, multiply
 from mqttscope.replay.rewrite.paths import Target, find_target, known_part, refuse, targets
 from mqttscope.replay.rewrite.qos import change_qos
-from mqttscope.replay.rewrite.values import ReadFile, parse_value
+from mqttscope.replay.rewrite.topics import ClientMapping, TopicMapping, judge_identifier, map_clients, map_topics
 from mqttscope.replay.script import Entry, Script
+
+ReadFile = Callable[[str], bytes]
+
+MAX_LENGTH = 65_535
+"""Bytes of a string or of Binary Data (5.0 1.5.4, 1.5.6)."""
+_HIGHEST = {
+    "Byte": 0xFF,
+    "Two Byte Integer": 0xFFFF,
+    "Four Byte Integer": 0xFFFFFFFF,
+    "Variable Byte Integer": MAX_VARIABLE_BYTE_INTEGER,
+}
+_RANGES = {
+    "qos": (0, 2),
+    "will_qos": (0, 2),
+    "maximum_qos": (0, 2),
+    "retain_handling": (0, 2),
+    "payload_format_indicator": (0, 1),
+    "request_problem_information": (0, 1),
+    "request_response_information": (0, 1),
+}
+_NOT_ZERO = frozenset({"receive_maximum", "maximum_packet_size", "topic_alias", "subscription_identifier"})
+"""Properties for which 0 is a Protocol Error (5.0 3.1.2.11.3, 3.1.2.11.4, 3.3.2.3.4, 3.8.2.1.2)."""
+_NAMES = frozenset({"topic_name", "will_topic", "response_topic"})
+
+
+def parse_value(target: Target, text: str, read_file: ReadFile | None = None) -> Any:
+    """The value for a field; RewriteError names the path and says what is allowed.
+
+    ``read_file`` gets the bytes of ``@file``; without it there are no files.
+    """
+    kind = target.kind
+    if kind == "flag":
+        return _flag(target, text)
+    if kind in _HIGHEST:
+        return _reason(target, text) if target.name == "reason_code" else _number(target, text)
+    if kind == "UTF-8 Encoded String":
+        return _text(target, text)
+    if kind in ("Binary Data", "rest of the packet"):
+        return _bytes(target, text, read_file)
+    if kind == "UTF-8 String Pair":
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise _wrong(target, text, "NAME=VALUE")
+        return _plain(target, name), _plain(target, value)
+    raise RewriteError(f"{target.path} has no value of its own: set one of the fields in it")
+
+
+def _is_plain(target: Target) -> bool:
+    """Whether no value of a field is a secret: numbers, flags and topics."""
+    return target.kind == "flag" or target.kind in _HIGHEST or target.name in (*_NAMES, "topic_filter")
+
+
+def _wrong(target: Target, text: str, allowed: str) -> RewriteError:
+    shown = repr(text if len(text) <= 60 else text[:60] + "…") if _is_plain(target) else "this value"
+    return RewriteError(f"{target.path}: {shown} is not allowed, only {allowed}")
+
+
+def _flag(target: Target, text: str) -> bool:
+    values = {"true": True, "false": False, "1": True, "0": False}
+    found = values.get(text.lower())
+    if found is None:
+        raise _wrong(target, text, "true or false")
+    return found
+
+
+def _number(target: Target, text: str) -> int:
+    low, high = _RANGES.get(target.name, (int(target.name in _NOT_ZERO), _HIGHEST[target.kind]))
+    unit = unit_of(target.name)
+    value: int | float | None = literals.integer(text)
+    if value is None and unit == "seconds":
+        lasting = literals.duration(text)
+        value = None if lasting is None or lasting % 1_000_000_000 else lasting // 1_000_000_000
+    if value is None and unit == "bytes":
+        value = literals.size(text)
+    if not isinstance(value, int) or not low <= value <= high:
+        raise _wrong(target, text, f"{low} to {high}{f' {unit}' if unit else ''}")
+    return value
+
+
+def _reason(target: Target, text: str) -> int:
+    value = literals.integer(text)
+    allowed = sorted(allowed_reason_codes(target.cls.packet_type, ProtocolVersion.V5))
+    if value not in allowed:
+        raise _wrong(target, text, ", ".join(f"0x{code:02x}" for code in allowed))
+    return value
+
+
+def _plain(target: Target, text: str) -> str:
+    if "\0" in text or utf8_length(text) > MAX_LENGTH:
+        raise _wrong(target, text, f"text of at most {MAX_LENGTH} bytes without U+0000")
+    return text
+
+
+def _text(target: Target, text: str) -> str:
+    problem = None
+    if target.name in _NAMES:
+        problem = topic_name_problem(text)
+        allowed = "a Topic Name"
+    elif target.name == "topic_filter":
+        problem = topic_filter_problem(text)
+        allowed = "a Topic Filter"
+    if problem is not None:
+        raise _wrong(target, text, f"{allowed} ({problem.replace('_', ' ')})")
+    return _plain(target, text)
+
+
+def _bytes(target: Target, text: str, read_file: ReadFile | None) -> bytes:
+    if text.startswith("@"):
+        if read_file is None:
+            raise _wrong(target, text, "text or hex:…, no files here; text:@… is text that begins with @")
+        try:
+            value = read_file(text[1:])
+        except OSError as error:
+            raise RewriteError(f"{target.path}: {text[1:]}: {error.strerror or error}") from None
+    elif text.startswith("hex:"):
+        try:
+            value = bytes.fromhex(text[4:])
+        except ValueError:
+            raise _wrong(target, text, "pairs of hex digits behind hex:") from None
+    else:
+        value = text.removeprefix("text:").encode("utf-8", "surrogateescape")
+    if target.kind == "Binary Data" and len(value) > MAX_LENGTH:
+        raise RewriteError(f"{target.path}: {len(value)} bytes are too many, at most {MAX_LENGTH} are allowed")
+    return value
+
 
 QOS = "publish.qos"
 _TOPIC_PATHS = ("publish.topic_name", "publish.properties.topic_alias")
@@ -228,3 +368,73 @@ def _granted(codes: list[int], before: Subscribe, after: Subscribe) -> list[int]
         full = code == old.maximum_qos
         granted.append(code if code > 2 else new.maximum_qos if full else min(code, new.maximum_qos))
     return granted
+
+
+@dataclass(slots=True, frozen=True)
+class Rewrites:
+    """What is to be changed."""
+
+    topics: Sequence[TopicMapping] = ()
+    clients: Sequence[ClientMapping] = ()
+    settings: Sequence[Setting] = ()
+
+    @classmethod
+    def parse(
+        cls,
+        topics: Sequence[str] = (),
+        clients: Sequence[str] = (),
+        settings: Sequence[str] = (),
+        unset: Sequence[str] = (),
+        *,
+        password: bytes | None = None,
+        read_file: ReadFile | None = None,
+    ) -> Rewrites:
+        """From the values of ``--map-topic``, ``--map-client``, ``--set`` and ``--unset``; raises RewriteError.
+
+        The password is one that the caller has from the environment or a file; ``read_file`` reads ``@file``.
+        """
+        found = [_of("--unset", Setting.parse_unset, one) for one in unset]
+        found += [_of("--set", lambda text: Setting.parse(text, read_file), one) for one in settings]
+        if password is not None:
+            found.append(Setting.password(password))
+        return cls([TopicMapping.parse(one) for one in topics], [ClientMapping.parse(one) for one in clients], found)
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.clients or self.settings)
+
+
+def _of(option: str, parse: Callable[[str], Setting], text: str) -> Setting:
+    try:
+        return parse(text)
+    except RewriteError as error:
+        raise RewriteError(f"{option}: {error}") from None
+
+
+def rewrite(scripts: Sequence[Script], rewrites: Rewrites) -> tuple[list[Script], Changes]:
+    """Changed copies of scripts, and what was changed.
+
+    Mappings come first and see what was recorded; fields that are set hold whatever a mapping made of them.
+    """
+    changes = Changes()
+    copies = copy_scripts(scripts)
+    if rewrites.topics:
+        map_topics(copies, rewrites.topics, changes)
+    if rewrites.clients:
+        map_clients(copies, rewrites.clients, changes)
+    if rewrites.settings:
+        apply_settings(copies, rewrites.settings, changes)
+    return copies, changes
+
+
+__all__ = [
+    "CLIENT_TEMPLATE",
+    "TOPIC_TEMPLATE",
+    "Changes",
+    "ClientMapping",
+    "RewriteError",
+    "Rewrites",
+    "Setting",
+    "TopicMapping",
+    "multiply",
+    "rewrite",
+]

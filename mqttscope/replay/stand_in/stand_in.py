@@ -20,8 +20,8 @@ from mqttscope.replay.player.actions import Kind
 from mqttscope.replay.script import Ending, Entry
 from mqttscope.replay.stand_in import deliver
 from mqttscope.replay.stand_in.actions import Action, Close, Send, Wait
+from mqttscope.replay.stand_in.casting import Unfinished
 from mqttscope.replay.stand_in.responder import Responder
-from mqttscope.replay.stand_in.sessions import Unfinished
 
 SESSION_TAKEN_OVER, KEEP_ALIVE_TIMEOUT = 0x8E, 0x8D
 _LATER = 1 << 62

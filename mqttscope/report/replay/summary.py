@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mqttscope.mqtt.wire import counted
-from mqttscope.replay.plan import Plan
 from mqttscope.replay.player.actions import Kind, Note
 from mqttscope.replay.player.room import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_ALL
+from mqttscope.replay.run import Plan
 from mqttscope.replay.script import Script
 from mqttscope.replay.serve import Served, Serving
 from mqttscope.replay.stand_in.casting import said_identifier

@@ -20,10 +20,9 @@ from mqttscope.mutate import Action, Case, Change
 from mqttscope.redact.packets import hidden_ranges, holds_secrets
 from mqttscope.replay.script import Script
 from mqttscope.report.findings.json import line
-from mqttscope.trial.rehearsal import AS_RECORDED
 from mqttscope.trial.run import Result
 from mqttscope.trial.smaller import Smaller
-from mqttscope.trial.verdict import Verdict, ruling_json
+from mqttscope.trial.verdict import AS_RECORDED, Verdict, ruling_json
 
 MIN_KNOWN = 4
 """Bytes of the shortest secret that is looked for outside of its field: shorter ones are in too much."""

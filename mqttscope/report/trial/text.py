@@ -15,9 +15,8 @@ from mqttscope.mutate import Action
 from mqttscope.report.page import Column, Page, number
 from mqttscope.report.trial.outcome import RANK, Reduced, Tried, verdict
 from mqttscope.report.when import duration
-from mqttscope.trial.rehearsal import AS_RECORDED
 from mqttscope.trial.run import Result
-from mqttscope.trial.verdict import Verdict
+from mqttscope.trial.verdict import AS_RECORDED, Verdict
 
 SIGNS = {Verdict.CONFORMING: "·"}
 UNSPOKEN = "–"

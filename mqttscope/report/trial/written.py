@@ -10,7 +10,7 @@ from mqttscope.mqtt.view import text
 from mqttscope.mutate.unversioned import cited_instead
 from mqttscope.report.findings.json import line
 from mqttscope.report.trial.listing import said
-from mqttscope.trial.numbering import Numbered
+from mqttscope.trial.fit import Numbered
 from mqttscope.trial.written import SERVER, client_of
 
 

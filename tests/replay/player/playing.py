@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Connect, ControlPacket, Disconnect
 from mqttscope.mqtt.codec import encode
-from mqttscope.replay.player.actions import Action, Send
+from mqttscope.replay.player.actions import Action, Send, Sessions
 from mqttscope.replay.player.live import Manner
-from mqttscope.replay.player.memory import Sessions
 from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import Script
 from mqttscope.session.connection import Connection

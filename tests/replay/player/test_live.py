@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from mqttscope.mqtt import Disconnect, Properties, ProtocolVersion, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from mqttscope.replay.player.actions import Kind
-from mqttscope.replay.player.memory import Sessions
+from mqttscope.replay.player.actions import Kind, Sessions
+from mqttscope.replay.player.live import Deliveries
 from mqttscope.replay.script import Ending, Script
 from tests.replay.player.playing import BYE, begun, player, say, sent
 from tests.replay.recordings import V3_1, V5, connack, connect, conversation, publish, recordings
+
+
+def test_equal_ones_in_their_order_and_each_once() -> None:
+    script = conversation(
+        (">", connect()),
+        ("<", connack()),
+        ("<", publish("a", payload=b"1")),
+        ("<", publish("b", payload=b"1")),
+        ("<", publish("a", payload=b"1")),
+        (">", publish("a", payload=b"2")),
+        (">", Disconnect()),
+    )
+    deliveries = Deliveries(script.entries)
+    live = Publish(topic_name="a", payload=b"1")
+
+    assert [deliveries.match("a", live) for _ in range(3)] == [script.entries[2], script.entries[4], None]
+    assert deliveries.match("b", live) is script.entries[3]
+    assert deliveries.match("a", Publish(topic_name="a", payload=b"2")) is None
 
 
 def hasty(version: ProtocolVersion = V5) -> Script:

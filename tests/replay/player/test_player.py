@@ -24,9 +24,8 @@ from mqttscope.mqtt import (
     Subscribe,
     Subscription,
 )
-from mqttscope.replay.player.actions import Close, Kind, Send, Skip, Until, Wait
+from mqttscope.replay.player.actions import Close, Kind, Send, Sessions, Skip, Until, Wait
 from mqttscope.replay.player.live import Manner
-from mqttscope.replay.player.memory import Sessions
 from mqttscope.replay.script import Ending, Script
 from tests.replay.player.playing import BYE, begun, player, say, sent, texts
 from tests.replay.recordings import EXHAUSTIVE, V3_1_1, V5, connack, connect, conversation, publish, recordings

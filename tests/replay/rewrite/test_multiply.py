@@ -7,7 +7,7 @@ import pytest
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Subscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
-from mqttscope.replay.rewrite.changes import RewriteError
+from mqttscope.replay.rewrite.links import RewriteError
 from mqttscope.replay.rewrite.multiply import multiply
 from tests.replay.recordings import NAMES, Recorder, captured, check_links, packets, recorded, snapshot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.replay.rewrite.changes import RewriteError
+from mqttscope.replay.rewrite.links import RewriteError
 from mqttscope.replay.rewrite.paths import REFUSED, find_target, refuse, targets
 
 

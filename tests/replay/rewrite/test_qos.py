@@ -17,8 +17,7 @@ from mqttscope.mqtt.packets import (
     Subscribe,
 )
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.replay.rewrite.changes import Changes
-from mqttscope.replay.rewrite.links import copy_scripts
+from mqttscope.replay.rewrite.links import Changes, copy_scripts
 from mqttscope.replay.rewrite.qos import change_qos
 from mqttscope.replay.script import Script
 from tests.replay.recordings import NAMES, Recorder, captured, check_links, packets, recorded, snapshot

@@ -16,7 +16,7 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
-from mqttscope.replay.rewrite.changes import RewriteError
+from mqttscope.replay.rewrite.links import RewriteError
 from mqttscope.replay.rewrite.select import Moment, select
 from tests.replay.recordings import (
     NAMES,

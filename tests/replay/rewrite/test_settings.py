@@ -2,17 +2,179 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Publish, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import EMPTY, Properties
-from mqttscope.replay.rewrite.changes import Changes, RewriteError
-from mqttscope.replay.rewrite.links import copy_scripts
-from mqttscope.replay.rewrite.settings import Setting, apply_settings, with_setting
+from mqttscope.replay.rewrite.links import Changes, copy_scripts
+from mqttscope.replay.rewrite.paths import find_target
+from mqttscope.replay.rewrite.settings import (
+    RewriteError,
+    Rewrites,
+    Setting,
+    apply_settings,
+    parse_value,
+    rewrite,
+    with_setting,
+)
 from mqttscope.replay.script import Script
-from tests.replay.recordings import V3_1_1, V5, packets, recorded, snapshot
+from tests.replay.recordings import NAMES, V3_1_1, V5, captured, check_links, links, packets, recorded, snapshot
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_rewrites_everything_is_as_it_was(name: str) -> None:
+    scripts = captured(name)
+    copies, changes = rewrite(scripts, Rewrites())
+
+    assert not changes
+    assert not Rewrites()
+    assert links(copies) == links(scripts)
+    for script, copy in zip(scripts, copies, strict=True):
+        assert copy.connection is script.connection
+        for one, other in zip(script.entries, copy.entries, strict=True):
+            assert other is not one
+            assert other.packet is one.packet
+            assert other.raw is one.raw
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_changed_has_the_bytes_of_its_packet(name: str) -> None:
+    scripts = captured(name)
+    before = snapshot(scripts)
+    asked = Rewrites.parse(
+        ["#=lab/#"],
+        ["*=x-*"],
+        ["publish.qos=1", "publish.payload=hex:00", "connect.keep_alive=5"],
+        ["connect.user_name"],
+    )
+    copies, changes = rewrite(scripts, asked)
+
+    assert changes or not scripts
+    assert snapshot(scripts) == before
+    check_links(copies)
+    old = {id(entry.packet): entry for script in scripts for entry in script.entries}
+    for script in copies:
+        for entry in script.entries:
+            same = old.get(id(entry.packet))
+            if same is not None:
+                assert entry.raw is same.raw
+            else:
+                assert not isinstance(entry.packet, Malformed)
+                assert entry.raw == entry.packet.raw == encode(entry.packet, script.version)
+
+
+def test_fields_that_are_set_hold_whatever_a_mapping_made_of_them() -> None:
+    asked = Rewrites.parse(
+        ["a=b"],
+        ["c1=c2"],
+        ["publish.payload=@one", "publish.retain=true"],
+        password=b"secret",
+        read_file=lambda name: name.encode(),
+    )
+    (script,), _ = rewrite(recorded((">", Publish(topic_name="a"))), asked)
+    hello, _, said = packets(script)
+
+    assert hello == Connect("MQTT", 5, client_identifier="c2", keep_alive=60, password=b"secret")
+    assert said == Publish(retain=True, topic_name="b", payload=b"one")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"topics": ["a"]},
+        {"clients": ["a"]},
+        {"settings": ["publish.qos"]},
+        {"settings": ["publish.qos=7"]},
+        {"unset": ["publish.qos"]},
+        {"settings": ["publish.payload=@file"]},
+    ],
+)
+def test_mistakes_are_told_before_anything_is_done(asked: dict[str, list[str]]) -> None:
+    with pytest.raises(RewriteError):
+        Rewrites.parse(
+            asked.get("topics", ()), asked.get("clients", ()), asked.get("settings", ()), asked.get("unset", ())
+        )
+
+
+def value(path: str, text: str, files: dict[str, bytes] | None = None) -> Any:
+    def read(name: str) -> bytes:
+        assert files is not None
+        if name not in files:
+            raise FileNotFoundError(2, "No such file or directory", name)
+        return files[name]
+
+    return parse_value(find_target(path)[0], text, None if files is None else read)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "wanted"),
+    [
+        ("connect.keep_alive", "30", 30),
+        ("connect.keep_alive", "0x1e", 30),
+        ("connect.keep_alive", "1m30s", 90),
+        ("connect.maximum_packet_size", "10KiB", 10_240),
+        ("connect.receive_maximum", "65535", 65_535),
+        ("connect.clean_start", "TRUE", True),
+        ("publish.retain", "0", False),
+        ("publish.qos", "2", 2),
+        ("publish.topic_name", "a/b c", "a/b c"),
+        ("publish.payload", "grün", "grün".encode()),
+        ("publish.payload", "", b""),
+        ("publish.payload", "hex:00 ff", b"\x00\xff"),
+        ("publish.payload", "text:hex:00", b"hex:00"),
+        ("publish.payload", "@one", b"from a file"),
+        ("publish.correlation_data", "hex:01", b"\x01"),
+        ("publish.user_property", "a=b=c", ("a", "b=c")),
+        ("subscribe.topic_filter", "$share/g/a/#", "$share/g/a/#"),
+        ("disconnect.reason_code", "0x04", 4),
+        ("connect.user_name", "", ""),
+    ],
+)
+def test_values(path: str, text: str, wanted: Any) -> None:
+    found = value(path, text, {"one": b"from a file"})
+
+    assert found == wanted
+    assert type(found) is type(wanted)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "told"),
+    [
+        ("connect.keep_alive", "65536", "connect.keep_alive: '65536' is not allowed, only 0 to 65535 seconds"),
+        ("connect.keep_alive", "1.5s", "0 to 65535 seconds"),
+        ("connect.keep_alive", "-1", "0 to 65535"),
+        ("connect.receive_maximum", "0", "1 to 65535"),
+        ("connect.maximum_packet_size", "5s", "1 to 4294967295 bytes"),
+        ("connect.clean_start", "yes", "true or false"),
+        ("publish.qos", "3", "0 to 2"),
+        ("publish.qos", "", "0 to 2"),
+        ("publish.topic_name", "a/+", r"a Topic Name \(wildcard\)"),
+        ("publish.response_topic", "", r"a Topic Name \(empty\)"),
+        ("subscribe.topic_filter", "a/#/b", "a Topic Filter"),
+        ("publish.content_type", "a\0", "without U"),
+        ("publish.payload", "hex:0", "pairs of hex digits"),
+        ("publish.payload", "@none", "publish.payload: none: No such file"),
+        ("publish.correlation_data", "x" * 65_536, "at most 65535"),
+        ("publish.user_property", "a", "NAME=VALUE"),
+        ("puback.reason_code", "0x01", "0x00, 0x10, 0x80"),
+        ("connect.will", "x", "set one of the fields in it"),
+        ("connect.properties", "x", "set one of the fields in it"),
+    ],
+)
+def test_values_that_are_refused(path: str, text: str, told: str) -> None:
+    with pytest.raises(RewriteError, match=told):
+        value(path, text, {})
+
+
+def test_without_files_there_are_none() -> None:
+    with pytest.raises(RewriteError, match="text that begins with @"):
+        value("publish.payload", "@one")
+
 
 SET: list[tuple[ControlPacket, str, ControlPacket | None]] = [
     (Connect(), "connect.keep_alive=30", Connect(keep_alive=30)),

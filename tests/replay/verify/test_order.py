@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqttscope.replay.verify.deliveries import longest_rise
 from mqttscope.replay.verify.difference import Kind
-from mqttscope.replay.verify.order import longest_rise
 from mqttscope.replay.verify.verify import compare
 from tests.replay.talk import (
     ALL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import ProtocolVersion
-from mqttscope.replay.verify.repeated import repeated
+from mqttscope.replay.verify.answers import repeated
 from tests.replay.talk import V5, asked, record
 
 V3_1 = ProtocolVersion.V3_1

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from mqttscope.replay.plan import make_plan
 from mqttscope.replay.player.actions import Kind, Note
+from mqttscope.replay.run import make_plan
 from mqttscope.report.base import View
 from mqttscope.report.page import Page
 from mqttscope.report.replay.summary import (

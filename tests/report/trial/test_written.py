@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mqttscope.report.trial.written import Written, comment, document, summary
-from mqttscope.trial.numbering import Numbered
+from mqttscope.trial.fit import Numbered
 from tests.trial.flows import HASH, make_case, script
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.replay.script import Entry
-from mqttscope.replay.stand_in.counterparts import Counterparts
+from mqttscope.replay.stand_in.responder import Counterparts
 from tests.replay.talk import packet, record
 
 TEXT = """

@@ -7,7 +7,7 @@ import pytest
 from mqttscope import filter as filters
 from mqttscope.filter import FilterError
 from mqttscope.filter.catalogue import lookup
-from mqttscope.filter.foreign import FOREIGN, instead_of
+from mqttscope.filter.evaluate import FOREIGN, instead_of
 
 
 @pytest.mark.parametrize("name", FOREIGN)

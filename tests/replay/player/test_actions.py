@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqttscope.replay.player.memory import Sessions, Unfinished
+from mqttscope.replay.player.actions import Sessions, Unfinished
 from tests.replay.recordings import connect, conversation, publish
 
 

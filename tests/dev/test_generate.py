@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 from markdown_it import MarkdownIt
 
-from mqttscope.dev.rule_pages import CONFORMANCE, FOLDER, pages
+from mqttscope.dev.generate import CONFORMANCE, FOLDER, pages
 from mqttscope.lint.catalogue import all_rules, find
 from mqttscope.lint.statements import coverage
 from mqttscope.report.explain import cited
