@@ -70,6 +70,8 @@ class Run:
         self.clients: set[str] = set()
         self.packets = 0
         """MQTT packets that were judged."""
+        self.understood = False
+        """Whether one of them is well formed."""
         self.spoken: set[str] = set()
         """Captures that hold some."""
         self.cut = 0
@@ -124,7 +126,11 @@ class Run:
         required, packets = self.settings.require_packets, self.packets
         if required is not None and 0 < packets < required:
             return f"too little to judge: {counted(packets, 'MQTT packet')}, {required:,} are required"
-        if packets or required == 0 or (required is None and self.failing):
+        if required == 0 or (required is None and self.failing):
+            return ""
+        if packets and self.selection is None and not self.understood and required is None:
+            return "nothing to judge: no MQTT packet in what was read is well formed"
+        if packets:
             return ""
         selection = self.selection
         if selection is not None and self.dissector.connections:
@@ -165,6 +171,7 @@ class Run:
                 if type(event) is not PacketEvent:
                     packets += self._seen(event)
         finally:
+            self.understood = self.understood or bool(last)
             self.packets = self.packets + packets if selection is None else selection.packets
 
     def _seen(self, event: Event) -> bool:

@@ -13,7 +13,7 @@ from typing import Protocol
 from mqttscope.dissect.dialogue import NOTHING, SEARCHING, Arrival, Counting, Dialogue, Held, Over
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.mqtt.codec import decode, first_byte_fault
+from mqttscope.mqtt.codec import decode, header_fault
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
@@ -529,11 +529,12 @@ def _names_mqtt(upgrade: Upgrade) -> bool:
 def cut_off(item: StreamItem, how: str, stream: PacketStream) -> StreamItem:
     """The last item of a stream that did not end in good order: nobody is to blame for what is missing of it.
 
-    Its first byte may be one that no packet begins with, whatever is missing.
+    Its fixed header may be that of no packet, whatever is missing.
     """
     if isinstance(item, Malformed) and item.reason is MalformedReason.TRUNCATED:
-        fault = first_byte_fault(item.raw[0], stream.version) if stream.version_source else None
+        fault = header_fault(item.raw, stream.version) if stream.version_source else None
         if fault is not None:
-            return replace(item, reason=fault.reason, offset=0, field=fault.field, detail=fault.detail, faults=(fault,))
+            reason, offset, field, detail = fault.reason, fault.offset, fault.field, fault.detail
+            return replace(item, reason=reason, offset=offset, field=field, detail=detail, faults=(fault,))
         return Unparsed(how, len(item.raw), item.raw, 0, item.packet_type)
     return item

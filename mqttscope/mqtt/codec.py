@@ -245,6 +245,22 @@ def _reserved(raw: bytes, version: ProtocolVersion) -> Malformed:
     return _plain(fault.reason, fault.offset, fault.field, fault.detail, raw)
 
 
+def header_fault(raw: bytes, version: ProtocolVersion) -> FaultReport | None:
+    """Why the fixed header of a packet is that of none, as far as it is there; ``None`` where it may be one."""
+    fault = first_byte_fault(raw[0], version)
+    body, end = packet_end(raw, 0, len(raw))
+    limits = packets.FIXED_LENGTHS.get((raw[0] >> 4, version))
+    if fault is None and body > 0 and limits is not None and not limits[0] <= end - body <= limits[1]:
+        return _length_fault(end - body, limits, version)
+    return fault
+
+
+def _length_fault(length: int, limits: tuple[int, int], version: ProtocolVersion) -> FaultReport:
+    wanted = str(limits[0]) if limits[0] == limits[1] else f"at least {limits[0]}"
+    detail = f"Remaining Length is {length}, must be {wanted} in MQTT {version.text}"
+    return FaultReport(MalformedReason.REMAINING_LENGTH_WRONG, 1, "remaining_length", detail)
+
+
 def first_byte_fault(first: int, version: ProtocolVersion) -> FaultReport | None:
     """Why no packet of this version begins with this byte; ``None`` where one does."""
     kind = first >> 4
@@ -339,11 +355,7 @@ def _refine(fault: FaultReport, raw: bytes, kind: int, version: ProtocolVersion,
     limits = packets.FIXED_LENGTHS.get((kind, version))
     length = end - body
     if limits is not None and not limits[0] <= length <= limits[1]:
-        wanted = str(limits[0]) if limits[0] == limits[1] else f"at least {limits[0]}"
-        fault.reason = MalformedReason.REMAINING_LENGTH_WRONG
-        fault.detail = f"Remaining Length is {length}, must be {wanted} in MQTT {version.text}"
-        fault.field = "remaining_length"
-        fault.offset = 1
+        return _length_fault(length, limits, version)
     return fault
 
 

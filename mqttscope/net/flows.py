@@ -181,11 +181,11 @@ class FlowTable(FlowRegister):
         flow.last_timestamp_ns = timestamp_ns
         flow.last_frame = segment.frame
         flow.last_capture = segment.capture
-        half.options = segment.options
-        half.options_ns = timestamp_ns
         if not payload:
             half.empty_segments += 1
             return entry
+        half.options = segment.options
+        half.options_ns = timestamp_ns
         length = len(payload)
         half.offset += length
         half.sequence = (sequence + length) & 0xFFFFFFFF
@@ -630,8 +630,6 @@ def _take(entry: Entry, segment: Segment, report: Report, peer_report: Report) -
     if is_challenge(flow, half, peer, segment):
         half.empty_segments += 1
         return
-    if not flags & SYN:
-        half.options, half.options_ns = segment.options, segment.timestamp_ns
     if flags & SYN:
         if not take_syn(flow, half, peer, segment, report, peer_report):
             return
@@ -641,6 +639,8 @@ def _take(entry: Entry, segment: Segment, report: Report, peer_report: Report) -
         if not half.buffer and half.state != UNSEEN and half.locate(sequence) == half.offset:
             report.acknowledged = peer.locate(segment.acknowledgment)
     if payload or missing:
+        if half.state == UNSEEN or half.locate(sequence) >= half.offset:
+            half.options, half.options_ns = segment.options, segment.timestamp_ns
         half.receive(sequence, payload, missing, young, report)
     elif flags & (SYN | FIN):
         half.empty_segments += 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN
 from mqttscope.net.segment import ACK, FIN, RST, SYN, advance, plain_key, reverse_key
-from mqttscope.net.time_stamps import is_other_stack, is_other_syn, is_same_syn, time_stamp
+from mqttscope.net.time_stamps import is_newer, is_other_stack, is_other_syn, is_same_syn, time_stamp
 from mqttscope.net.views import VIEW_NS, differs, echoes, is_syn
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     same = half.initial_sequence == segment.sequence
     untouched = half.offset == 0 and not half.buffer
     lives = half.state != UNSEEN and peer.state != UNSEEN and bool(half.offset or peer.offset)
-    may_be_copy = _may_be_copy(flow, segment) and not (same and is_other_syn(half, segment))
+    may_be_copy = _may_be_copy(flow, segment) and not (same and _is_of_none(flow, half, segment))
     soon = Verdict.COPY if may_be_copy else Verdict.NEW
     if not same and not answer and flow.past and echoes(flow, segment) is not None:
         return Verdict.COPY
@@ -154,6 +154,13 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     return other
 
 
+def _is_of_none(flow: Flow, half: HalfStream, segment: Segment) -> bool:
+    """Whether a SYN or SYN-ACK has a time stamp that neither the flow's own has, nor that of one before it."""
+    from_initiator = plain_key(segment.key) == plain_key(flow.key)
+    before = (one.initiator if from_initiator else one.responder for one in flow.past if one.key == flow.key)
+    return is_other_syn(half, segment) and not any(is_same_syn(one, segment) for one in before)
+
+
 def _answers_another(peer: HalfStream, segment: Segment) -> bool:
     """Whether a SYN-ACK answers another SYN than the one that was captured, whatever its own number."""
     if peer.initial_sequence < 0:
@@ -180,12 +187,14 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
             if segment.timestamp_ns - flow.last_timestamp_ns > PERSISTENCE_NS:
                 return Verdict.NEW
             if _acknowledges_less(peer, segment) or half.acknowledged > start:
-                return Verdict.COPY if _may_be_copy(flow, segment) else Verdict.NEW
+                copied = _may_be_copy(flow, segment) and not is_newer(half, segment)
+                return Verdict.COPY if copied else Verdict.NEW
         if start > half.offset > 0 and segment.payload[0] != _CONNACK:
             # Nobody says this twice on one connection; what is missing before it is the end of the other one.
             return Verdict.NEW
-    if half.ended and _differs(half, segment):
-        return Verdict.NEW  # what is sent again behind a FIN is what was sent before it
+    if (half.ended or flow.handshake_again) and _differs(half, segment):
+        # What is sent again behind a FIN is what was sent before it, and a second view shows what the first one did.
+        return Verdict.NEW
     if is_stray(half, peer, segment):
         return Verdict.STRAY
     return Verdict.SAME
@@ -202,7 +211,7 @@ def _judge_closed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segme
         return Verdict.NEW
     start = half.locate(segment.sequence)
     if begins and start == 0 and half.offset:
-        if _may_be_copy(flow, segment) and not _differs(half, segment):
+        if _may_be_copy(flow, segment) and not _differs(half, segment) and not is_newer(half, segment):
             return Verdict.COPY
         forgotten = _acknowledges_less(peer, segment) or half.acknowledged > 0
         return Verdict.NEW if forgotten or _differs(half, segment) else Verdict.SAME
@@ -270,8 +279,11 @@ def begins_again(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
     """
     if flow.doubled or segment.key not in (flow.key, reverse_key(flow.key)):
         return False
-    first = flow.kept[0]
-    if _may_be_copy(flow, first, COPY_NS) or is_same_syn(half if first.key == segment.key else peer, first):
+    if _may_be_copy(flow, flow.kept[0], COPY_NS):
+        return False
+    # The device's clock may begin with the same number each time; that of the other side goes on.
+    answers = (one for one in flow.kept if one.flags & SYN and one.flags & ACK)
+    if any(is_same_syn(half if one.key == segment.key else peer, one) for one in answers):
         return False
     if half.locate(segment.sequence) or not begins_connection(segment.payload):
         return False

@@ -226,7 +226,7 @@ class HalfStream:
     acknowledged: int = 0
     """Stream offset up to which the peer has acknowledged, the FIN included; beyond ``offset`` the peer has more."""
     options: bytes = b""
-    """TCP options of the last segment that is no SYN, and its capture time (0 without one)."""
+    """TCP options of the last segment that brought new data, and its capture time (0 without one)."""
     options_ns: int = 0
     syn_stamp: int = NO_STAMP
     """Time stamp of the SYN (`time_stamps.time_stamp`)."""

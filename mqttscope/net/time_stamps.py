@@ -49,9 +49,22 @@ def is_other_stack(half: HalfStream, segment: Segment) -> bool:
     before, now = time_stamp(half.options), time_stamp(segment.options)
     if before == NO_STAMP or now == NO_STAMP:
         return before != now  # a connection has it in all of its segments, or in none
-    ticks = (now - before + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+    ticks = _ticks(before, now)
+    if ticks < 0 and half.syn_stamp != NO_STAMP and _ticks(half.syn_stamp, now) >= 0:
+        return False  # it is from between the SYN and the last segment
     passed = max(0, segment.timestamp_ns - half.options_ns) * _TICKS_PER_SECOND // 1_000_000_000
     return not -_SLACK <= ticks <= passed + _SLACK
+
+
+def is_newer(half: HalfStream, segment: Segment) -> bool:
+    """Whether data has a later time stamp than all that was captured of its direction: then it is no copy of that."""
+    before, now = time_stamp(half.options), time_stamp(segment.options)
+    return NO_STAMP not in (before, now) and _ticks(before, now) > 0
+
+
+def _ticks(before: int, now: int) -> int:
+    """How far a clock has gone on; below 0 where it has gone back."""
+    return (now - before + 0x80000000 & 0xFFFFFFFF) - 0x80000000
 
 
 def is_other_syn(half: HalfStream, segment: Segment) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from mqttscope.redact.secrets import NAMES
+
 REDACTED = "***"
 MAX_DECODED = 8
 """How often a text is decoded; nobody decodes as often."""
@@ -31,6 +33,14 @@ _VALUE = re.compile(r"[?&;#][\w.~%\[\]-]{1,64}=(?P<secret>[^\s&;#'\"<>]+)")
 _PART = re.compile(r"[^&;?#]+")
 _PART_NAME = re.compile(r"[\w.~%\[\]-]{1,64}")
 _USER = re.compile(r"//(?P<secret>[^/@]*)@|/(?P<named>[^/@:]*:(?!//)[^?#]*)@")
+_NAMED_SEGMENT = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    + "|".join(sorted((*NAMES, "api[_-]?key", "access[_-]?token", "key", "auth", "jwt", "bearer")))
+    + r")"
+    r"(?::|/+)(?P<secret>[^/?#;]+)",
+    re.IGNORECASE,
+)
+"""A segment of a path that is called a credential, and the one after it."""
 _TARGET = re.compile(r"[/?#;]|(?:https?|wss?)://|\Z", re.IGNORECASE)
 """How the target of a request begins (RFC 9112 section 3.2), or what of an address is held against its host."""
 _PARAMETER = re.compile(r"[;=](?P<secret>[^/]*)")
@@ -143,6 +153,7 @@ def _in_path(path: str) -> Iterator[Span]:
         # The beginning is missing, so that nobody knows of what this is the end.
         yield 0, len(re.split(_QUERY, path, maxsplit=1)[0])
     yield from _spans(_USER, path)
+    yield from _spans(_NAMED_SEGMENT, path)
     yield from _spans(_FRAGMENT, path)
     query = path.find("?")
     yield from _spans(_PARAMETER, path, 0, len(path) if query < 0 else query)

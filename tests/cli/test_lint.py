@@ -502,6 +502,14 @@ def test_nothing_to_judge_is_exit_code_3_in_every_format(form: str, silent: Path
     assert run(silent, "--format", form, "--exit-zero").return_value == 0
 
 
+def test_zeros_on_the_port_of_mqtt_are_nothing_to_judge(tmp_path: Path) -> None:
+    path = write_capture(tmp_path / "zeros.pcapng", client(bytes(100)), closes("client"))
+    result = run(path, "--format", "concise")
+
+    assert result.return_value == 3
+    assert f"{NO_MQTT} is well formed\n" in result.stderr
+
+
 def test_nothing_to_judge_is_said_where_each_format_says_such_things(silent: Path) -> None:
     shown = json.loads(run(silent, "--format", "json").stdout)["summary"]
     (sarif,) = json.loads(run(silent, "--format", "sarif").stdout)["runs"][0]["invocations"]

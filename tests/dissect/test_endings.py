@@ -123,6 +123,8 @@ def test_the_last_packet_before_the_end_comes_before_the_end() -> None:
         ("0f ff", "packet_type_reserved"),
         ("36 05", "qos_invalid"),
         ("61", "fixed_header_flags"),
+        ("c0 05", "remaining_length_wrong"),
+        ("40 03 00", "remaining_length_wrong"),
         ("30 05", ""),
         ("62", ""),
     ],

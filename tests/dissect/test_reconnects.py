@@ -406,3 +406,41 @@ def test_a_connection_that_is_captured_once_more_after_its_end_has_the_same_cloc
     found = outcome([replace(one, frame=number) for number, one in enumerate(twice, 1)])
 
     assert (found.topics, found.connects, found.errors) == ([FIRST], [1], [])
+
+
+def test_a_segment_with_a_later_time_stamp_is_no_copy() -> None:
+    """The same numbers and bytes after an end, without a handshake: the clocks have gone on."""
+    tape = Tape()
+    for _ in range(2):
+        talk = Talk(tape)
+        count = len(tape.segments)
+        talk.handshake()
+        life(talk, FIRST)
+        talk.close()
+        tape.wait(2)
+    del tape.segments[count : count + 3]
+    segments = stamped(tape.segments, 1_000_000, 77)
+
+    found = outcome([replace(one, frame=number) for number, one in enumerate(segments, 1)])
+
+    assert (found.topics, found.connects, found.errors) == ([FIRST, FIRST], [1, 1], [])
+
+
+def test_what_follows_on_seeming_copies_is_spliced_to_nothing() -> None:
+    """Three lives with the same numbers and no end, of which only the last one goes on."""
+    tape = Tape()
+    for number in range(3):
+        boot(tape, 1000, 5000, "one")
+        talk = Talk(tape)
+        talk.position = {"client": tape.segments[-1].acknowledgment, "server": tape.segments[-1].sequence + 4}
+        if number == 2:
+            tape.wait(20)
+            talk.client(message("two", 3))
+            talk.client(message("three", 4))
+        talk.client(Disconnect())
+        tape.wait(1)
+
+    found = outcome([replace(one, frame=number) for number, one in enumerate(tape.segments, 1)])
+
+    assert found.topics == [["one"], ["two", "three"]]
+    assert (found.connects, found.errors, found.strange) == ([1, 0], [], [])
