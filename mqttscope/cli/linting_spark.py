@@ -47,7 +47,7 @@ class SparkRun(Run):
             from mqttscope.lake.options import LakeOptions
             from mqttscope.spark.linting import judge
             from mqttscope.spark.locations import NoCaptures, find
-            from mqttscope.spark.progress import followed
+            from mqttscope.spark.session import followed
         except ImportError as error:
             raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
         given = self.settings
@@ -80,7 +80,7 @@ class SparkRun(Run):
         linter.failures.update(sums.failures)
         linter.internal_errors += sums.internal_errors
         self.clients |= sums.clients
-        self.packets, self.spoken = sums.packets, sums.spoken
+        self.packets, self.understood, self.spoken = sums.packets, bool(sums.well_formed), sums.spoken
         if self.selection is not None:
             self.selection.events, self.selection.packets = sums.chosen_events, sums.chosen_packets
             self.selection.spoken, self.selection.left_out = sums.chosen_spoken, sums.left_out

@@ -2,12 +2,19 @@
 
 Executors write files beside those that count and say how they are called; the driver puts the names into the manifest.
 A task that fails and runs again writes other names, so that nothing is ever in twice.
+
+Small files of a lake become larger ones: each batch of a watch, each hourly ingest writes some of every table.
+
+Files with about as many rows are merged when there are many of them, so that a row is written again a few times at
+most, however many batches there are, and a commit writes no more than `MERGED` times `SMALL_BYTES` of each table.
+By bytes it would be more often: what stands around the rows of a small file is more than the rows.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +24,7 @@ from uuid import uuid4
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from mqttscope.capture.write import lock, make_folder, opener
@@ -24,6 +32,7 @@ from mqttscope.lake.manifest import (
     NAME,
     LakeError,
     Manifest,
+    check_content,
     checksum_of,
     read_manifest,
     remove_strays,
@@ -280,3 +289,51 @@ def commit(root: Path, before: Manifest, after: Manifest) -> None:
             raise LakeError(f"{root} was changed by another ingest in the meantime; run this one again")
         write_manifest(root, after)
         remove_strays(root, after)
+
+
+MERGED = 16
+"""So many files with about as many rows become one."""
+SMALL_BYTES = 4 << 20
+"""Files that are larger stay as they are."""
+_ROWS_BITS = 4
+"""Files have about as many rows where one has less than 16 times as many as the other."""
+
+
+def merge_small(root: Path, before: Manifest, after: Manifest) -> None:
+    """Merge small files of earlier ingests, table by table, and name the new ones in the manifest that is to come.
+
+    ``before``: the manifest that counts; files that it does not name are left alone.  `LakeError` where a file cannot
+    be read or written.  Nothing is taken away here: the files that were merged are those that ``after`` misses.
+    """
+    # Named after the last ingest that has rows in them, so that what the next one adds can be told apart.
+    with LakeFiles(root, before.generation) as files:
+        for table in EVENT_TABLES:
+            names = after.files.get(table, [])
+            known = set(before.files.get(table, ()))
+            chosen = _chosen((name for name in names if name in known), before)
+            if not chosen:
+                continue
+            check_content(root, before, chosen)
+            for found in _rows(root, chosen, TABLES[table].arrow()):
+                files.write(table, found)
+            first = names.index(chosen[0])
+            names[first:first] = files.names[table]
+            after.files[table] = [name for name in names if name not in chosen]
+
+
+def _chosen(names: Iterable[str], before: Manifest) -> list[str]:
+    """The first files with the fewest rows that there are enough of; none where there are not."""
+    alike: defaultdict[int, list[str]] = defaultdict(list)
+    for name in names:
+        rows = before.rows.get(name)
+        if rows is not None and before.sizes.get(name, SMALL_BYTES) < SMALL_BYTES:
+            alike[rows.bit_length() // _ROWS_BITS].append(name)
+    return next((alike[tier][:MERGED] for tier in sorted(alike) if len(alike[tier]) >= MERGED), [])
+
+
+def _rows(root: Path, names: Iterable[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows in their order, with the columns of today: files of an earlier release may have fewer."""
+    for name in names:
+        with reading(root / name):
+            source = ds.dataset(str(root / name), schema=schema, format="parquet")
+            yield from source.to_batches(batch_size=GROUP_ROWS, batch_readahead=1, use_threads=False)

@@ -46,6 +46,8 @@ class Sums:
     OF_CONNECTIONS: ClassVar = ("discarded_segments", "discarded_bytes", "copied_segments", "one_sided", "overlaps")
     """What a dissector counts of connections, for the lines on standard error."""
     packets: int = 0
+    well_formed: int = 0
+    """Those of them that are."""
     spoken: set[str] = field(default_factory=set)
     """Captures that hold packets."""
     connections: int = 0
@@ -99,7 +101,15 @@ class Sums:
         self.clients |= other.clients
         self.spoken |= other.spoken
         self.take_chosen(other.chosen_events, other.chosen_packets, other.chosen_spoken, other.left_out)
-        for name in ("packets", "connections", "opened_flows", "cut_bytes", "kept_bytes", *self.OF_CONNECTIONS):
+        for name in (
+            "packets",
+            "well_formed",
+            "connections",
+            "opened_flows",
+            "cut_bytes",
+            "kept_bytes",
+            *self.OF_CONNECTIONS,
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -173,6 +183,7 @@ class Judge(Collector):
             self.packets.append((*place, event.number, event.frame, event.timestamp_ns, event.capture))
             if is_whole_packet(event):
                 self.sums.packets += 1
+                self.sums.well_formed += isinstance(event, PacketEvent)
                 self.sums.spoken.add(event.capture)
         elif isinstance(event, ConnectionOpened):
             place = self.emitted.place()

@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mqttscope.dissect import Dissector, dissect_segments
-from mqttscope.lake.drops import Drop
 from mqttscope.lake.late import Late
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.memory import Memory, connection_of, remembered, resume
@@ -37,7 +36,7 @@ from mqttscope.lake.public import forget_secrets, public_object
 from mqttscope.lake.schemas import OPEN, SCOPE_EVENTS, STATE
 from mqttscope.lake.scopes import AT_THE_END
 from mqttscope.lake.state import StateError, dump, load
-from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
+from mqttscope.lake.tables import LOOK, Collector, Drop, batch, event_batch
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Fragment, Segment, group_key

@@ -1,8 +1,15 @@
-"""From events to rows of all tables in one pass, and from rows to record batches."""
+"""From events to rows of all tables in one pass, and from rows to record batches.
+
+Where captures say that frames were dropped: from there on rules are less sure of what they find in them.
+
+A notice belongs to no flow, and whoever reads one flow alone does not come past it.  So its place is known before, and
+each event is asked whether it comes out behind it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -19,13 +26,12 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lake import rows
-from mqttscope.lake.drops import Drop
 from mqttscope.lake.held import ScopeRow, settles
 from mqttscope.lake.keys import connection_id, session_key
 from mqttscope.lake.messages import Message
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, OPEN, SCOPE_EVENTS, SCOPE_ROWS, TABLES, event_schema
-from mqttscope.lake.scopes import Emitted, Progress, beside, scope_row
+from mqttscope.lake.scopes import AT_THE_END, Emitted, Progress, beside, scope_row
 from mqttscope.lake.tracker import LATE, Beside, Tracker
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
@@ -35,6 +41,28 @@ from mqttscope.net.segment import endpoints, flow_key
 from mqttscope.report.base import View
 from mqttscope.report.findings.conceal import conceal
 from mqttscope.session.connection import Connection
+
+
+class Drop(NamedTuple):
+    """The first notice of a capture that frames were dropped."""
+
+    file: int
+    """Place of the capture in the order of reading, from 0."""
+    frame: int
+    """How many frames of the capture come before."""
+    timestamp_ns: int | None = None
+    """Time of the latest segment before it; ``None`` where there is none."""
+
+    def is_before(self, place: tuple[int, int, int]) -> bool:
+        """Whether it comes before an event with this place (`lake.scopes.Emitted.place`)."""
+        now_ns, file, frame = place
+        if now_ns >= AT_THE_END:
+            return True
+        if frame > 0:
+            return (self.file, self.frame) < (file, frame)
+        # A time-out comes out at the first segment of its time.
+        return self.timestamp_ns is None or self.timestamp_ns < now_ns
+
 
 Values = rows.Values
 MAX_ENDED = 100_000

@@ -30,7 +30,7 @@ from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
 from mqttscope.lake.contents import Content, Known, beginnings, behind, content_of
 from mqttscope.lake.faulty import add_errors, known_errors, remember
-from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, reading
+from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, merge_small, reading
 from mqttscope.lake.kernel import Unfinished, state_row
 from mqttscope.lake.late import Late
 from mqttscope.lake.manifest import (
@@ -43,7 +43,6 @@ from mqttscope.lake.manifest import (
     remove_strays,
 )
 from mqttscope.lake.memory import connection_of, remembered, resume
-from mqttscope.lake.merging import merge_small
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, RENAMED, SCOPE_EVENTS, STATE, TABLES
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION

@@ -23,9 +23,8 @@ from mqttscope.lake.writer import dropping_captures
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.spark.fold_scopes import fold_scopes
 from mqttscope.spark.fold_tasks import REPORT_DDL, Report, Work, fold_flows
-from mqttscope.spark.jobs import run_all
 from mqttscope.spark.rows import COLUMNS, DROPS, READ, SUMMARY, notice_of
-from mqttscope.spark.tables import parquet_paths
+from mqttscope.spark.tables import parquet_paths, run_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

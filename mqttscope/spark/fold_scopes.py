@@ -22,8 +22,7 @@ from mqttscope.lake.scope_kernel import (
 from mqttscope.lake.scope_kernel import SCOPE_ORDER as SCOPE_ORDER_BY_TIME
 from mqttscope.lint.rule import Scope
 from mqttscope.spark.fold_tasks import REPORT_DDL, FoldFailed, Report, Work, smaller, unpacked
-from mqttscope.spark.jobs import run_all, union_all
-from mqttscope.spark.tables import parquet_paths
+from mqttscope.spark.tables import parquet_paths, run_all, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

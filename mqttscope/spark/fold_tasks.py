@@ -16,15 +16,15 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mqttscope.lake.drops import Drop
 from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.kernel import SEGMENT, kernel
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import INTERNAL, OPEN, TABLES
+from mqttscope.lake.tables import Drop
+from mqttscope.spark.following import BEHIND
 from mqttscope.spark.rows import DROPS, ERROR, READ, SKIPPED, SUMMARY
 from mqttscope.spark.scan import NEVER
-from mqttscope.spark.steps import BEHIND
 
 REPORT_DDL = "report string"
 """The one column that a task gives back."""

@@ -12,19 +12,30 @@ in one go; of one that a tool has compressed before it was read to its end, the 
 Captures are known by their content, so that renaming them makes no difference, and one that is overwritten is another
 one.  What can be read already is read in the order of time, also where a batch has a limit: of two captures that were
 written at the same time none gets ahead by more than `PIECE_BYTES`.
+
+One capture of a stream: going on in it, and what becomes of it.
+
+What is to be read between two offsets of a stream.
+
+Whether captures of a stream have the same content: those that were read, and new ones under other names.
 """
 
 from __future__ import annotations
 
 import glob
+import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from typing import BinaryIO
 
-from mqttscope.capture.growing import PIECE_BYTES, can_grow, may_be_compressed
+from mqttscope.capture.compressed import ByteSource
+from mqttscope.capture.growing import PIECE_BYTES, Grown, advance, can_grow, may_be_compressed, memory_at
 from mqttscope.capture.pcap import Memory
 from mqttscope.capture.reading import NO_FRAME, first_time
 from mqttscope.capture.sources import (
@@ -36,10 +47,146 @@ from mqttscope.capture.sources import (
     looks_like_capture,
     why_not_opened,
 )
-from mqttscope.lake.contents import content_at
-from mqttscope.spark.contents import CHECK_BYTES, Contents, checks
-from mqttscope.spark.going_on import advance_in, begin_at, begins_compressed, gone_on, lost
+from mqttscope.lake.contents import Content, content_at
+from mqttscope.spark.locations import Location
 from mqttscope.spark.offsets import Followed, Offset, Said
+from mqttscope.spark.plan import Task
+from mqttscope.spark.rows import ERROR, READ, Note
+
+CHECK_BYTES = 512
+"""So many bytes at the beginning and before the position tell whether a capture is still the same."""
+
+
+def checks(file: BinaryIO, position: int) -> tuple[int, int]:
+    """CRC-32 of the first and of the last bytes before a position: whether they are still the same."""
+    file.seek(0)
+    head = file.read(min(position, CHECK_BYTES))
+    file.seek(max(0, position - CHECK_BYTES))
+    return zlib.crc32(head), zlib.crc32(file.read(min(position, CHECK_BYTES)))
+
+
+def begins_with(name: str, one: Followed) -> bool:
+    """Whether what was read of a capture is what a compressed file begins with.  Raises `OSError`."""
+    with open(name, "rb", buffering=0) as file:
+        source = ByteSource(file)
+        head = source.fill(b"", CHECK_BYTES)[: one.memory.position]
+        tail, left = head[-CHECK_BYTES:], one.memory.position - len(head)
+        while left > 0 and (piece := source.fill(b"", 1)):
+            tail, left = (tail + piece[:left])[-CHECK_BYTES:], left - len(piece)
+    checked = _checked(one)
+    return left <= 0 and (zlib.crc32(head[:checked]), zlib.crc32(tail[-checked:])) == (one.head, one.tail)
+
+
+def content_now(name: str, position: int, head: int, tail: int, size: int) -> Content | None:
+    """The content of a capture that was read, its first ``size`` bytes; ``None`` where it is gone.
+
+    ``position``, ``head``, ``tail``: up to where it was read, and what `checks` said then.  It may have been renamed
+    since, in its folder, and another one may have its name.
+    """
+    folder, base = os.path.split(name)
+    with suppress(OSError):
+        for one in (base, *sorted(set(os.listdir(folder or os.curdir)) - {base})):
+            path = os.path.join(folder, one)
+            with suppress(OSError):
+                if os.path.isfile(path) and os.path.getsize(path) >= size:
+                    with open(path, "rb", buffering=0) as file:
+                        if checks(file, position) == (head, tail):
+                            return content_at(path, size)
+    return None
+
+
+class Contents:
+    """Captures that are read, by what they begin with: only those that begin alike have to be compared."""
+
+    def __init__(self) -> None:
+        self._by_time: dict[float, list[Followed]] = {}
+        self._by_head: dict[tuple[int, int], list[Followed]] = {}
+
+    def add(self, one: Followed) -> None:
+        """Know one more; of those that are complete the time of the first frame is forgotten."""
+        self._by_time.setdefault(one.first_ns, []).append(one)
+        if one.memory.position:
+            self._by_head.setdefault((_checked(one), one.head), []).append(one)
+
+    def alike(self, name: str, first_ns: float) -> list[Followed]:
+        """Those that may be what the file of this name is, whose first frame has this time.  Raises `OSError`."""
+        found = {one.file: one for one in (*self._by_time.get(first_ns, ()), *self._with_head(name))}
+        return list(found.values())
+
+    def _with_head(self, name: str) -> Iterator[Followed]:
+        with open(name, "rb", buffering=0) as file:
+            head = ByteSource(file).fill(b"", CHECK_BYTES)
+        for checked in {checked for checked, _ in self._by_head}:
+            yield from self._by_head.get((checked, zlib.crc32(head[:checked])), ())
+
+
+def _checked(one: Followed) -> int:
+    return min(one.memory.position, CHECK_BYTES)
+
+
+def begins_compressed(name: str, one: Followed) -> bool:
+    """Whether a file is compressed, and begins with what was read of a capture."""
+    try:
+        with open(name, "rb", buffering=0) as file:
+            if not may_be_compressed(file.read(4)):
+                return False
+        return begins_with(name, one)
+    except OSError:
+        return False  # the next look says why
+
+
+def remembered(name: str, position: int) -> Memory:
+    """What a reader that came to a position remembers: found again from the beginning of the capture."""
+    with open(name, "rb", buffering=0) as file:
+        return memory_at(file, position)
+
+
+def begin_at(one: Followed, position: int) -> None:
+    """Go on in a capture behind a position, up to which it was read elsewhere."""
+    one.begun = position
+    if not one.is_whole:
+        one.memory = remembered(one.name, position)
+        with suppress(OSError), open(one.name, "rb", buffering=0) as file:
+            one.head, one.tail = checks(file, one.memory.position)
+
+
+def gone_on(one: Followed, name: str, size: int) -> Followed:
+    """A capture as it is taken over, under its name now: one that was complete and has grown is so no more."""
+    taken = one.copy()
+    taken.name = name
+    if one.size is not None and size > one.size and not one.is_whole:
+        taken.memory = remembered(name, one.memory.position)
+        taken.size = None
+    return taken
+
+
+def lost(one: Followed, size: int | None) -> Said:
+    """What to say of a capture that cannot be read on; ``size``: of what has its name now."""
+    position, frames = one.memory.position, one.memory.frames
+    what = "has gone before it was complete"
+    if size is not None:
+        what = "has been replaced before it was complete"
+        if CHECK_BYTES <= size < position:
+            with suppress(OSError), open(one.name, "rb", buffering=0) as file:
+                if checks(file, position)[0] == one.head:
+                    what = f"has shrunk from {position} to {size} bytes"
+    return Said(one.file, one.name, f"{what}: what came behind frame {frames} is not read", frames, position)
+
+
+def advance_in(one: Followed, size: int, limit: int) -> int:
+    """Read on by about ``limit`` bytes, of ``size`` at most; returns by how many."""
+    try:
+        with open(one.name, "rb", buffering=0) as file:
+            if one.is_whole:
+                passed = size - one.memory.position
+                one.memory.position = size
+            else:
+                passed = advance(file, one.memory, size, limit=limit)
+            one.head, one.tail = checks(file, one.memory.position)
+    except OSError:
+        return 0  # the next look says why
+    return passed
+
 
 QUIET_SECONDS = 60.0
 """A capture that has not changed for so long is complete."""
@@ -348,3 +495,58 @@ def _set(name: str) -> str:
     """What names of a rotated set have in common."""
     folder, base = os.path.split(name)
     return os.path.join(folder, re.sub(r"\d+", "#", _COMPRESSED.sub("", base)))
+
+
+GROWING, BEHIND, COMPLETE, KNOWN = "growing", "behind", "complete", "known"
+"""What a row of kind `READ` says of a capture: it is read to its present end; more is there, which the limit of a batch
+left for the next one; it is read to its end for good; its content was in the lake already."""
+
+
+def tasks(start: Offset, end: Offset) -> list[Task]:
+    """One task for each capture in which something is to be read or said; the same ones for the same offsets."""
+    before = {one.file: one for one in start.captures.values()}
+    made = [
+        Task(one.file, Location(one.name, one.name), notes=[Note(ERROR, one.message, one.frames, one.offset)])
+        for one in end.said
+    ]
+    for one in end.captures.values():
+        earlier = before.get(one.file)
+        if earlier == one and not one.waiting:
+            continue
+        is_known = one.name in end.passed
+        task = Task(one.file, _location(one), notes=[_read(one, is_known=is_known)])
+        if not is_known:
+            task.grown = _grown(one, earlier)
+        made.append(task)
+    return made
+
+
+def _location(one: Followed) -> Location:
+    return Location(one.name, os.path.abspath(one.name), one.size or one.memory.position)
+
+
+def _grown(one: Followed, earlier: Followed | None) -> Grown | None:
+    """What is new of a capture."""
+    position = 0 if earlier is None else earlier.memory.position
+    was_begun = one.begun > (0 if earlier is None else earlier.begun)
+    was_complete = earlier is not None and earlier.size is not None
+    if one.memory.position <= position and (one.size is None or was_complete):
+        return None
+    if was_begun or (one.begun and not position):
+        begin = remembered(one.name, one.begun)
+    elif earlier is None:
+        begin = Memory()
+    elif was_complete:
+        begin = remembered(one.name, position)
+    else:
+        begin = earlier.memory.copy()
+    return Grown(begin, one.memory.copy() if one.size is None else None, one.size or 0)
+
+
+def _read(one: Followed, *, is_known: bool) -> Note:
+    state = KNOWN if is_known else BEHIND if one.waiting else GROWING if one.size is None else COMPLETE
+    now_ns = None if one.size is not None or one.now_ns == NO_FRAME else int(one.now_ns)
+    position = one.memory.position if one.size is None else one.size
+    # Names in rows are text; who wants to open the file needs its own, and has to know whether it is still this one.
+    told = json.dumps([one.name, one.memory.position, one.head, one.tail])
+    return Note(READ, state, one.memory.frames, position, one.waiting, told, timestamp_ns=now_ns)

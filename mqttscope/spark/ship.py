@@ -25,7 +25,7 @@ from weakref import WeakSet
 
 from mqttscope import __version__
 from mqttscope.spark.java import SparkUnavailable
-from mqttscope.spark.progress import is_connect
+from mqttscope.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,7 @@ from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.schemas import TABLES
 from mqttscope.spark.fold_tasks import REPORT_DDL, Report
-from mqttscope.spark.jobs import run_all
-from mqttscope.spark.tables import parquet_paths
+from mqttscope.spark.tables import parquet_paths, run_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

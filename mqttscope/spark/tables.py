@@ -2,17 +2,34 @@
 
 Frames go by the manifest of the lake, what is still open included, and have all columns of `mqttscope.lake.schemas`
 whatever files there are.  They work in sessions of Spark Connect as well, where the server sees the same folder.
+
+What jobs that write a lake have in common: reports from the executors.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tables, read_manifest
+from mqttscope.spark.fold_tasks import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def run_all(tasks: Sequence[DataFrame]) -> list[Report]:
+    """Run data frames of reports in one job and gather what they say."""
+    return [Report.load(row["report"]) for row in reduce(union_all, tasks).collect()] if tasks else []
+
+
+def union_all(one: DataFrame, other: DataFrame) -> DataFrame:
+    """The rows of both."""
+    return one.unionByName(other)
+
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,11 +13,10 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mqttscope.lake import files
 from mqttscope.lake import manifest as retiring
-from mqttscope.lake import merging
-from mqttscope.lake.files import LakeFiles, add_files, commit
+from mqttscope.lake.files import MERGED, LakeFiles, add_files, commit, merge_small
 from mqttscope.lake.manifest import LakeError, Manifest, check_files, read_manifest
-from mqttscope.lake.merging import MERGED, merge_small
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import write_lake
 from tests.conftest import EXHAUSTIVE
@@ -102,7 +101,7 @@ def test_files_of_an_earlier_release_get_the_columns_of_today(tmp_path: Path) ->
 
 
 def test_large_files_and_new_ones_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "SMALL_BYTES", 1)
+    monkeypatch.setattr(files, "SMALL_BYTES", 1)
     for number in range(MERGED + 2):
         ingest(tmp_path, [number])
     assert len(read_manifest(tmp_path).files["packets"]) == MERGED + 2
@@ -127,7 +126,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_tables_are_those_of_one_ingest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "MERGED", 2)
+    monkeypatch.setattr(files, "MERGED", 2)
     merged = 0
     for path in SEVERAL:
         parts = cut(path, tmp_path, 6)

@@ -21,8 +21,7 @@ from pyspark.sql.types import (
 )
 
 from mqttscope.spark.rows import COLUMNS
-from mqttscope.spark.source import MqttCapture
-from mqttscope.spark.stream_source import StreamReader
+from mqttscope.spark.source import MqttCapture, StreamReader
 from tests.spark.expected import all_of
 
 PAST = 1_700_000_000

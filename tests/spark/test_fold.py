@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mqttscope.lake import kernel as kernels
-from mqttscope.lake.drops import Drop
 from mqttscope.lake.kernel import SEGMENT_COLUMNS
 from mqttscope.lake.manifest import LakeError, Manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
+from mqttscope.lake.tables import Drop
 from mqttscope.lint.rule import Scope
 from mqttscope.spark.fold import NOTE_COLUMNS, Folded, found_wrong, take, write_errors
 from mqttscope.spark.fold_scopes import fold_keys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 from pathlib import Path
@@ -10,13 +11,111 @@ from typing import Any
 
 import pytest
 
+from mqttscope.capture.pcap import Memory
+from mqttscope.lake.contents import content_at
 from mqttscope.net.frame import Frame
-from mqttscope.spark.following import Follower
-from mqttscope.spark.going_on import remembered
-from mqttscope.spark.offsets import Offset
-from mqttscope.spark.steps import tasks
+from mqttscope.spark.following import (
+    CHECK_BYTES,
+    Contents,
+    Follower,
+    begins_with,
+    checks,
+    content_now,
+    remembered,
+    tasks,
+)
+from mqttscope.spark.offsets import Followed, Offset
 from tests.spark.growth import PAST, put
 from tests.spark.samples import frames, pcap
+
+
+def test_checks_tell_contents_apart() -> None:
+    content = bytes(range(256)) * 20
+
+    assert checks(io.BytesIO(content), 5000) == checks(io.BytesIO(content + b"more"), 5000)
+    assert checks(io.BytesIO(content), 5000)[0] == checks(io.BytesIO(content), 4999)[0]
+    assert checks(io.BytesIO(content), 5000)[1] != checks(io.BytesIO(content), 4999)[1]
+    assert checks(io.BytesIO(b""), 0) == (0, 0)
+
+
+@pytest.mark.parametrize("position", [1, 511, 512, 513, 5_000, 200_000])
+def test_what_a_compressed_file_begins_with(position: int, tmp_path: Path) -> None:
+    content = bytes(number * number % 251 for number in range(200_000))
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content))
+    head, tail = checks(io.BytesIO(content), position)
+    one = Followed(0, "a", Memory(position), head, tail)
+
+    assert begins_with(str(tmp_path / "a.gz"), one)
+    one.tail ^= 1
+    assert not begins_with(str(tmp_path / "a.gz"), one)
+    one.tail ^= 1
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content[: position - 1]))
+    assert not begins_with(str(tmp_path / "a.gz"), one)
+
+
+def test_only_what_begins_alike_is_compared(tmp_path: Path) -> None:
+    content = b"head" * 200
+    (tmp_path / "new").write_bytes(content)
+    heads = {position: checks(io.BytesIO(content), position) for position in (100, CHECK_BYTES, 700)}
+    known = Contents()
+    for file, (position, (head, tail)) in enumerate(heads.items()):
+        known.add(Followed(file, f"same-{file}", Memory(position), head, tail))
+    known.add(Followed(3, "other", Memory(700), 1, 2))
+    known.add(Followed(4, "at that time", first_ns=5.0))
+    known.add(Followed(5, "empty", Memory(0)))
+
+    assert sorted(one.file for one in known.alike(str(tmp_path / "new"), 5.0)) == [0, 1, 2, 4]
+    assert sorted(one.file for one in known.alike(str(tmp_path / "new"), 6.0)) == [0, 1, 2]
+
+
+def test_the_content_of_what_was_read_is_found_under_whatever_name(tmp_path: Path) -> None:
+    path, renamed = tmp_path / "tap.pcap", tmp_path / "tap.pcap.1"
+    path.write_bytes(content := bytes(range(256)) * 9)
+    with path.open("rb") as file:
+        head, tail = checks(file, 2_000)
+    expected = content_at(path, 2_100)
+
+    assert content_now(str(path), 2_000, head, tail, 2_100) == expected
+    path.rename(renamed)
+    path.write_bytes(content[::-1])
+    assert content_now(str(path), 2_000, head, tail, 2_100) == expected
+    renamed.unlink()
+    assert content_now(str(path), 2_000, head, tail, 2_100) is None
+    assert content_now(str(tmp_path / "none" / "a.pcap"), 2_000, head, tail, 2_100) is None
+
+
+def test_tasks_between_two_offsets(tmp_path: Path) -> None:
+    content = pcap(frames(9))
+    put(tmp_path / "a.pcap", content[:800])
+    put(tmp_path / "b.pcap", pcap(frames(2)), quiet=True)
+    follower = Follower([str(tmp_path)])
+    start = Offset()
+    middle = follower.step(start)
+    put(tmp_path / "a.pcap", content)
+    end = follower.step(middle)
+
+    first, second = tasks(start, middle)
+    assert (first.file, first.location.name, first.start, first.frames_before) == (0, str(tmp_path / "a.pcap"), 0, 0)
+    assert [(note.message, note.frame) for note in first.notes] == [("growing", 5)]
+    assert second.grown is not None
+    assert (second.grown.end, second.grown.size) == (None, len(pcap(frames(2))))
+    (only,) = tasks(middle, end)
+    assert (only.start, only.frames_before, only.cost) == (774, 5, 600 + (256 << 10))
+    assert [(note.message, note.offset, note.count) for note in only.notes] == [("growing", len(content), 0)]
+    assert tasks(end, end) == []
+
+
+def test_a_capture_that_goes_on_after_its_end(tmp_path: Path) -> None:
+    content = pcap(frames(9))
+    put(tmp_path / "a.pcap", content[:800], quiet=True)
+    follower = Follower([str(tmp_path)])
+    start = follower.step(Offset())
+    put(tmp_path / "a.pcap", content, quiet=True)
+    assert (tmp_path / "a.pcap").stat().st_mtime == PAST
+
+    (task,) = tasks(start, follower.step(start))
+    assert (task.start, task.frames_before) == (774, 5)
+    assert task.told_link_types == {1}
 
 
 def complete(offset: Offset) -> dict[str, bool]:

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 from mqttscope.lake.contents import HEAD_BYTES, Known
-from mqttscope.spark import identity as module
-from mqttscope.spark.identity import Looked, look, tell_apart
+from mqttscope.spark import ingest as module
+from mqttscope.spark.ingest import Looked, look, tell_apart
 from mqttscope.spark.locations import Location
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
-from mqttscope.spark import progress as module
-from mqttscope.spark.progress import cancel, followed, is_connect
+from mqttscope.spark import session as module
+from mqttscope.spark.session import cancel, followed, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from mqttscope.lake.contents import content_at
 from mqttscope.lake.manifest import Manifest, write_manifest
-from mqttscope.spark.source import BadOption, MqttCapture
-from mqttscope.spark.stream_source import StreamReader
+from mqttscope.spark.source import BadOption, MqttCapture, StreamReader
 from tests.capture.test_pcapng import enhanced, interface, section, statistics
 from tests.spark.growth import PAST, Stream, batch_rows, comparable, put, reader
 from tests.spark.samples import everything, fragmented, frames, pcap

@@ -108,7 +108,7 @@ class Run:
     def _with_spark(self, root: Path, found: Sequence[Location]) -> Ingested:
         try:
             from mqttscope.spark.ingest import ingest
-            from mqttscope.spark.progress import followed
+            from mqttscope.spark.session import followed
         except ImportError as error:
             raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
         with (

@@ -6,14 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from mqttscope.report.fleet.model import PROPERTIES, Asked, FleetReport
-from mqttscope.spark.answers.endings import add_endings
 from mqttscope.spark.answers.frames import Frames
-from mqttscope.spark.answers.latency import add_latency
-from mqttscope.spark.answers.reconnects import add_reconnects
-from mqttscope.spark.answers.retained import add_retained
+from mqttscope.spark.answers.reconnects import add_endings, add_reconnects
 from mqttscope.spark.answers.rules import add_rules
 from mqttscope.spark.answers.selection import Selection
-from mqttscope.spark.answers.talk import add_talk
+from mqttscope.spark.answers.talk import add_latency, add_retained, add_talk
 from mqttscope.spark.answers.trust import add_overview
 from mqttscope.spark.tables import open_lake
 

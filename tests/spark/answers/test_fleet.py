@@ -19,9 +19,8 @@ from mqttscope.mqtt.topics import matches
 from mqttscope.report.fleet.model import Asked, FleetReport, Percentiles
 from mqttscope.spark.answers.fleet import PARTS, fleet_report
 from mqttscope.spark.answers.frames import Frames
-from mqttscope.spark.answers.rules import add_rules, part_length
+from mqttscope.spark.answers.rules import add_rules, part_length, shape
 from mqttscope.spark.answers.selection import Selection
-from mqttscope.spark.answers.shapes import shape
 from mqttscope.spark.tables import open_lake
 from tests.lake.reading import CAPTURES, Row, Tables, options
 from tests.spark.test_joins import retained_by_hand, source_by_hand

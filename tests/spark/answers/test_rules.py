@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mq
 
 import pyarrow as pa
 
-from mqttscope.spark.answers.shapes import shape, shape_of
+from mqttscope.spark.answers.rules import shape, shape_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
