@@ -262,6 +262,9 @@ def _other(raw: bytes, body: int, end: int, version: ProtocolVersion) -> Ranges:
     spans = trace(raw, version)
     unknown = [(one.start + 1, one.end) for one in spans if ".unknown_" in one.field]
     faults = found.faults
+    if len(faults) > 1:
+        # One more fault beside an unknown property: what follows it is of another packet.
+        start = min([start, *(first for first, _ in unknown)])
     for span in spans:
         # A topic has no zero byte; a length has, and with it a topic that has swallowed other fields.
         zero = raw.find(b"\0", span.start + 2, span.end) if span.field == "topic_name" else -1
@@ -362,7 +365,8 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
     for one, behind in zip(fields, [*fields[1:], None], strict=True):
         follows = behind.fits if behind is not None else not one.announces_more
         trusted = trusted and one.clean and one.fits and follows and level in _LEVELS
-        trusted = trusted and (one.name == "client_identifier" or (_are_flags(flags, level) and flags & _PASSWORD != 0))
+        # Where the fields do not add up, any text behind the first one may be a password.
+        trusted = trusted and one.name == "client_identifier"
         if not trusted or one.name == "password":
             made.hidden += _tail(one.start + 2 if level in _LEVELS else one.start, length)
             break
