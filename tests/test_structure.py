@@ -24,7 +24,6 @@ LONGEST = 800
 
 TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
-    "cli/broker_access.py": "cli/test_replay_failures.py, cli/test_mutate.py: what cannot be reached",
     "cli/linting.py": "cli/test_lint.py: one run of the linter",
     "cli/linting_settings.py": "cli/test_lint.py: what a run goes by",
     "cli/linting_spark.py": "spark/test_linting.py: lint with Spark from the command line",
@@ -60,8 +59,6 @@ TESTED_ELSEWHERE = {
     "cli/mutating_brokers.py": "cli/test_mutate.py: the brokers that may be tested",
     "cli/mutating_flows.py": "cli/test_mutate.py: what is mutated",
     "cli/mutating_found.py": "cli/test_mutate.py: the files of failing cases",
-    "cli/mutating_options.py": "cli/test_mutate.py: what is refused",
-    "cli/mutating_written.py": "cli/test_mutate.py, mutate/test_written_captures.py: --write",
     "trial/companion.py": "trial/test_run.py, trial/test_mosquitto.py: every trial has a witness and cleans up",
     "trial/pilot.py": "trial/test_run.py, trial/test_mosquitto.py: every case is played by one",
     "mutate/broken.py": "mutate/test_closed_loop.py, mutate/test_catalogue.py: tables of statements",

@@ -14,8 +14,7 @@ import click
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter, open_alone
-from mqttscope.cli.output import CannotWrite, Progress
-from mqttscope.cli.targets import CAPTURE, refuse_inputs, refuse_name
+from mqttscope.cli.output import CAPTURE, CannotWrite, Progress, refuse_inputs, refuse_name
 from mqttscope.dissect import Dissector
 from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, Event, MalformedEvent, PacketEvent

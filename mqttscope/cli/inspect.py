@@ -62,9 +62,20 @@ def command(
     pcap and pcapng, also compressed with gzip, zstd or lz4; MQTT over TCP and WebSocket on any port.
     """
     from mqttscope.cli import advice
-    from mqttscope.cli.output import Output, Watch, awaited, is_terminal, make_view, warn
+    from mqttscope.cli.output import (
+        REPORT,
+        FileSink,
+        Output,
+        Watch,
+        awaited,
+        is_terminal,
+        make_view,
+        refuse_inputs,
+        refuse_name,
+        same_file,
+        warn,
+    )
     from mqttscope.cli.reading import Reading
-    from mqttscope.cli.targets import REPORT, FileSink, refuse_inputs, refuse_name, same_file
     from mqttscope.dissect import Dissector, dissect_segments
 
     wanted = compile_filter(expression)

@@ -13,9 +13,18 @@ from mqttscope.capture.write import write_file
 from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import CannotWrite, Output, Watch, awaited, is_terminal, make_view, warn
+from mqttscope.cli.output import (
+    CannotWrite,
+    FileSink,
+    Output,
+    Watch,
+    awaited,
+    is_terminal,
+    make_view,
+    refuse_inputs,
+    warn,
+)
 from mqttscope.cli.reading import Reading
-from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter

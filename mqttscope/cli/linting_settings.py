@@ -1,9 +1,13 @@
-"""What a run of the linter goes by: the command line, then the environment, then the configuration file."""
+"""What a run of the linter goes by: the command line, then the environment, then the configuration file.
+
+Finds and reads the configuration: ``mqttscope.toml`` or ``[tool.mqttscope]`` in ``pyproject.toml``, upwards.
+"""
 
 from __future__ import annotations
 
 import datetime
 import difflib
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -12,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli import configuration
 from mqttscope.cli.lint import FORMATS
 from mqttscope.cli.options import Port, Version
-from mqttscope.cli.targets import same_file
+from mqttscope.cli.output import same_file
 from mqttscope.dissect import Options
 from mqttscope.lint.catalogue import UnknownRuleError, select
 from mqttscope.lint.config import Config
@@ -30,6 +33,52 @@ from mqttscope.report.jsonl import SCHEMA
 
 if TYPE_CHECKING:
     from mqttscope.lint.profile import Profile
+
+NAME = "mqttscope.toml"
+SHARED = "pyproject.toml"
+
+
+def find_configuration(start: Path) -> Path | None:
+    """The nearest configuration file from a folder upwards; a ``pyproject.toml`` without our table is passed over."""
+    for folder in (start, *start.parents):
+        own, shared = folder / NAME, folder / SHARED
+        if own.is_file():
+            return own
+        if shared.is_file() and "mqttscope" in _tools(shared):
+            return shared
+    return None
+
+
+def read_configuration(path: Path | None) -> Config:
+    """The configuration in a file, or the one of no file; usage errors for what is wrong in it."""
+    from mqttscope.lint.config import Config, ConfigError, parse
+
+    if path is None:
+        return Config()
+    document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
+    if not isinstance(document, dict):
+        raise click.UsageError(f"{path}: tool.mqttscope is not a table")
+    try:
+        return parse(document)
+    except ConfigError as error:
+        raise click.UsageError(f"{path}: {error}") from None
+
+
+def _tools(path: Path) -> dict[str, Any]:
+    """The table of tools of a ``pyproject.toml``; what it is good for is checked by others."""
+    tools = _load(path).get("tool")
+    return tools if isinstance(tools, dict) else {}
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror or error}") from None
+    except RecursionError:
+        raise click.UsageError(f"{path}: nested too deeply") from None
+    except ValueError as error:
+        raise click.UsageError(f"{path}: not TOML: {error}") from None
 
 
 SECRETS = "SEC104"
@@ -166,8 +215,8 @@ def resolve(
     if config is not None and search:
         source: Path | None = Path(config)
     else:
-        source = configuration.find(start or Path.cwd()) if search else None
-    read = configuration.read(source)
+        source = find_configuration(start or Path.cwd()) if search else None
+    read = read_configuration(source)
     profile_name = given["profile"] or read.profile
     rules, profile = _rules(given, read, profile_name, source)
     form = given["format_"] or read.format or "full"

@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from mqttscope.cli.linting import Run
-from mqttscope.cli.output import ENDINGS, CannotWrite, warn
+from mqttscope.cli.output import ENDINGS, CannotWrite, refuse_inputs, warn
 from mqttscope.cli.reading import Reading
-from mqttscope.cli.targets import refuse_inputs
 from mqttscope.dissect import Dissector, Options
 from mqttscope.events import Event
 from mqttscope.report.base import Sink

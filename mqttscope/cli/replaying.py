@@ -12,13 +12,12 @@ from typing import Any
 import click
 import orjson
 
-from mqttscope.cli.broker_access import Unreachable, read_password, target_of, tls_context
 from mqttscope.cli.linting import Run
 from mqttscope.cli.live_record import at_endings, prepare_record
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import Output, make_view, warn
+from mqttscope.cli.mutating_brokers import Unreachable, read_password, target_of, tls_context
+from mqttscope.cli.output import FileSink, Output, make_view, refuse_inputs, warn
 from mqttscope.cli.recorded import Recorded, limit_findings, read
-from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.mqtt.constants import ProtocolVersion

@@ -18,9 +18,8 @@ from mqttscope.cli.ending import limit_ending
 from mqttscope.cli.linting import Run
 from mqttscope.cli.live_record import at_endings, prepare_record
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
-from mqttscope.cli.output import Output, make_view, warn
+from mqttscope.cli.output import FileSink, Output, make_view, refuse_inputs, warn
 from mqttscope.cli.recorded import Recorded, limit_findings, read
-from mqttscope.cli.targets import FileSink, refuse_inputs
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.replay.serve import Serving

@@ -133,8 +133,8 @@ def command(
     dumpcap (Debian package tshark) captures the frames. Without INTERFACE it takes the first of
     --list-interfaces that is not a loopback.
     """
-    from mqttscope.cli.live_keys import live_keys
     from mqttscope.cli.output import make_view
+    from mqttscope.cli.reading import live_keys
     from mqttscope.cli.sniffing import Sniffing, Stops, capturing, choose, listed, record
     from mqttscope.dissect import Dissector
 
@@ -159,8 +159,8 @@ def command(
     findings = None
     if linting:
         from mqttscope.cli.linting_settings import resolve
+        from mqttscope.cli.output import same_file
         from mqttscope.cli.sniffing_findings import Findings
-        from mqttscope.cli.targets import same_file
 
         given["format_"] = lint_format
         settings = resolve(given, ports=ports, mqtt_version=mqtt_version, config=config, search=not no_config)
@@ -214,7 +214,7 @@ def _refuse_contradictions(
 
 
 def _refuse_files(target: str | None, outputs: tuple[str, ...], keylog: str | None) -> None:
-    from mqttscope.cli.targets import same_file
+    from mqttscope.cli.output import same_file
 
     if target in ("", "-"):
         raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")

@@ -7,8 +7,7 @@ from typing import Any
 
 from mqttscope.cli.linting import read_baseline
 from mqttscope.cli.linting_settings import Settings
-from mqttscope.cli.output import Output, warn
-from mqttscope.cli.targets import FileSink
+from mqttscope.cli.output import FileSink, Output, warn
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding

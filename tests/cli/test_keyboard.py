@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 
 SHOWS = """
 import sys, time
-from mqttscope.cli.keyboard import keyboard
+from mqttscope.cli.sniffing import keyboard
 found = keyboard()
 if found is None:
     print("none", flush=True)

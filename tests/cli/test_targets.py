@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mqttscope.cli.targets import FileSink, refuse_inputs, same_file
+from mqttscope.cli.output import FileSink, refuse_inputs, same_file
 from tests.cli.running import Done, capture, command, environment, invoke
 
 QOS = capture("v5-qos")

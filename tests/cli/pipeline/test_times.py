@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.cli.pipeline.times import read_time
+from mqttscope.cli.pipeline.report import read_time
 
 DAY = 86_400 * 10**9
 LAST = 1_767_323_045_123_456_789
