@@ -67,8 +67,8 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
     __tracebackhide__ = True
     import click
 
+    from mqttscope.cli.lint import project_settings
     from mqttscope.cli.linting import read_baseline
-    from mqttscope.cli.linting_settings import project_settings
 
     given = {name: tuple(options.pop(name, ())) for name in ("select", "extend_select", "ignore")}
     named = None if isinstance(config, bool) else str(folder / config)

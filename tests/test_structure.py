@@ -24,6 +24,7 @@ LONGEST = 800
 
 TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
+    "cli/lint_options.py": "cli/test_lint.py, cli/test_proxy.py: options of commands that lint",
     "cli/linting.py": "cli/test_lint.py: one run of the linter",
     "cli/linting_settings.py": "cli/test_lint.py: what a run goes by",
     "cli/linting_spark.py": "spark/test_linting.py: lint with Spark from the command line",
@@ -66,6 +67,7 @@ TESTED_ELSEWHERE = {
     "mutate/surgery.py": "mutate/test_strings.py, mutate/test_lengths.py: changes of the bytes of a field",
     "net/events.py": "net/test_flows.py: events are plain values",
     "net/frame.py": "capture/test_files.py: frames are plain values",
+    "net/flow.py": "net/test_flows.py: what the table keeps is plain data",
     "net/segment.py": "net/test_headers.py: segments are plain values",
     "replay/player/actions.py": "replay/player/test_player.py: actions and notes are plain values",
     "replay/player/reactions.py": "replay/player/test_player.py, replay/player/test_live.py: acknowledgements",
@@ -208,7 +210,7 @@ def test_mqtt_and_net_need_nothing_but_the_standard_library(package: str) -> Non
 
 IMPURE = {"socket", "ssl", "asyncio", "subprocess", "time", "random", "os", "sys", "threading", "click", "rich"}
 CORE = ("mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint")
-CORE_PARTS = ("script.py", "order.py", "timeline.py", "plan.py", "player/", "rewrite/", "verify/")
+CORE_PARTS = ("script.py", "order.py", "player/", "rewrite/", "verify/")
 CORE_MODULES = tuple(f"replay/{one}" for one in CORE_PARTS)
 """Modules and folders that are as pure as the core, in packages that are not."""
 

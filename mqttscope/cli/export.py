@@ -20,7 +20,7 @@ from mqttscope.dissect.dialogue import Dialogue
 from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.flows import Flow
+from mqttscope.net.flow import Flow
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureNotice, Frame, Plaintext
 from mqttscope.net.segment import FIN, RST, SYN, Fragment, NotSegment, Segment, endpoints, reverse_key

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.lint import FORMATS
+from mqttscope.cli.lint_options import FORMATS
 from mqttscope.cli.options import Port, Version
 from mqttscope.cli.output import same_file
 from mqttscope.dissect import Options
@@ -245,27 +245,6 @@ def resolve(
         Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
         source,
         None if profile is None else profile.path,
-    )
-
-
-def project_settings(start: Path, *, config: str | None, search: bool, **given: tuple[str, ...]) -> Settings:
-    """The settings that ``mqttscope lint`` would have in a folder, with what the environment says.
-
-    ``given`` takes the place of options: ``select``, ``extend_select``, ``ignore``.
-    """
-    from mqttscope.cli.lint import command
-
-    with command.make_context("lint", []) as context:
-        params = dict(context.params)
-    named = params.pop("config")
-    params |= given
-    return resolve(
-        params,
-        ports=(),
-        mqtt_version=None,
-        config=(config or named) if search else None,
-        search=search,
-        start=start,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.lint import CONFIDENCES, FORMATS, SEVERITIES, codes_option, judging_settings, level_option
+from mqttscope.cli.lint_options import CONFIDENCES, FORMATS, SEVERITIES, codes_option, judging_settings, level_option
 from mqttscope.cli.options import colour_option, finite, max_packet_option
 
 

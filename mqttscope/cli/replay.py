@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.lint import OF_LINT, judging, judging_settings
+from mqttscope.cli.lint_options import OF_LINT, judging, judging_settings
 from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite, front_end
 
 FORMATS = ("text", "jsonl")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.lint import judging, judging_settings
+from mqttscope.cli.lint_options import judging, judging_settings
 from mqttscope.cli.options import CAPTURES, Port, Version, colour_option, finite, front_end, max_packet_option
 from mqttscope.cli.replay import FORMATS, PaceType, limiting, selecting, take_over_lint
 

@@ -9,8 +9,8 @@ import click
 from click.core import ParameterSource
 
 from mqttscope.cli.inspect import FORMATS, HUMAN_FORMATS, compile_filter
-from mqttscope.cli.lint import FORMATS as LINT_FORMATS
-from mqttscope.cli.lint import OF_LINT, judging, judging_settings
+from mqttscope.cli.lint_options import FORMATS as LINT_FORMATS
+from mqttscope.cli.lint_options import OF_LINT, judging, judging_settings
 from mqttscope.cli.main import EXIT_CLEAN
 from mqttscope.cli.options import colour_option, finite, make_options, selection, viewing
 

@@ -29,7 +29,8 @@ from mqttscope.net.events import (
     StreamGap,
     StreamOverlap,
 )
-from mqttscope.net.flows import Flow, acknowledged, delivered
+from mqttscope.net.flow import Flow
+from mqttscope.net.flows import acknowledged, delivered
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.headers import segment as segment_of

@@ -25,7 +25,7 @@ from mqttscope.events import Event
 from mqttscope.lake.memory import Memory, connection_of, remembered, resume
 from mqttscope.lake.tables import Collector
 from mqttscope.lake.tracker import LATE, Hole
-from mqttscope.net.flows import Flow
+from mqttscope.net.flow import Flow
 from mqttscope.net.reassembly import START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, flow_key, plain_key, reverse_key
 from mqttscope.session.connection import Connection

@@ -9,7 +9,7 @@ from mqttscope.dissect import Dissector
 from mqttscope.dissect.dialogue import Dialogue, Over
 from mqttscope.lake.tables import Collector
 from mqttscope.lake.tracker import Tracker
-from mqttscope.net.flows import Flow
+from mqttscope.net.flow import Flow
 from mqttscope.net.housekeeping import LINGER_NS
 from mqttscope.net.segment import flow_key
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from mqttscope.dissect.options import Options
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.moment import WIDE
-from mqttscope.lint.rule import Rule, Scope
+from mqttscope.lint.rule import Rule
 from mqttscope.redact.secrets import LENGTH
 
 MAX_RAW_BYTES = 65_536

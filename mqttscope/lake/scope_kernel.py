@@ -36,7 +36,8 @@ from mqttscope.lake.schemas import FINDINGS, OPEN, SCOPE_ROWS, SCOPE_STATE
 from mqttscope.lake.scopes import Found, Remembered, ScopeRun
 from mqttscope.lake.state import StateError, dump, load
 from mqttscope.lake.tables import batch, event_batch
-from mqttscope.lint.rule import Rule, Scope
+from mqttscope.lint.finding import Scope
+from mqttscope.lint.rule import Rule
 from mqttscope.report.base import View
 from mqttscope.report.findings.conceal import conceal
 

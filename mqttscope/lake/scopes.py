@@ -34,9 +34,9 @@ from mqttscope.lake.packet_rows import PacketRow
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tracker import Beside, Tracker
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Finding
+from mqttscope.lint.finding import Finding, Scope
 from mqttscope.lint.moment import Kept, is_of_one, own_key
-from mqttscope.lint.rule import Rule, Scope
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket

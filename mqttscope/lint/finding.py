@@ -41,6 +41,17 @@ _SEVERITIES = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 _CONFIDENCES = {Confidence.HEURISTIC: 0, Confidence.LIKELY: 1, Confidence.CERTAIN: 2}
 
 
+class Scope(StrEnum):
+    """How far a rule has to look, which is also the key that its memory belongs to."""
+
+    PACKET = "packet"
+    CONNECTION = "connection"
+    SESSION = "session"
+    """Server and Client Identifier."""
+    BROKER = "broker"
+    """Server."""
+
+
 @dataclass(slots=True)
 class Related:
     """Another packet that explains a finding."""

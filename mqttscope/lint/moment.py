@@ -11,11 +11,10 @@ with the scope of a session have nothing to remember.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import Rule, Scope
+from mqttscope.lint.finding import Confidence, Scope, Severity
 from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.session.connection import Connection
@@ -28,6 +27,14 @@ WIDE = (Scope.SESSION, Scope.BROKER)
 """Scopes that look beyond one connection."""
 Kept = dict[tuple[Hashable, ...], dict[str, Any]]
 """What rules keep, by the key of their scope and their code."""
+
+
+class Keeping(Protocol):
+    """What is known here of a `rule.Rule`: whose memory it is, and how one begins."""
+
+    code: ClassVar[str]
+    scope: ClassVar[Scope]
+    Memory: ClassVar[type | None]
 
 
 class Memories:
@@ -51,7 +58,7 @@ class Memories:
         self._kept, self._last = kept, ((), {})
         self.open = histories
 
-    def of(self, rule: Rule, at: Moment) -> Any:
+    def of(self, rule: Keeping, at: Moment) -> Any:
         """What a rule keeps for the key of its scope."""
         if rule.scope not in WIDE:
             memories = at.history.memories

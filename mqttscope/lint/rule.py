@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from enum import Flag, StrEnum, auto
+from enum import Flag, auto
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 
@@ -36,17 +36,6 @@ Findings = Report | Iterable[Report] | None
 
 Checks of frequent packets return one report or ``None``; others may be generators.
 """
-
-
-class Scope(StrEnum):
-    """How far a rule has to look, which is also the key that its memory belongs to."""
-
-    PACKET = "packet"
-    CONNECTION = "connection"
-    SESSION = "session"
-    """Server and Client Identifier."""
-    BROKER = "broker"
-    """Server."""
 
 
 _SCOPES = {"1": Scope.PACKET, "2": Scope.CONNECTION, "3": Scope.SESSION, "4": Scope.BROKER, "5": Scope.CONNECTION}

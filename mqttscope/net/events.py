@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mqttscope.net.flows import Flow
+    from mqttscope.net.flow import Flow
 
 
 @dataclass(slots=True)

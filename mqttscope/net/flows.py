@@ -7,16 +7,15 @@ not on the traffic around it, as long as no limit of the table is hit: the flows
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from mqttscope.net.events import FlowOpened, Report, StreamData
+from mqttscope.net.flow import Entry, Flow, Verdict
 from mqttscope.net.handshake import (
     COPY_NS,
     DOUBTFUL,
     LATE_NS,
-    Verdict,
     asks_for_one,
     begins_again,
     disowns,
@@ -73,61 +72,6 @@ _VIEW_BEGINNING = 2
 _LITTLE_BEHIND = (1 << 32) - START_WINDOW
 
 _NOTHING: tuple[FlowEvent, ...] = ()
-
-
-@dataclass(slots=True)
-class Flow:
-    """One TCP connection.  Plain data, except for ``context``."""
-
-    key: bytes
-    """Direction key from the initiator to the responder."""
-    initiator_known: bool
-    """Whether a SYN or SYN-ACK said who the initiator is; else it is assumed to be the side with the higher port."""
-    opened_ns: int
-    """Capture time of the first segment."""
-    first_frame: int
-    capture: str
-    """The capture of the first segment."""
-    last_timestamp_ns: int
-    last_frame: int
-    last_capture: str
-    initiator: HalfStream = field(default_factory=HalfStream)
-    """What the initiator sent."""
-    responder: HalfStream = field(default_factory=HalfStream)
-    """What the responder sent."""
-    syn_seen: bool = False
-    syn_ack_seen: bool = False
-    closed: str = ""
-    """How the flow ended (see ``FlowClosed.how``), empty while it is open."""
-    closed_ns: int = 0
-    disowned: bool = False
-    """A side that no longer knew the connection reset it."""
-    check_ns: int = 0
-    """Capture time from which on the next segment has to look whether the flow went idle or a hole is due."""
-    clear: bool = False
-    """Both directions are in order, so that the next segment may take the fast path."""
-    context: object | None = None
-    """For the layer above."""
-    kept: list[Segment] = field(default_factory=list)
-    """Segments of which only later ones say whether they belong to the flow or to the next connection."""
-    doubt: Verdict = Verdict.SAME
-    """Why they are kept."""
-    kept_until_ns: int = NEVER
-    """Capture time at which that is decided without more evidence."""
-    furthest_ns: int = -NEVER
-    """Capture time of the last segment of the capture before, where the next one overlaps with it."""
-    views: list[bytes] = field(default_factory=list)
-    """Direction keys with other tags or tunnels under which the same segments were captured again."""
-    handshake_again: int = 0
-    """Segments with data or SYN that came again, one after the other, with a SYN or SYN-ACK among them."""
-    doubled: bool = False
-    """A second view was seen of it."""
-    past: list[Flow] = field(default_factory=list)
-    """The connections before it, of which a second view may still show something."""
-
-
-Entry = tuple[Flow, HalfStream, HalfStream, bool]
-"""A flow, the half that sends, the other half, whether the sender is the initiator."""
 
 
 class FlowTable(FlowRegister):

@@ -8,17 +8,17 @@ another one comes.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from mqttscope.net.flow import Verdict
 from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN
 from mqttscope.net.segment import ACK, FIN, RST, SYN, advance, plain_key, reverse_key
-from mqttscope.net.time_stamps import is_newer, is_other_stack, is_other_syn, is_same_syn, time_stamp
+from mqttscope.net.time_stamps import NO_STAMP, ticks_between, time_stamp
 from mqttscope.net.views import VIEW_NS, differs, echoes, is_syn
 
 if TYPE_CHECKING:
     from mqttscope.net.events import Report
-    from mqttscope.net.flows import Flow
+    from mqttscope.net.flow import Flow
     from mqttscope.net.reassembly import HalfStream
     from mqttscope.net.segment import Segment
 
@@ -32,6 +32,12 @@ LATE_NS = 3_000_000_000
 BEGIN_WINDOW = 1 << 16
 """How far the numbers of what looks like the beginning of a connection may be from those of the one before."""
 
+_SLACK = 10_000
+"""Ticks that a clock may be off: segments that are late, and clocks of captures that are set."""
+_TICKS_PER_SECOND = 1_125_000
+"""The fastest clock, with an eighth for its error: RFC 7323 asks for one tick a millisecond at most, and Linux can be
+told to have one each microsecond."""
+
 _FAST_OPEN_BYTES = 1_460
 """A SYN carries no more data than fits into one segment."""
 _FEW = 3
@@ -40,30 +46,6 @@ _PROTOCOL_NAMES = (b"\x00\x04MQTT", b"\x00\x06MQIsdp")
 _CONNACK = 0x20
 _HTTP_METHOD, _HTTP_ANSWER = b"GET /", b"HTTP/1.1 101"
 _HANDSHAKE_RECORD, _HELLOS = b"\x16\x03", (1, 2)
-
-
-class Verdict(Enum):
-    """What a segment has to do with the flow that is known between its endpoints."""
-
-    SAME = "same"
-    """It belongs to the flow, or is a late segment of it."""
-    NEW = "new"
-    """Another connection has begun."""
-    COPY = "copy"
-    """It repeats the flow's own numbers so soon that it may be a copy, or a connection with the same numbers."""
-    RESUMED = "resumed"
-    """The flow was reset, and the side that sends this goes on: the reset may have been ignored."""
-    CONTINUES = "continues"
-    """The other side has taken what was sent behind the reset: it was ignored, and the connection goes on."""
-    KNOCK = "knock"
-    """A SYN with numbers of its own inside of a connection that lives: a device that came back, or a stranger.  The
-    other side answers with SYN-ACK, or tells where the connection stands (RFC 5961 section 4) and goes on."""
-    EARLY = "early"
-    """A reset that says itself that something before it has not come yet: frames of two queues are not in order."""
-    OTHER = "other"
-    """It says nothing of the segments that are kept, and is judged by itself."""
-    STRAY = "stray"
-    """Its numbers have nothing to do with the flow: a connection of which the beginning was not captured, or noise."""
 
 
 DOUBTFUL = frozenset((Verdict.COPY, Verdict.RESUMED, Verdict.KNOCK, Verdict.STRAY, Verdict.EARLY))
@@ -496,3 +478,34 @@ def plausible_reset(half: HalfStream, peer: HalfStream, segment: Segment) -> boo
     if not segment.flags & ACK or peer.state == UNSEEN:
         return False
     return 0 <= peer.locate(segment.acknowledgment) <= max(peer.offset, peer.sent)
+
+
+def is_other_stack(half: HalfStream, segment: Segment) -> bool:
+    """Whether the time stamp of data cannot be of the stack that sent the rest of this direction."""
+    if not half.options_ns or segment.missing:
+        return False
+    before, now = time_stamp(half.options), time_stamp(segment.options)
+    if before == NO_STAMP or now == NO_STAMP:
+        return before != now  # a connection has it in all of its segments, or in none
+    ticks = ticks_between(before, now)
+    if ticks < 0 and half.syn_stamp != NO_STAMP and ticks_between(half.syn_stamp, now) >= 0:
+        return False  # it is from between the SYN and the last segment
+    passed = max(0, segment.timestamp_ns - half.options_ns) * _TICKS_PER_SECOND // 1_000_000_000
+    return not -_SLACK <= ticks <= passed + _SLACK
+
+
+def is_newer(half: HalfStream, segment: Segment) -> bool:
+    """Whether data has a later time stamp than all that was captured of its direction: then it is no copy of that."""
+    before, now = time_stamp(half.options), time_stamp(segment.options)
+    return NO_STAMP not in (before, now) and ticks_between(before, now) > 0
+
+
+def is_other_syn(half: HalfStream, segment: Segment) -> bool:
+    """Whether a SYN, or SYN-ACK, with the number of the one that was captured is another one by its time stamp."""
+    now = time_stamp(segment.options)
+    return now != half.syn_stamp and NO_STAMP not in (now, half.syn_stamp)
+
+
+def is_same_syn(half: HalfStream, segment: Segment) -> bool:
+    """Whether a SYN, or SYN-ACK, is the one that was captured, by its time stamp; 0 is what a clock begins with."""
+    return half.syn_stamp > 0 and time_stamp(segment.options) == half.syn_stamp

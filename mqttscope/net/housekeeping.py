@@ -23,7 +23,7 @@ from mqttscope.net.views import VIEW_NS
 
 if TYPE_CHECKING:
     from mqttscope.net.events import FlowEvent
-    from mqttscope.net.flows import Entry, Flow
+    from mqttscope.net.flow import Entry, Flow
     from mqttscope.net.reassembly import HalfStream
 
 _SECOND = 1_000_000_000

@@ -13,13 +13,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mqttscope.net.segment import MASK, advance, distance
-from mqttscope.net.time_stamps import NO_STAMP
-
-if TYPE_CHECKING:
-    from mqttscope.net.events import Report
 
 
 def difference(one: bytes, other: bytes) -> tuple[int, int]:
@@ -214,6 +210,30 @@ STRAY_RUN = 3
 """So many contiguous segments outside the window prove that the stream goes on there."""
 
 
+class Report(Protocol):
+    """Takes what happens to one direction (`events.Report` makes events of it); lengths and offsets are in bytes."""
+
+    place: tuple[int, int, str]
+    """Number, capture time and capture of the frame."""
+    acknowledged: int
+    """How far the sender of the segment had received the other direction, -1 where that is not known."""
+
+    def data(self, data: bytes, offset: int) -> None:
+        """Bytes in their order."""
+
+    def gap(self, length: int, offset: int, reason: str) -> None:
+        """Bytes that will not come."""
+
+    def overlap(self, length: int, offset: int) -> None:
+        """Bytes that came again with other content."""
+
+    def closed(self, how: str, place: tuple[int, int, str] | None = None) -> None:
+        """The direction has ended."""
+
+    def discarded(self, length: int, reason: str) -> None:
+        """Bytes that the stream does not take."""
+
+
 @dataclass(slots=True)
 class HalfStream:
     """One direction of a flow.  Plain data; ``-1`` means "not known"."""
@@ -228,7 +248,7 @@ class HalfStream:
     options: bytes = b""
     """TCP options of the last segment that brought new data, and its capture time (0 without one)."""
     options_ns: int = 0
-    syn_stamp: int = NO_STAMP
+    syn_stamp: int = -1
     """Time stamp of the SYN (`time_stamps.time_stamp`)."""
     sent: int = 0
     """Stream offset up to which this side has shown to have sent; of interest only beyond ``offset``."""

@@ -12,7 +12,7 @@ from mqttscope.net.reassembly import UNSEEN, compare
 from mqttscope.net.segment import ACK, FIN, RST, SYN, advance, plain_key
 
 if TYPE_CHECKING:
-    from mqttscope.net.flows import Flow
+    from mqttscope.net.flow import Flow
     from mqttscope.net.reassembly import HalfStream
     from mqttscope.net.segment import Segment
 

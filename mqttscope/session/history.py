@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
@@ -22,7 +22,6 @@ from mqttscope.session.inflight import Exchange
 from mqttscope.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from mqttscope.session.connection import Connection
     from mqttscope.session.inflight import Side
 
 MAX_ENDED = 64
@@ -33,6 +32,28 @@ MAX_SHARED = 256
 """Packet identifiers of each side that are remembered because two exchanges had them at a time."""
 MAX_RECENT = 32
 """Messages of each side that are remembered by topic and content."""
+
+
+class Exchanging(Protocol):
+    """What is needed here of the state of a connection (`connection.Connection`)."""
+
+    @property
+    def version(self) -> ProtocolVersion:
+        """The version spoken."""
+
+    @property
+    def client_side(self) -> Side:
+        """What the client announced and has in flight."""
+
+    @property
+    def server_side(self) -> Side:
+        """The same of the server."""
+
+    def side(self, direction: Direction) -> Side:
+        """The side that sends in a direction."""
+
+    def receiver(self, direction: Direction) -> Side:
+        """The side that receives in a direction."""
 
 
 @dataclass(slots=True)
@@ -307,7 +328,7 @@ class History:
     def apply(
         self,
         packet: ControlPacket,
-        connection: Connection,
+        connection: Exchanging,
         direction: Direction,
         number: int,
         frame: int,

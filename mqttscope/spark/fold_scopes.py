@@ -20,7 +20,7 @@ from mqttscope.lake.scope_kernel import (
     scope_kernel,
 )
 from mqttscope.lake.scope_kernel import SCOPE_ORDER as SCOPE_ORDER_BY_TIME
-from mqttscope.lint.rule import Scope
+from mqttscope.lint.finding import Scope
 from mqttscope.spark.fold_tasks import REPORT_DDL, FoldFailed, Report, Work, smaller, unpacked
 from mqttscope.spark.tables import parquet_paths, run_all, union_all
 

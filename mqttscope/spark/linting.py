@@ -21,8 +21,7 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.scope_kernel import EVENT_ORDER, KEYS, SCOPE_COLUMNS
 from mqttscope.lake.scopes import ScopeRun
 from mqttscope.lake.state import dump, load
-from mqttscope.lint.finding import Finding
-from mqttscope.lint.rule import Scope
+from mqttscope.lint.finding import Finding, Scope
 from mqttscope.lint.selection import Selection
 from mqttscope.net.frame import CaptureDrops, CaptureNotice
 from mqttscope.spark.fold import as_input, by_flow

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mqttscope.cli import linting
-from mqttscope.cli.lint import FORMATS
+from mqttscope.cli.lint_options import FORMATS
 from mqttscope.cli.main import group
 from mqttscope.lint.examples import Step
 from mqttscope.report.base import Sink, View

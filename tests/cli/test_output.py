@@ -25,7 +25,7 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli import output as outputs
 from mqttscope.cli.export import Export
-from mqttscope.cli.lint import FORMATS as LINT_FORMATS
+from mqttscope.cli.lint_options import FORMATS as LINT_FORMATS
 from mqttscope.cli.output import Output, awaited, describe, wants_colour, warn
 from mqttscope.dissect import dissect
 from mqttscope.net.frame import CaptureError, Frame

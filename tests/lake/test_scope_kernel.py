@@ -20,7 +20,8 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import SCOPE_EVENTS, SCOPE_ROWS, SCOPE_STATE
 from mqttscope.lake.scope_kernel import SCOPE_COLUMNS, SCOPE_ORDER, scope_batch, scope_kernel, state_batch
 from mqttscope.lake.state import dump, load
-from mqttscope.lint.rule import Rule, Scope
+from mqttscope.lint.finding import Scope
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.packets import Connack
 from mqttscope.net.segment import Segment
 from tests.dissect.talk import Talk, connect, publish

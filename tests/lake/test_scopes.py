@@ -20,9 +20,9 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.scopes import ORDER, Remembered, ScopeRun
 from mqttscope.lake.state import allow, dump, load
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.finding import Finding, Scope, Severity
 from mqttscope.lint.moment import Moment
-from mqttscope.lint.rule import Findings, Needs, Rule, Scope
+from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish

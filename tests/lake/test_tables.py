@@ -12,7 +12,7 @@ from mqttscope.lake.schemas import TABLES, event_schema
 from mqttscope.lake.scopes import AT_THE_END, BEFORE_ALL
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tables import Collector, Drop, batch, event_batch
-from mqttscope.lint.rule import Scope
+from mqttscope.lint.finding import Scope
 from mqttscope.net.frame import CaptureDrops, Frame
 from mqttscope.net.segment import Segment
 from tests.lake.reading import (

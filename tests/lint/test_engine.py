@@ -26,10 +26,10 @@ from mqttscope.lint.examples import (
     opened,
     server,
 )
-from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Severity
+from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Scope, Severity
 from mqttscope.lint.moment import Moment
 from mqttscope.lint.rehearsal import segments
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, Scope
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt import Connect, encode
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket

@@ -14,10 +14,10 @@ from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, client, closes, conversation, on, opened, server
-from mqttscope.lint.finding import Finding
+from mqttscope.lint.finding import Finding, Scope
 from mqttscope.lint.moment import WIDE, Moment, scope_key
 from mqttscope.lint.rehearsal import segments
-from mqttscope.lint.rule import Findings, Rule, Scope
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp
 from mqttscope.session.connection import Connection
 from tests.conftest import ROOT

@@ -12,8 +12,8 @@ import pytest
 
 from mqttscope.events import PacketEvent
 from mqttscope.lint.catalogue import all_rules
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Rule, Scope
+from mqttscope.lint.finding import Scope, Severity
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import Direction, ProtocolVersion
 from mqttscope.mutate import Chance, Flow, Mutation, NotApplicable, Verdict, apply, catalogue, select
 from mqttscope.mutate.catalogue import matches

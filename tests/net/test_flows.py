@@ -11,7 +11,8 @@ import dpkt
 import pytest
 
 from mqttscope.net.events import FlowEvent, FlowOpened, StreamData, StreamGap, StreamOverlap
-from mqttscope.net.flows import Flow, FlowTable
+from mqttscope.net.flow import Flow
+from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, SYN, Segment, direction_key, reverse_key
 from tests.conftest import ROOT, shared_path
 from tests.net.script import HANDSHAKE, check_tiling, feed, parse, render

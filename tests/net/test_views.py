@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.net.flows import Flow, FlowTable
+from mqttscope.net.flow import Flow
+from mqttscope.net.flows import FlowTable
 from mqttscope.net.views import VIEW_NS, differs, in_order, is_whole, past, repeat_one, repeats
 from tests.net.script import FORWARD, HANDSHAKE, feed, parse, play
 

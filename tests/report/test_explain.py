@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.lint.catalogue import find
-from mqttscope.lint.finding import Confidence
-from mqttscope.lint.rule import Needs, Scope
+from mqttscope.lint.finding import Confidence, Scope
+from mqttscope.lint.rule import Needs
 from mqttscope.report.explain import (
     CONFIDENCES,
     NEEDS,

@@ -20,7 +20,7 @@ from mqttscope.lake.manifest import LakeError, Manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.tables import Drop
-from mqttscope.lint.rule import Scope
+from mqttscope.lint.finding import Scope
 from mqttscope.spark.fold import NOTE_COLUMNS, Folded, found_wrong, take, write_errors
 from mqttscope.spark.fold_scopes import fold_keys
 from mqttscope.spark.fold_tasks import FoldFailed, Report, Work, first_drops, fold_flows

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mqttscope.cli.ending import interruption, leaving, limit_ending
-from mqttscope.cli.lint import codes_option
+from mqttscope.cli.lint_options import codes_option
 from mqttscope.cli.main import EXIT_FAILED
 from mqttscope.cli.options import Port, Version
 from mqttscope.cli.output import warn

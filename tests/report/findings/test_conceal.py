@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.cli.lint import FORMATS
+from mqttscope.cli.lint_options import FORMATS
 from mqttscope.lint.examples import make_connect
 from mqttscope.lint.finding import Confidence, Finding, Related
 from mqttscope.mqtt import Publish, Subscribe, encode

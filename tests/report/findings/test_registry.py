@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mqttscope.cli.lint import FORMATS as OFFERED
+from mqttscope.cli.lint_options import FORMATS as OFFERED
 from mqttscope.report.findings.registry import FORMATS
 from tests.cli.running import environment
 from tests.conftest import ROOT
