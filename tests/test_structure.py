@@ -22,6 +22,17 @@ SOURCE = ROOT / "mqttscope"
 FILES = sorted(SOURCE.rglob("*.py"))
 LONGEST = 800
 
+SMALLEST = 150
+"""Lines from which on a module may serve a single neighbour."""
+SMALL = {
+    "cli/linting_spark.py": "imports Spark, which only this way of linting needs",
+    "cli/pipeline/watching.py": "imports Spark, which the help of the command does not need",
+    "lake/packet_rows.py": "imports no pyarrow, as its user does not",
+    "lake/spill.py": "a sort of its own: larger than memory",
+    "lake/wide.py": "joins two layers of the lake that know nothing of each other",
+}
+"""Modules with fewer lines than `SMALLEST` that only a neighbour imports, and why they stand alone."""
+
 TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
     "cli/lint_options.py": "cli/test_lint.py, cli/test_proxy.py: options of commands that lint",
@@ -81,7 +92,6 @@ TESTED_ELSEWHERE = {
     "replay/stand_in/actions.py": "replay/stand_in/test_stand_in.py: plain values",
     "replay/stand_in/answers.py": "replay/stand_in/test_stand_in.py: what is answered",
     "replay/stand_in/deliver.py": "replay/stand_in/test_stand_in.py: deliveries and limits",
-    "replay/stand_in/judge.py": "replay/stand_in/test_stand_in.py: violations and their reason codes",
     "replay/stand_in/live.py": "replay/stand_in/test_stand_in.py, replay/stand_in/test_conformance.py: its base",
     "replay/stand_in/responder.py": "replay/stand_in/test_stand_in.py: its base",
     "cli/serving.py": "cli/test_serve.py: one run",
@@ -89,7 +99,6 @@ TESTED_ELSEWHERE = {
     "spark/answers/gathering.py": "spark/answers/test_fleet.py: every answer goes through it",
     "spark/answers/rules.py": "spark/answers/test_fleet.py: a part of the report",
     "spark/answers/talk.py": "spark/answers/test_fleet.py: a part of the report",
-    "spark/answers/trust.py": "spark/answers/test_fleet.py: a part of the report",
     "report/fleet/model.py": "report/fleet/test_text.py: plain values",
 }
 """Modules without a test file of their own name, and where their tests are."""
@@ -160,6 +169,23 @@ def test_every_module_has_its_test_file() -> None:
 
 def test_the_exceptions_are_of_files_that_exist() -> None:
     assert [inner for inner in TESTED_ELSEWHERE if not (SOURCE / inner).is_file()] == []
+
+
+def test_no_small_module_serves_a_single_neighbour() -> None:
+    """What only one module needs stands in there, unless there is a reason; each rule has a file of its own."""
+    users: dict[str, set[str]] = {name(path): set() for path in FILES}
+    for path in FILES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ImportFrom):
+                for target in {node.module or "", *(f"{node.module}.{one.name}" for one in node.names)} & users.keys():
+                    users[target].add(name(path))
+    found = set()
+    for path in (one for one in FILES if SOURCE / "lint" / "rules" not in one.parents):
+        (user, *more) = users[name(path)] or {""}
+        beside = not more and user.rpartition(".")[0] == name(path).rpartition(".")[0]
+        if path.name != "__init__.py" and beside and len(text(path).splitlines()) < SMALLEST:
+            found.add(path.relative_to(SOURCE).as_posix())
+    assert found == set(SMALL)
 
 
 def test_packet_is_no_word_of_the_network_layers() -> None:

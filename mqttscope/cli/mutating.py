@@ -22,8 +22,7 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.mutating_brokers import Broker, Unreachable, brokers, process_of
 from mqttscope.cli.mutating_flows import Flows, numbered, read_flows
 from mqttscope.cli.mutating_flows import write as write_flows
-from mqttscope.cli.mutating_found import Found
-from mqttscope.cli.mutating_progress import Progress
+from mqttscope.cli.mutating_found import Found, ProgressLine
 from mqttscope.cli.output import ENDINGS, FileSink, Output, make_view, refuse_inputs, warn
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -333,7 +332,7 @@ async def _cases(
             yield scripts[one.index], one
 
     left = None if given["seconds"] is None else given["seconds"] - (time.monotonic() - started)
-    progress = Progress(1 if given["number"] is not None else given["limit"], left)
+    progress = ProgressLine(1 if given["number"] is not None else given["limit"], left)
     progress.count(numbered(given, numbering, flows, spoken, lambda one: longest_s(one.case) <= given["longest"]))
     playing = True
     try:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mqttscope.cli.mutating_progress import Progress, rough
+from mqttscope.cli.mutating_found import ProgressLine, rough
 
 
 class Terminal:
@@ -35,7 +35,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_a_limit_is_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = seen(monkeypatch)
-    made = Progress(limit=2_447)
+    made = ProgressLine(limit=2_447)
     made.count(())
     made._began = time.monotonic() - 12
     made.tell(12, 1)
@@ -47,7 +47,7 @@ def test_without_a_limit_cases_are_counted_beside_the_run(monkeypatch: pytest.Mo
     seen(monkeypatch)
 
     async def run() -> list[str]:
-        made = Progress()
+        made = ProgressLine()
         made.count(range(30))
         first = made.line(1, 0)
         assert made._counting is not None
@@ -62,7 +62,7 @@ def test_without_a_limit_cases_are_counted_beside_the_run(monkeypatch: pytest.Mo
 
 def test_with_a_time_the_rest_of_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     seen(monkeypatch)
-    made = Progress(seconds=600)
+    made = ProgressLine(seconds=600)
     made.count(range(5))
 
     assert made.line(3, 1).startswith("3 cases, 1 deviation, about 10 min left")
@@ -71,7 +71,7 @@ def test_with_a_time_the_rest_of_it_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 def test_nothing_is_told_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = seen(monkeypatch)
     monkeypatch.setattr(terminal, "isatty", lambda: False)
-    made = Progress(limit=5)
+    made = ProgressLine(limit=5)
     made.tell(1, 1)
     made.reducing(3)
     made.end()

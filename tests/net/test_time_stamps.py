@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mqttscope.net.handshake import is_other_stack, is_other_syn, is_same_syn
+from mqttscope.net.handshake import NO_STAMP, is_other_stack, is_other_syn, is_same_syn, time_stamp
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import ACK, SYN
-from mqttscope.net.time_stamps import NO_STAMP, time_stamp
 from tests.dissect.talk import SECOND, START, Talk
 
 STAMP = b"\x08\x0a\0\0\x01\x02\0\0\0\0"

@@ -7,6 +7,8 @@ Which recorded packet of the client a packet of the device is.
 PUBLISH by topic and payload, then by topic, then in order; SUBSCRIBE and UNSUBSCRIBE by their Topic Filters, then in
 order; everything else in order.  What was found for a packet that only resembles it is given once more to one that is
 the same: a message that the recording does not have takes nothing away from those that follow.
+
+What a server may not put up with: the Reason Code with which it ends the connection (5.0 4.13, 3.1.1 4.8).
 """
 
 from __future__ import annotations
@@ -17,15 +19,79 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mqttscope.mqtt import packets
+from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.topics import topic_filter_problem
 from mqttscope.replay.player import reactions
 from mqttscope.replay.player.actions import Kind
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.stand_in import answers, judge
+from mqttscope.replay.stand_in import answers
 from mqttscope.replay.stand_in.actions import Close, Manner, Send, Unexpected
 from mqttscope.replay.stand_in.casting import ACKNOWLEDGEMENTS, MAX_SUBSCRIPTIONS, Part, Sessions, Unfinished
 from mqttscope.replay.stand_in.deliver import Substitutes
 from mqttscope.replay.stand_in.live import MAX_SESSION_BYTES, Live
+from mqttscope.session.connection import Connection
+
+MALFORMED, PROTOCOL_ERROR = 0x81, 0x82
+TOPIC_FILTER_INVALID, TOPIC_NAME_INVALID = 0x8F, 0x90
+RECEIVE_MAXIMUM_EXCEEDED, TOPIC_ALIAS_INVALID, PACKET_TOO_LARGE = 0x93, 0x94, 0x95
+RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B
+_OF_SERVERS = (packets.Connack, packets.Suback, packets.Unsuback, packets.Pingresp)
+_UNSUPPORTED = (MalformedReason.PROTOCOL_NAME_INVALID, MalformedReason.PROTOCOL_VERSION_UNKNOWN)
+
+
+def violation(packet: ControlPacket | Malformed, topic: str | None, live: Connection) -> int | None:
+    """Why the connection has to end, looked at behind `Live.take`; ``None`` where it goes on.
+
+    ``topic``: of a PUBLISH, its alias resolved.
+    """
+    if isinstance(packet, Malformed):
+        return MALFORMED
+    if isinstance(packet, _OF_SERVERS) or (isinstance(packet, packets.Auth) and live.version < 5):
+        return PROTOCOL_ERROR
+    server = live.server_side
+    if server.maximum_packet_size is not None and len(packet.raw) > server.maximum_packet_size:
+        return PACKET_TOO_LARGE
+    if isinstance(packet, packets.Publish):
+        return _publish(packet, topic, live)
+    if isinstance(packet, packets.Subscribe):
+        filters = [one.topic_filter for one in packet.subscriptions]
+        return PROTOCOL_ERROR if not filters else _filters(filters, live)
+    if isinstance(packet, packets.Unsubscribe):
+        return PROTOCOL_ERROR if not packet.topic_filters else _filters(packet.topic_filters, live)
+    return None
+
+
+def _publish(packet: packets.Publish, topic: str | None, live: Connection) -> int | None:
+    server = live.server_side
+    alias = None if packet.properties is None else packet.properties.topic_alias
+    if alias is not None and not 0 < alias <= server.topic_alias_maximum:
+        return TOPIC_ALIAS_INVALID
+    if topic is None:
+        return PROTOCOL_ERROR
+    if "+" in topic or "#" in topic:
+        return TOPIC_NAME_INVALID
+    if packet.qos > live.maximum_qos:
+        return QOS_NOT_SUPPORTED
+    if packet.retain and not live.retain_available:
+        return RETAIN_NOT_SUPPORTED
+    if packet.qos and packet.packet_identifier == 0:
+        return PROTOCOL_ERROR
+    if packet.qos and live.client_side.in_flight > server.receive_maximum:
+        return RECEIVE_MAXIMUM_EXCEEDED
+    return None
+
+
+def _filters(filters: list[str], live: Connection) -> int | None:
+    problems = [topic_filter_problem(one, shared=live.version >= 5) for one in filters]
+    return None if not any(problems) else TOPIC_FILTER_INVALID if live.version >= 5 else PROTOCOL_ERROR
+
+
+def refusal(packet: Malformed) -> int | None:
+    """The CONNACK return code for a CONNECT that cannot be read; ``None`` where the connection is just closed."""
+    if packet.reason in _UNSUPPORTED:
+        return 0x01  # 3.1.1 MQTT-3.1.2-2; it is what clients of any version can read
+    return None
 
 
 @dataclass(slots=True)
@@ -115,8 +181,8 @@ def _keys(packet: ControlPacket | Malformed, topic: str | None) -> tuple[Hashabl
     return kind, kind
 
 
-_IN_CONNACK = (judge.MALFORMED, judge.PROTOCOL_ERROR, judge.PACKET_TOO_LARGE)
-"""Reason Codes of `judge.violation` that a CONNACK may have."""
+_IN_CONNACK = (MALFORMED, PROTOCOL_ERROR, PACKET_TOO_LARGE)
+"""Reason Codes of `violation` that a CONNACK may have."""
 
 
 @dataclass(slots=True, order=True)
@@ -254,7 +320,7 @@ class Responder(Outgoing):
             self._connected(entry, packet, now_ns)
         elif self.connect is None:
             # 5.0 MQTT-3.1.0-1; there is no version to say it in.
-            self.end_with(judge.PROTOCOL_ERROR, f"the first packet is {reactions.word(packet)} and no CONNECT", now_ns)
+            self.end_with(PROTOCOL_ERROR, f"the first packet is {reactions.word(packet)} and no CONNECT", now_ns)
         elif isinstance(packet, ACKNOWLEDGEMENTS):
             self._acknowledged(entry, packet, now_ns)
         elif isinstance(packet, packets.Disconnect):
@@ -302,12 +368,12 @@ class Responder(Outgoing):
                 if isinstance(one.packet, ControlPacket) and not one.from_client:
                     self.respond(one.packet, one, source, now_ns)
         elif first:
-            code = judge.refusal(packet)
+            code = refusal(packet)
             if code is not None:
                 self.enqueue(packets.Connack(reason_code=code), None, 0, now_ns)
             self.end = Close("fin", f"a CONNECT that cannot be read: {packet.reason.replace('_', ' ')}")
         elif self.manner.unexpected is not Unexpected.IGNORE:
-            self.end_with(judge.MALFORMED, f"a malformed packet: {packet.reason.replace('_', ' ')}", now_ns)
+            self.end_with(MALFORMED, f"a malformed packet: {packet.reason.replace('_', ' ')}", now_ns)
 
     def _connected(self, entry: Entry, packet: packets.Connect, now_ns: int) -> None:
         """CONNECT: the session, and the recorded answer (5.0 3.1.4)."""
@@ -428,9 +494,9 @@ class Responder(Outgoing):
         if not again or entry.source not in self.part.own:
             known = self._counterpart(entry, now_ns)
         if not known:
-            code = judge.violation(packet, entry.topic, self.connection)
+            code = violation(packet, entry.topic, self.connection)
             if code is None and isinstance(packet, packets.Connect):
-                code = judge.PROTOCOL_ERROR  # 5.0 MQTT-3.1.0-2
+                code = PROTOCOL_ERROR  # 5.0 MQTT-3.1.0-2
             if code is not None and self.manner.unexpected is not Unexpected.IGNORE:
                 self.end_with(code, f"{reactions.word(packet)} that breaks the protocol", now_ns)
                 return

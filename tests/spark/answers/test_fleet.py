@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-
+from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.mqtt.topics import matches
 from mqttscope.report.fleet.model import Asked, FleetReport, Percentiles
-from mqttscope.spark.answers.fleet import PARTS, fleet_report
+from mqttscope.spark.answers.fleet import PARTS, add_overview, fleet_report
 from mqttscope.spark.answers.frames import Frames
 from mqttscope.spark.answers.rules import add_rules, part_length, shape
 from mqttscope.spark.answers.selection import Selection
@@ -27,6 +26,24 @@ from tests.spark.test_joins import retained_by_hand, source_by_hand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+
+def test_captures_that_lack_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    (whole,) = (path for path in CAPTURES if path.parent.name == "v311-qos")
+    write_lake([whole], tmp_path, options())
+    report = FleetReport(str(tmp_path), Asked())
+    add_overview(report, Frames(spark, tmp_path, read_manifest(tmp_path), Selection(Asked())))
+    trust = report.trust
+    assert report.overview.captures == 1
+    assert (trust.gaps, trust.gap_bytes, trust.unparsed, trust.unparsed_bytes) == (0, 0, 0, 0)
+    assert (trust.dropped, trust.errors) == (0, 0)
+    assert trust.captures.rows == []
+
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
 
 RANKS = {"error": 0, "warning": 1, "info": 2}
 ALL = 10_000
