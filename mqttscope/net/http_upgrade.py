@@ -249,7 +249,7 @@ class Upgrade:
 class Problem:
     """Something an endpoint must not do, or a limit of what can be read.
 
-    ``reason`` is one of ``HTTP_REASONS`` or ``websocket_frames.FRAME_REASONS``; ``offset`` is where the head or frame
+    ``reason`` is one of ``HTTP_REASONS`` or ``websocket.FRAME_REASONS``; ``offset`` is where the head or frame
     begins in the stream of its direction, in bytes.  ``fatal``: framing is lost, what follows comes as ``Lost``.
     """
 

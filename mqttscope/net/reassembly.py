@@ -249,7 +249,7 @@ class HalfStream:
     """TCP options of the last segment that brought new data, and its capture time (0 without one)."""
     options_ns: int = 0
     syn_stamp: int = -1
-    """Time stamp of the SYN (`time_stamps.time_stamp`)."""
+    """Time stamp of the SYN (`handshake.time_stamp`)."""
     sent: int = 0
     """Stream offset up to which this side has shown to have sent; of interest only beyond ``offset``."""
     initial_sequence: int = -1

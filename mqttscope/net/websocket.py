@@ -26,7 +26,7 @@ MAX_CONTROL_BYTES = 125
 """Payload of a control frame (RFC 6455 section 5.5); the rest of a longer one is dropped."""
 
 SEARCH = "searching"
-"""Phase of a direction that lost its framing and looks for the next frame (``websocket_search``)."""
+"""Phase of a direction that lost its framing and looks for the next frame."""
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 

@@ -12,7 +12,7 @@ start_ns,      only frames of this time: nanoseconds since the epoch, the end is
 end_ns
 pushdown       ``true``: filters of the query reach the reader; needs ``spark.sql.python.filterPushdown.enabled``
 plan           ranges made before, as ``plan.write_plan`` gives them
-max_bytes,     of streams: see ``stream_source``
+max_bytes,     of streams: see `StreamReader`
 quiet_seconds,
 lake
 fs.NAME        a setting for the file system of a URI, as pyarrow's URIs have them: ``fs.region``

@@ -6,7 +6,7 @@ version should say.  What such a server says beyond that is not known: server pa
 Neither is to be compared.  The bytes of such an UNSUBACK are not well-formed.
 
 What cannot be said in the other version raises ConversionError, which names all such packets and fields
-(`convert_down` lists what 3.1.1 can do without, and what it does in place of the rest).
+(below is what 3.1.1 can do without, and what stands in place of the rest).
 
 Packets of 5.0 as packets of 3.1.1, where they say no more than 3.1.1 can.
 
