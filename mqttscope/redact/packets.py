@@ -361,6 +361,10 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
     if not known:
         made.hidden += _tail(body, length)
         return made
+    if made.hidden:
+        # Authentication Data in properties behind which nothing adds up: what follows it may be a part of it.
+        made.hidden += _tail(min(start for start, _ in made.hidden), length)
+        return made
     trusted = True
     for one, behind in zip(fields, [*fields[1:], None], strict=True):
         follows = behind.fits if behind is not None else not one.announces_more
