@@ -8,7 +8,8 @@ case       one mutation applied to one flow: steps for a player, and what has to
 
 Mutations come from the declarations of `mqttscope.mqtt`: by the data type of a field (``strings``, ``numbers``,
 ``lengths``, ``property_blocks``), by packet (``connects``, ``publishes``, ``subscribes``, ``answers``), and by flow
-(``openings``, ``exchanges``, ``transport``).  Each says which statements of the specification it breaks in which version, or that it is legal, and what the receiver has to do.
+(``openings``, ``exchanges``, ``transport``).  Each says which statements of the specification it breaks in which
+version, or that it is legal, and what the receiver has to do.
 """
 
 from mqttscope.mutate.cases import Case, again, apply, case, cases, steps_of
