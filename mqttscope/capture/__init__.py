@@ -13,8 +13,8 @@ writes pcapng.
 
 from __future__ import annotations
 
+from mqttscope.capture.detect_format import read_capture
 from mqttscope.capture.files import open_capture
-from mqttscope.capture.reading import read_capture
 from mqttscope.capture.write import PcapngWriter
 
 __all__ = ["PcapngWriter", "open_capture", "read_capture"]

@@ -15,9 +15,9 @@ from itertools import chain
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import CHUNK_SIZE
+from mqttscope.capture.detect_format import NO_FRAME, first_time, read_capture
 from mqttscope.capture.growing import Limited, look_behind, read_rest
 from mqttscope.capture.pcap import FRAME_LIMIT
-from mqttscope.capture.reading import NO_FRAME, first_time, read_capture
 from mqttscope.capture.sources import REPLACED, SINCE, expand, identity, is_replaced, why_not_opened
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.redact.addresses import public_name

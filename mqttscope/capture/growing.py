@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import ByteSource, is_compressed
+from mqttscope.capture.detect_format import NO_FRAME, read_capture
 from mqttscope.capture.pcap import FILE_HEADER_SIZE, PCAP_MAGICS, Memory, read_pcap
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
-from mqttscope.capture.reading import NO_FRAME, read_capture
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 

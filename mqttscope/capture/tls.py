@@ -31,7 +31,7 @@ from typing import BinaryIO, cast
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.keylog import BadKeysError, read_keys
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
-from mqttscope.capture.tshark_process import NOISE, MissingToolError, decrypting, find_tshark
+from mqttscope.capture.tshark import NOISE, MissingToolError, decrypting, find_tshark
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.headers import segment as segment_of

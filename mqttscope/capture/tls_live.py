@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from mqttscope.capture.keylog import KeyLog
 from mqttscope.capture.tls import SERVER_PORT, frames
 from mqttscope.capture.tls_worker import Tshark
-from mqttscope.capture.tshark_process import decrypting, find_tshark
+from mqttscope.capture.tshark import decrypting, find_tshark
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureError, CaptureNotice, Plaintext
 from mqttscope.net.segment import ACK, FIN, MASK, RST, SYN, Segment, distance, reverse_key

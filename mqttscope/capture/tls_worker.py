@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from mqttscope.capture.tls import ARGUMENTS
-from mqttscope.capture.tshark_process import TsharkProcess
+from mqttscope.capture.tshark import TsharkProcess
 from mqttscope.net.frame import Frame
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mqttscope.capture.tools import find_tool
-from mqttscope.capture.tshark_process import TsharkProcess
+from mqttscope.capture.tshark import TsharkProcess
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import (
     MARK_GENEVE,

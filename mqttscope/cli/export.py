@@ -16,7 +16,7 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.cli.output import CAPTURE, CannotWrite, Progress, refuse_inputs, refuse_name
 from mqttscope.dissect import Dissector
-from mqttscope.dissect.dialogue import Dialogue
+from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.wire import counted
@@ -346,7 +346,7 @@ class Export:
             return "rest"
         flow, half, from_initiator = entry
         dialogue = flow.context
-        if not isinstance(dialogue, Dialogue):
+        if not isinstance(dialogue, FlowState):
             return "rest"
         secured = dialogue.tls is not None and dissector.options.decrypting
         if dialogue.web is not None or secured or dialogue.connection is None or half.buffer.size:

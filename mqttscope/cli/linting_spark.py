@@ -13,7 +13,7 @@ from mqttscope.cli.pipeline.common import EXTRA, Failed, session, task_progress
 from mqttscope.net.frame import CaptureError, CaptureNotice
 
 if TYPE_CHECKING:
-    from mqttscope.lake.judging import Sums
+    from mqttscope.lake.finding_collector import Sums
 
 
 class SparkRun(Run):
@@ -44,9 +44,9 @@ class SparkRun(Run):
 
     def _judge(self) -> None:
         try:
+            from mqttscope.capture.locations import NoCaptures, find
             from mqttscope.lake.options import LakeOptions
             from mqttscope.spark.linting import judge
-            from mqttscope.spark.locations import NoCaptures, find
             from mqttscope.spark.session import followed
         except ImportError as error:
             raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None

@@ -39,8 +39,8 @@ from mqttscope.report.trial.outcome import Tried, case_line, document, summary_l
 from mqttscope.report.trial.sarif import sarif_log
 from mqttscope.report.trial.text import html, markdown, write
 from mqttscope.transport.errors import LinkError
-from mqttscope.trial.companion import RefusedError
 from mqttscope.trial.fit import Numbered, Numbering, fitted
+from mqttscope.trial.probe_client import RefusedError
 from mqttscope.trial.process import StartError
 from mqttscope.trial.run import NoBrokerError, Result, Trial, longest_s
 

@@ -21,7 +21,7 @@ from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
 from mqttscope.transport.target import AddressError, Target, loopback, parse_broker
 from mqttscope.transport.tls import TlsError, upstream_context
-from mqttscope.trial.companion import Door
+from mqttscope.trial.probe_client import Door
 from mqttscope.trial.process import Process, listening_ports
 
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"

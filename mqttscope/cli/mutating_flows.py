@@ -32,7 +32,7 @@ from mqttscope.redact.addresses import public_name
 from mqttscope.replay.script import Script, ScriptReader
 from mqttscope.report.trial.written import Written, comment, document, summary, written_line
 from mqttscope.trial.fit import Numbered, Numbering, capture_hash, flow_of
-from mqttscope.trial.written import case_frames
+from mqttscope.trial.synthetic_capture import case_frames
 
 TURNS = 1_000_000
 """With --duration the catalogue is gone through again and again."""

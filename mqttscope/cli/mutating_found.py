@@ -23,11 +23,11 @@ from mqttscope.report.page import Page
 from mqttscope.report.trial.outcome import Reduced, Tried, result_json
 from mqttscope.report.trial.text import write_deviation
 from mqttscope.transport.wire import Endpoint
-from mqttscope.trial.companion import Door
 from mqttscope.trial.conversation import SERVER, frames
+from mqttscope.trial.minimize import Minimized, Progress, smaller
+from mqttscope.trial.probe_client import Door
 from mqttscope.trial.reproduce import shell_line
 from mqttscope.trial.run import NoBrokerError, Result, Trial
-from mqttscope.trial.smaller import Progress, Smaller, smaller
 
 COUNTED_S = 0.002
 """Cases are counted while they are played, with so much time between two of them for the broker."""
@@ -158,7 +158,7 @@ class Found:
         with suppress(NoBrokerError):
             found = await smaller(trial, script, result, progress=progress, raw=True)
         if found is None:
-            found = Smaller.of(result.case, ruling.verdict)
+            found = Minimized.of(result.case, ruling.verdict)
             found.result, found.unfinished = result, "the broker did not come back"
         self._write(_name(key), result, _reduced(found, trial.door), server_of(trial.door))
         told = f"case {result.number}: {ruling.verdict} when less of it was sent ({ruling.why})"
@@ -194,7 +194,7 @@ def _name(key: tuple[str, str, str]) -> str:
     return "-".join(re.sub(r"[^\w.]+", "-", part) for part in key)
 
 
-def _reduced(found: Smaller, door: Door) -> Reduced:
+def _reduced(found: Minimized, door: Door) -> Reduced:
     last = None if found.result is None else found.result.played
     return Reduced(found, shell_line(found.case.flow, door.target, fenced=last is not None and bool(last.seen.fenced)))
 

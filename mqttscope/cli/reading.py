@@ -18,7 +18,7 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.files import STDIN
 from mqttscope.capture.keylog import BadKeysError
 from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
-from mqttscope.capture.tshark_process import MissingToolError
+from mqttscope.capture.tshark import MissingToolError
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.output import warn
 from mqttscope.dissect import segments

@@ -21,7 +21,7 @@ from mqttscope.cli.recorded import Recorded, limit_findings, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.replay.performer import cause, never_came
+from mqttscope.replay.client_driver import cause, never_came
 from mqttscope.replay.player import Manner
 from mqttscope.replay.run import Goal, Pace, Plan, Replay, make_plan
 from mqttscope.replay.script import Entry, Script

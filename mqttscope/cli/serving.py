@@ -24,7 +24,7 @@ from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.replay.serve import Serving
 from mqttscope.replay.stand_in import Casting, Manner, Unexpected
-from mqttscope.replay.stand_in.casting import Match
+from mqttscope.replay.stand_in.connection_matching import Match
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson

@@ -34,9 +34,9 @@ from mqttscope.cli.output import ENDINGS, CannotWrite, Output, Watch, warn
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
+from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame, Plaintext
-from mqttscope.net.housekeeping import IDLE_TIMEOUT_NS
 from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from mqttscope.dissect.dialogue import MAX_DISCARDED, NOTHING, UNDECIDED, Dialogue, Over
+from mqttscope.dissect.flow_state import MAX_DISCARDED, NOTHING, UNDECIDED, FlowState, Over
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.dissect.transports import C2S, S2C, Transports, cut_off
 from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, GapEvent, PacketEvent
@@ -121,12 +121,12 @@ class Dissector(Transports):
         """Events that one thing which happened to a flow brings."""
         if type(event) is StreamData:
             dialogue = event.flow.context
-            if type(dialogue) is Dialogue:
+            if type(dialogue) is FlowState:
                 yield from self.data(dialogue, event)
             return
         if isinstance(event, FlowOpened):
             before = event.flow.context
-            dialogue = Dialogue(event.flow)
+            dialogue = FlowState(event.flow)
             if not self.options.count_by_connection:
                 dialogue.counting = self.counting
             event.flow.context = dialogue
@@ -142,7 +142,7 @@ class Dissector(Transports):
         elif isinstance(event, FlowClosed):
             self.closed_bytes += _delivered(event.flow)
         dialogue = event.flow.context
-        if not isinstance(dialogue, Dialogue):
+        if not isinstance(dialogue, FlowState):
             return
         if isinstance(event, StreamGap):
             yield from self._gap(dialogue, event)
@@ -158,7 +158,7 @@ class Dissector(Transports):
         elif isinstance(event, FlowClosed):
             yield from self._end_of_flow(dialogue, event)
 
-    def data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
+    def data(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
         """Events of the next bytes of a dialogue, by what it speaks as far as that is known."""
         if dialogue.connection is not None and dialogue.connection.history is not None and not dialogue.inside:
             _note_segment(dialogue, event)
@@ -173,7 +173,7 @@ class Dissector(Transports):
         elif dialogue.phase == TLS:
             yield from self._tls(dialogue, event)
 
-    def _begin(self, dialogue: Dialogue) -> Iterator[Event]:
+    def _begin(self, dialogue: FlowState) -> Iterator[Event]:
         """The dialogue was decided: report the connection and go through what had to wait."""
         waiting = dialogue.without_preface()
         if dialogue.phase == NOTHING:
@@ -192,14 +192,14 @@ class Dissector(Transports):
         dialogue.replaying = False
         yield from self._late_discards(dialogue)
 
-    def _late_discards(self, dialogue: Dialogue) -> Iterator[Event]:
+    def _late_discards(self, dialogue: FlowState) -> Iterator[Event]:
         """What was discarded before there was a connection to report it of."""
         if dialogue.connection is not None:
             before, dialogue.discarded = dialogue.discarded, []
             for event in before:
                 yield from self._discarded(event)
 
-    def _gap(self, dialogue: Dialogue, event: StreamGap) -> Iterator[Event]:
+    def _gap(self, dialogue: FlowState, event: StreamGap) -> Iterator[Event]:
         if dialogue.phase == UNDECIDED:
             if dialogue.take(event, self.options):
                 yield from self._begin(dialogue)
@@ -227,10 +227,10 @@ class Dissector(Transports):
     def _discarded(self, event: SegmentDiscarded) -> Iterator[Event]:
         """Data of a segment that no stream takes; only that of MQTT connections is of interest."""
         spoken = event.flow.context
-        if not isinstance(spoken, Dialogue | Over):
+        if not isinstance(spoken, FlowState | Over):
             return
         if spoken.connection is None:
-            if isinstance(spoken, Dialogue) and spoken.phase != NOTHING and len(spoken.discarded) < MAX_DISCARDED:
+            if isinstance(spoken, FlowState) and spoken.phase != NOTHING and len(spoken.discarded) < MAX_DISCARDED:
                 spoken.discarded.append(event)
             return
         connection = spoken.connection
@@ -244,7 +244,7 @@ class Dissector(Transports):
         place = (event.frame, event.timestamp_ns, event.capture)
         yield DiscardedEvent(connection, direction, *place, event.length, event.reason)
 
-    def _end_of_stream(self, dialogue: Dialogue, event: StreamClosed) -> Iterator[Event]:
+    def _end_of_stream(self, dialogue: FlowState, event: StreamClosed) -> Iterator[Event]:
         place = (event.frame, event.timestamp_ns, event.capture)
         if dialogue.phase == UNDECIDED:
             if not event.from_initiator or event.how == "reset":
@@ -270,7 +270,7 @@ class Dissector(Transports):
             del resets[next(iter(resets))]
         resets[segment.capture, segment.frame] = plain_key(segment.key)
 
-    def _reset_by(self, dialogue: Dialogue, event: StreamClosed) -> str:
+    def _reset_by(self, dialogue: FlowState, event: StreamClosed) -> str:
         """``client`` or ``server``: who sent the reset that ended a stream; empty where that is not known."""
         key = self._resets.get((event.capture, event.frame)) if event.how == "reset" else None
         if key is None:
@@ -278,7 +278,7 @@ class Dissector(Transports):
         by_initiator = key == plain_key(dialogue.flow.key)
         return "client" if by_initiator is dialogue.client_is_initiator else "server"
 
-    def _report_ending(self, dialogue: Dialogue) -> Iterator[Event]:
+    def _report_ending(self, dialogue: FlowState) -> Iterator[Event]:
         """Report the first FIN or RST once, as soon as there is a connection."""
         if dialogue.connection is not None and dialogue.closed_place[0] and not dialogue.ending_reported:
             dialogue.ending_reported = True
@@ -286,7 +286,7 @@ class Dissector(Transports):
                 self._tls_details(dialogue)
             yield ConnectionEnding(dialogue.connection, *dialogue.closed_place)
 
-    def _last_items(self, dialogue: Dialogue, from_client: bool, at: StreamClosed | FlowClosed) -> Iterator[Event]:
+    def _last_items(self, dialogue: FlowState, from_client: bool, at: StreamClosed | FlowClosed) -> Iterator[Event]:
         """What a stream still held.  Only a sender that closes in good order inside a packet is to blame for it."""
         if dialogue.web is not None and not dialogue.stream(from_client).closed:
             yield from self._unwrapped(dialogue, dialogue.web.close(from_client), at)
@@ -297,7 +297,7 @@ class Dissector(Transports):
         if items and dialogue.connection is not None:
             yield from self.late_items(dialogue, from_client, items, at)
 
-    def _end_of_flow(self, dialogue: Dialogue, event: FlowClosed) -> Iterator[Event]:
+    def _end_of_flow(self, dialogue: FlowState, event: FlowClosed) -> Iterator[Event]:
         if dialogue.phase == UNDECIDED:
             dialogue.give_up(self.options)
             yield from self._begin(dialogue)
@@ -328,7 +328,7 @@ class Dissector(Transports):
         if event.flow.closed:
             event.flow.context = dialogue.remember()
 
-    def _sum_up(self, dialogue: Dialogue, connection: Connection) -> None:
+    def _sum_up(self, dialogue: FlowState, connection: Connection) -> None:
         """What TCP tells of a whole connection."""
         flow = dialogue.flow
         connection.details["tcp"] = tcp_counters(flow, client_is_initiator=dialogue.client_is_initiator)
@@ -344,7 +344,7 @@ class Dissector(Transports):
             self.one_sided += 1
         self.closed_copies += connection.copied_segments
 
-    def _end_inside(self, inner: Dialogue, event: FlowClosed) -> Iterator[Event]:
+    def _end_inside(self, inner: FlowState, event: FlowClosed) -> Iterator[Event]:
         if inner.phase == UNDECIDED:
             inner.give_up(self.options)
             yield from self._begin(inner)
@@ -352,7 +352,7 @@ class Dissector(Transports):
             for from_client in (True, False):
                 yield from self._last_items(inner, from_client, event)
 
-    def _note_close(self, dialogue: Dialogue) -> None:
+    def _note_close(self, dialogue: FlowState) -> None:
         connection = dialogue.connection
         if connection is not None:
             connection.closed_by, connection.closed_how = dialogue.closed_by, dialogue.closed_how
@@ -360,7 +360,7 @@ class Dissector(Transports):
             connection.also_closed = dialogue.also_closed
 
 
-def _note_segment(dialogue: Dialogue, event: StreamData) -> None:
+def _note_segment(dialogue: FlowState, event: StreamData) -> None:
     """Tell the history of the connection how far its sides have come."""
     connection = dialogue.connection
     history = None if connection is None else connection.history
@@ -420,7 +420,7 @@ def dissect_segments(
         if not payload:
             continue
         dialogue = entry[0].context
-        if type(dialogue) is not Dialogue or dialogue.phase is not MQTT:
+        if type(dialogue) is not FlowState or dialogue.phase is not MQTT:
             yield from handle(delivered(entry, segment))
             continue
         from_client = entry[3] is dialogue.client_is_initiator

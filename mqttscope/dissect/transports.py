@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from mqttscope.dissect.dialogue import NOTHING, SEARCHING, Arrival, Counting, Dialogue, Held, Over
+from mqttscope.dissect.flow_state import NOTHING, SEARCHING, Arrival, Counting, FlowState, Held, Over
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.codec import decode, header_fault
@@ -53,7 +53,7 @@ class PacketEvents:
         """Packets reported so far, malformed ones included; 0 where each connection counts its own."""
         return self.counting.packets
 
-    def feed_stream(self, dialogue: Dialogue, from_client: bool, data: bytes, at: Place) -> Iterator[Event]:
+    def feed_stream(self, dialogue: FlowState, from_client: bool, data: bytes, at: Place) -> Iterator[Event]:
         """Events of the next bytes of one direction."""
         stream = dialogue.stream(from_client)
         if stream.searching:
@@ -64,7 +64,7 @@ class PacketEvents:
             if dialogue.held:
                 yield from self._release(dialogue)
 
-    def gap_in_stream(self, dialogue: Dialogue, from_client: bool, length: int, at: Place) -> Iterator[Event]:
+    def gap_in_stream(self, dialogue: FlowState, from_client: bool, length: int, at: Place) -> Iterator[Event]:
         """Events of bytes of one direction that the capture lost."""
         stream = dialogue.stream(from_client)
         arrivals = dialogue.arrivals(from_client)
@@ -77,7 +77,7 @@ class PacketEvents:
             if dialogue.held:
                 yield from self._release(dialogue)
 
-    def late_items(self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
+    def late_items(self, dialogue: FlowState, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
         """Events of a stream that looked for packets: each belongs to the frame that brought its last byte.
 
         The lengths of the items add up to the bytes that arrived, so that counting finds the frame.
@@ -102,7 +102,7 @@ class PacketEvents:
         if dialogue.held:
             yield from self._release(dialogue)
 
-    def _release(self, dialogue: Dialogue, *, final: bool = False) -> Iterator[Event]:
+    def _release(self, dialogue: FlowState, *, final: bool = False) -> Iterator[Event]:
         """Events of what was held back, in the order of the frames, once nothing can come before it."""
         if dialogue.holding and len(dialogue.held) <= MAX_HELD_ITEMS and not final:
             return
@@ -113,7 +113,7 @@ class PacketEvents:
         for one in held:
             yield from self._events_of(dialogue, one.from_client, [one.item], one)
 
-    def items(self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
+    def items(self, dialogue: FlowState, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
         """Events of what one direction's stream gave.
 
         While the other stream of a joined connection holds earlier bytes and looks for packets in them, they are held
@@ -124,7 +124,7 @@ class PacketEvents:
         elif items:
             yield from self._events_of(dialogue, from_client, items, at)
 
-    def _events_of(self, dialogue: Dialogue, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
+    def _events_of(self, dialogue: FlowState, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
         """The events; each packet is applied when its reader comes back for the next."""
         connection = dialogue.connection
         assert connection is not None
@@ -166,7 +166,7 @@ class PacketEvents:
 
     def _malformed(
         self,
-        dialogue: Dialogue,
+        dialogue: FlowState,
         connection: Connection,
         direction: Direction,
         item: Malformed,
@@ -191,14 +191,14 @@ class PacketEvents:
         side.doubt = doubt
         connection.distrust(item, direction)
 
-    def _identify_by_head(self, dialogue: Dialogue, connection: Connection, item: Unparsed) -> None:
+    def _identify_by_head(self, dialogue: FlowState, connection: Connection, item: Unparsed) -> None:
         """Take what the captured beginning of a CONNECT says of who speaks which version."""
         found = decode(item.raw)
         if isinstance(found, Malformed) and found.packet is not None:
             connection.identify(found.packet, item.raw)
             self._share_version(dialogue, connection)
 
-    def _note_search(self, dialogue: Dialogue, from_client: bool, at: Place) -> None:
+    def _note_search(self, dialogue: FlowState, from_client: bool, at: Place) -> None:
         """Remember where the bytes came from that a stream begins to search."""
         stream, arrivals = dialogue.stream(from_client), dialogue.arrivals(from_client)
         if stream.searching and not arrivals:
@@ -206,7 +206,7 @@ class PacketEvents:
             arrivals.append(Arrival(waiting, at.frame, at.timestamp_ns, at.capture))
             dialogue.settle()
 
-    def _learn_version(self, dialogue: Dialogue, connection: Connection, from_client: bool) -> None:
+    def _learn_version(self, dialogue: FlowState, connection: Connection, from_client: bool) -> None:
         """Take over what the streams found out about the version of a connection without CONNECT."""
         stream = dialogue.stream(from_client)
         source = stream.version_source
@@ -215,7 +215,7 @@ class PacketEvents:
             for other in (dialogue.client_stream, dialogue.server_stream):
                 other.version, other.version_source = stream.version, source
 
-    def _share_version(self, dialogue: Dialogue, connection: Connection) -> None:
+    def _share_version(self, dialogue: FlowState, connection: Connection) -> None:
         if connection.version_known:
             for stream in (dialogue.client_stream, dialogue.server_stream):
                 stream.version, stream.version_source = connection.version, "CONNECT"
@@ -279,7 +279,7 @@ class Transports(PacketEvents):
     def copied_segments(self, count: int) -> None:
         self.closed_copies = count - self.flows.late_copies
 
-    def data(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
+    def data(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
         """Events of the next bytes of a dialogue."""
         raise NotImplementedError
 
@@ -290,15 +290,15 @@ class Transports(PacketEvents):
             return
         flow, half, from_initiator = known
         outer = flow.context
-        if not isinstance(outer, Dialogue):
+        if not isinstance(outer, FlowState):
             if flow.closed:
                 return
             # Nothing of its TLS said that it would carry MQTT.
-            outer = flow.context = Dialogue(flow, TLS)
+            outer = flow.context = FlowState(flow, TLS)
             if not self.options.count_by_connection:
                 outer.counting = self.counting
         if outer.inner is None:
-            outer.inner = Dialogue(
+            outer.inner = FlowState(
                 flow,
                 client_is_initiator=outer.client_is_initiator,
                 roles_known=outer.roles_known,
@@ -312,12 +312,12 @@ class Transports(PacketEvents):
         yield from self.data(outer.inner, data)
         outer.connection = outer.inner.connection
 
-    def _is_open(self, dialogue: Dialogue) -> bool:
+    def _is_open(self, dialogue: FlowState) -> bool:
         """Whether the packets of a dialogue have their connection."""
         connection = dialogue.connection
         return connection is not None and (not dialogue.inside or connection.decrypted)
 
-    def _open(self, dialogue: Dialogue, transport: str) -> Iterator[ConnectionOpened | UnparsedEvent]:
+    def _open(self, dialogue: FlowState, transport: str) -> Iterator[ConnectionOpened | UnparsedEvent]:
         """Make the connection of a dialogue and report it, unless the TLS around it has it already."""
         flow, connection = dialogue.flow, dialogue.connection
         if connection is None:
@@ -344,7 +344,7 @@ class Transports(PacketEvents):
             connection.assume_version(version, "given", known=True)
         dialogue.settle()
 
-    def resume(self, dialogue: Dialogue, before: Over) -> Iterator[Event]:
+    def resume(self, dialogue: FlowState, before: Over) -> Iterator[Event]:
         """Go on with a connection that was reset, and whose peers ignored that: as a connection of its own.
 
         What packets mean is known from the one before where MQTT stands in TCP itself; else it has to be found again.
@@ -366,7 +366,7 @@ class Transports(PacketEvents):
         for stream in (dialogue.client_stream, dialogue.server_stream):
             stream.version, stream.version_source = known.version, "CONNECT" if known.version_known else ""
 
-    def _connect(self, dialogue: Dialogue, transport: str) -> Connection:
+    def _connect(self, dialogue: FlowState, transport: str) -> Connection:
         flow = dialogue.flow
         initiator, responder = endpoints(flow.key)
         client, server = (initiator, responder) if dialogue.client_is_initiator else (responder, initiator)
@@ -402,12 +402,12 @@ class Transports(PacketEvents):
                 self.named_otherwise[port, named, found] += 1
         return connection
 
-    def _websocket(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
+    def _websocket(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
         assert dialogue.web is not None
         from_client = event.from_initiator is dialogue.client_is_initiator
         yield from self._unwrapped(dialogue, dialogue.web.feed(from_client, event.data), event)
 
-    def _unwrapped(self, dialogue: Dialogue, found: Iterable[object], at: Place) -> Iterator[Event]:
+    def _unwrapped(self, dialogue: FlowState, found: Iterable[object], at: Place) -> Iterator[Event]:
         """Events of what a WebSocket gave."""
         for one in found:
             if isinstance(one, Upgrade):
@@ -447,24 +447,24 @@ class Transports(PacketEvents):
             elif isinstance(one, Lost):
                 yield from self._lost(dialogue, one.from_client, "websocket", one.length, at)
 
-    def _lost(self, dialogue: Dialogue, from_client: bool, reason: str, length: int, at: Place) -> Iterator[Event]:
+    def _lost(self, dialogue: FlowState, from_client: bool, reason: str, length: int, at: Place) -> Iterator[Event]:
         """An unknown number of bytes is missing of what a transport carries, so that framing is lost in there too."""
         stream = dialogue.stream(from_client)
         rest = [cut_off(item, reason, stream) for item in dialogue.restart_stream(from_client)]
         yield from self.items(dialogue, from_client, [*rest, Unparsed(reason, length)], at)
 
-    def _lost_inside(self, inner: Dialogue, from_client: bool, event: StreamGap) -> Iterator[Event]:
+    def _lost_inside(self, inner: FlowState, from_client: bool, event: StreamGap) -> Iterator[Event]:
         """Records of TLS are lost."""
         if inner.web is not None:
             yield from self._unwrapped(inner, inner.web.gap(from_client, event.length), event)
         elif inner.speaks_mqtt:
             yield from self._lost(inner, from_client, TLS, event.length, event)
 
-    def _wanted(self, dialogue: Dialogue, upgrade: Upgrade) -> bool:
+    def _wanted(self, dialogue: FlowState, upgrade: Upgrade) -> bool:
         """Whether a WebSocket goes with MQTT: by its names, or because the user says so of the port."""
         return _names_mqtt(upgrade) or WEBSOCKET in map(self.options.ports.get, ports(dialogue.flow.key))
 
-    def _tls(self, dialogue: Dialogue, event: StreamData) -> Iterator[Event]:
+    def _tls(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
         """TLS is listed, not read: the connection is reported once the hello says whether it concerns us."""
         if dialogue.tls is None:
             return
@@ -477,7 +477,7 @@ class Transports(PacketEvents):
         elif (dialogue.tls.client_hello or not from_client) and not self.options.decrypting:
             self._ignore(dialogue)
 
-    def _tls_concerns(self, dialogue: Dialogue) -> bool:
+    def _tls_concerns(self, dialogue: FlowState) -> bool:
         """Whether TLS goes with MQTT: by ALPN, or by the port once the hello was read or cannot come any more."""
         assert dialogue.tls is not None
         if any("mqtt" in name.lower() for name in dialogue.tls.alpn_offered):
@@ -485,11 +485,11 @@ class Transports(PacketEvents):
         protocol, _ = self.options.protocol_of(*ports(dialogue.flow.key))
         return protocol is not None and (dialogue.tls.client_hello or dialogue.joined)
 
-    def _tls_details(self, dialogue: Dialogue) -> None:
+    def _tls_details(self, dialogue: FlowState) -> None:
         if dialogue.tls is not None and dialogue.connection is not None:
             dialogue.connection.details.update(dialogue.tls.summary())
 
-    def _ignore(self, dialogue: Dialogue) -> None:
+    def _ignore(self, dialogue: FlowState) -> None:
         if dialogue.inside:
             dialogue.phase = NOTHING
             return

@@ -12,8 +12,8 @@ from typing import BinaryIO, cast
 from zlib import crc32
 
 from mqttscope.capture.compressed import ByteSource, is_compressed
+from mqttscope.capture.detect_format import NO_FRAME
 from mqttscope.capture.growing import Limited, look_behind
-from mqttscope.capture.reading import NO_FRAME
 
 HEAD_BYTES = 4096
 """Captures that differ in so many bytes at their beginnings need not be compared: times of frames are in there."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import NamedTuple
 
+from mqttscope.lint.context import is_of_one, scope_key
 from mqttscope.lint.finding import Scope
-from mqttscope.lint.moment import is_of_one, scope_key
 from mqttscope.mqtt.constants import Direction
 from mqttscope.net.segment import flow_key
 from mqttscope.session.connection import Connection

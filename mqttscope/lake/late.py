@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from mqttscope.dissect import Dissector
-from mqttscope.dissect.dialogue import Dialogue
+from mqttscope.dissect.flow_state import FlowState
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import Event
 from mqttscope.lake.memory import Memory, connection_of, remembered, resume
@@ -215,7 +215,7 @@ class Late:
             return [(first is (flow.key == key), start, end) for first, start, end in found]
         connection, dialogue = connection_of(flow), flow.context
         tracker = None if connection is None else self._collector.trackers.get(connection.number)
-        if tracker is None or not isinstance(dialogue, Dialogue):
+        if tracker is None or not isinstance(dialogue, FlowState):
             return []
         return [(one.from_client is dialogue.client_is_initiator, one.start, one.end) for one in tracker.holes]
 

@@ -30,7 +30,7 @@ from zlib import crc32
 
 from mqttscope.capture.write import opener, replace_file
 
-FORMAT = 1
+FORMAT = 2
 NAME = "manifest.json"
 RETIRED_S = 600.0
 """Seconds that a file stays which readers of an earlier manifest may still want."""

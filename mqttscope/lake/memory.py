@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.dissect import Dissector
-from mqttscope.dissect.dialogue import Dialogue, Over
+from mqttscope.dissect.flow_state import FlowState, Over
 from mqttscope.lake.tables import Collector
 from mqttscope.lake.tracker import Tracker
 from mqttscope.net.flow import Flow
-from mqttscope.net.housekeeping import LINGER_NS
+from mqttscope.net.flow_expiry import LINGER_NS
 from mqttscope.net.segment import flow_key
 
 
@@ -28,7 +28,7 @@ class Memory:
 
 def connection_of(flow: Flow) -> Any:
     """The connection that a flow carries, once it is recognised and until it ends."""
-    return flow.context.connection if isinstance(flow.context, Dialogue) else None
+    return flow.context.connection if isinstance(flow.context, FlowState) else None
 
 
 def resume(memory: Memory, dissector: Dissector, collector: Collector) -> None:

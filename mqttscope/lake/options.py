@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from mqttscope.dissect.options import Options
+from mqttscope.lint.context import WIDE
 from mqttscope.lint.finding import Scope
-from mqttscope.lint.moment import WIDE
 from mqttscope.lint.rule import Rule
 from mqttscope.redact.secrets import LENGTH
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mqttscope.dissect.dialogue import Dialogue
+from mqttscope.dissect.flow_state import FlowState
 from mqttscope.mqtt.codec import decode, packet_end
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -78,7 +78,7 @@ def forget_secrets(flow: Flow) -> None:
     flow.kept = [replace(one, payload=covered(one.payload, _in_stream(one.payload))) for one in flow.kept]
     flow.past.clear()
     dialogue = flow.context
-    if not isinstance(dialogue, Dialogue):
+    if not isinstance(dialogue, FlowState):
         # It is over, and what it delivered last would only tell copies from other data.
         _forget_bytes(flow.initiator)
         _forget_bytes(flow.responder)
@@ -132,7 +132,7 @@ def _covered_together(parts: list[bytes], *, opening: bool) -> list[bytes]:
     return made
 
 
-def _dialogue(dialogue: Dialogue) -> None:
+def _dialogue(dialogue: FlowState) -> None:
     connection = dialogue.connection
     for from_client in (True, False):
         side = None if connection is None else connection.client_side if from_client else connection.server_side
@@ -180,7 +180,7 @@ def _payload_at(whole: bytes, start: int, versions: Sequence[ProtocolVersion]) -
     return []
 
 
-def _waiting(dialogue: Dialogue, from_initiator: bool) -> None:
+def _waiting(dialogue: FlowState, from_initiator: bool) -> None:
     """What arrived while it was not known what a flow speaks."""
     events = [one for one in dialogue.waiting if isinstance(one, StreamData) and one.from_initiator == from_initiator]
     whole = b"".join(one.data for one in events)

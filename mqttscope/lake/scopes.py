@@ -33,9 +33,9 @@ from mqttscope.lake.held import ScopeRow
 from mqttscope.lake.packet_rows import PacketRow
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tracker import Beside, Tracker
+from mqttscope.lint.context import Kept, is_of_one, own_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Scope
-from mqttscope.lint.moment import Kept, is_of_one, own_key
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
@@ -46,7 +46,7 @@ from mqttscope.redact.text import public_details
 from mqttscope.redact.values import public, public_damaged
 from mqttscope.report.base import hidden_of
 from mqttscope.session.connection import Connection
-from mqttscope.session.history import History, Party
+from mqttscope.session.history import History, PeerHistory
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 ORDER = ("emitted_ns", "file", "frame", "connection_id", "event_in_connection")
@@ -144,7 +144,7 @@ def _tell(connection: Connection, told: Beside) -> None:
             _tell_party(history.server, seen_server)
 
 
-def _tell_party(party: Party, seen: tuple[Any, ...]) -> None:
+def _tell_party(party: PeerHistory, seen: tuple[Any, ...]) -> None:
     for name, value in zip(_PARTY, seen, strict=True):
         setattr(party, name, value)
 

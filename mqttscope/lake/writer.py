@@ -29,8 +29,8 @@ from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE, beginning
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
 from mqttscope.lake.contents import Content, Known, beginnings, behind, content_of
-from mqttscope.lake.faulty import add_errors, known_errors, remember
 from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, merge_small, reading
+from mqttscope.lake.ingest_errors import add_errors, known_errors, remember
 from mqttscope.lake.kernel import Unfinished, state_row
 from mqttscope.lake.late import Late
 from mqttscope.lake.manifest import (

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.events import GapEvent
+from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import ConnectionKey, Moment
 from mqttscope.lint.rule import V3_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import Malformed
@@ -64,14 +64,14 @@ class Watch:
     def accept(self, topic: str, now_ns: int) -> None:
         """The server has acknowledged in full what was published of this topic."""
 
-    def wait_for_answer(self, at: Moment, packet: Publish, topic: str) -> None:
+    def wait_for_answer(self, at: RuleContext, packet: Publish, topic: str) -> None:
         """What a message says of its topic is certain only when the server has accepted it."""
         if packet.packet_identifier is not None:
             self.unanswered[at.key, packet.packet_identifier] = topic
             if len(self.unanswered) > MAX_UNANSWERED:
                 del self.unanswered[next(iter(self.unanswered))]
 
-    def take_answer(self, packet: Puback | Pubrec | Pubcomp, at: Moment) -> None:
+    def take_answer(self, packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> None:
         """The server has answered: PUBACK and PUBCOMP accept, a Reason Code from 0x80 on refuses."""
         refused = (packet.reason_code or 0) >= 0x80
         if at.from_client or (isinstance(packet, Pubrec) and not refused):
@@ -112,7 +112,7 @@ class Watch:
         """Whether a topic may change out of sight."""
         return self.blind or topic in self.wills
 
-    def waits_behind_a_hole(self, at: Moment) -> bool:
+    def waits_behind_a_hole(self, at: RuleContext) -> bool:
         """Whether the server has acknowledged bytes of some client that the capture has not shown: nor what follows."""
         for key in self.witnesses:
             history = at.history_of(key)
@@ -132,7 +132,7 @@ class BrokerRule(Rule):
         """Whether the will may change what the rule remembers of its topic."""
         return will.will_retain
 
-    def watch(self, packet: Any, at: Moment) -> Watch:
+    def watch(self, packet: Any, at: RuleContext) -> Watch:
         """The memory, after it has taken note of the packet."""
         memory: Watch = at.memory(self)
         memory.pass_time(at.timestamp_ns)
@@ -147,35 +147,35 @@ class BrokerRule(Rule):
             memory.take_answer(packet, at)
         return memory
 
-    def _see(self, memory: Watch, at: Moment) -> None:
+    def _see(self, memory: Watch, at: RuleContext) -> None:
         if at.key not in memory.witnesses and len(memory.witnesses) < MAX_WITNESSES:
             memory.witnesses[at.key] = at.timestamp_ns
 
-    def check_opened(self, connection: Connection, at: Moment) -> Findings:
+    def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
         """A connection that was open before the capture is a witness from its first frame on."""
         if not connection.handshake_seen and connection.transport != "tls":
             self._see(at.memory(self), at)
         return None
 
-    def check_gap(self, event: GapEvent, at: Moment) -> Findings:
+    def check_gap(self, event: GapEvent, at: RuleContext) -> Findings:
         """What a client sent there may have been anything."""
         if event.direction is C2S:
             at.memory(self).forget()
         return None
 
-    def check_unparsed(self, unparsed: Unparsed, at: Moment) -> Findings:
+    def check_unparsed(self, unparsed: Unparsed, at: RuleContext) -> Findings:
         """The same of bytes that hold no packet."""
         if at.direction is C2S and unparsed.reason != "proxy_header":
             at.memory(self).forget()
         return None
 
-    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         """The same of a packet that could not be read to its end."""
         if at.direction is C2S and not found.complete:
             at.memory(self).forget()
         return None
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """A connection ends: its will may be published, and what the server has not acknowledged may be lost."""
         memory: Watch = at.memory(self)
         memory.witnesses.pop(at.key, None)
@@ -198,7 +198,7 @@ class BrokerRule(Rule):
                 memory.unanswered.pop((at.key, one.packet_identifier), None)
         return None
 
-    def doubt(self, at: Moment, *, doubtful: bool = False) -> dict[str, Any]:
+    def doubt(self, at: RuleContext, *, doubtful: bool = False) -> dict[str, Any]:
         """Severity and confidence for a report: lowered where something else than a mistake may explain it."""
         if at.version is V3_1:
             # There the server keeps retained messages "if possible".

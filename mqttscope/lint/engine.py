@@ -35,8 +35,8 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.broker_watch import expires_or_retained
+from mqttscope.lint.context import WIDE, Looked, Memories, RuleContext, scope_key
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
-from mqttscope.lint.moment import WIDE, Looked, Memories, Moment, scope_key
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.lint.strings import has_odd_strings
@@ -116,7 +116,7 @@ def foreign_protocol(head: bytes) -> str:
     return ""
 
 
-def place_of(report: Report, raw: bytes, at: Moment, fault: FaultReport | None) -> tuple[int | None, int | None]:
+def place_of(report: Report, raw: bytes, at: RuleContext, fault: FaultReport | None) -> tuple[int | None, int | None]:
     """Offset and length in bytes of what a report blames; ``None`` where it is no part of a packet."""
     if not raw:
         return None, None
@@ -196,7 +196,7 @@ class Linter:
         self._folded: dict[tuple[object, ...], Finding] = {}
         """Findings of the packet at hand, by what those have in common that are one."""
         self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
-        self._moments: dict[int, tuple[Moment, Moment]] = {}
+        self._moments: dict[int, tuple[RuleContext, RuleContext]] = {}
         """Of the client and of the server, by the identity of the connection while it is open."""
         self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in self.rules for reason in rule.malformed}
         self._openings = [(rule, rule.check_opened) for rule in self.rules if rule.implements("check_opened")]
@@ -287,7 +287,7 @@ class Linter:
         at.history.malformed(found, direction, event.number, event.frame, event.timestamp_ns)
         return findings
 
-    def _grouped(self, found: Malformed, at: Moment) -> Iterator[tuple[Rule, list[FaultReport]]]:
+    def _grouped(self, found: Malformed, at: RuleContext) -> Iterator[tuple[Rule, list[FaultReport]]]:
         """The faults that have a rule, those of one list together; of each field the first one."""
         groups: dict[tuple[str, str], tuple[Rule, dict[str, FaultReport]]] = {}
         for fault in found.faults:
@@ -298,7 +298,7 @@ class Linter:
         for rule, faults in groups.values():
             yield rule, list(faults.values())
 
-    def _is_foreign(self, raw: bytes, at: Moment, findings: list[Finding]) -> bool:
+    def _is_foreign(self, raw: bytes, at: RuleContext, findings: list[Finding]) -> bool:
         """Whether the connection speaks another protocol, or these bytes stand before its MQTT: nothing is judged."""
         history = at.history
         if history.foreign:
@@ -314,20 +314,22 @@ class Linter:
         self._run(self._foreign, at, findings, protocol)
         return True
 
-    def _move(self, event: Looked, connection: Connection, direction: Direction, topic: str | None = None) -> Moment:
+    def _move(
+        self, event: Looked, connection: Connection, direction: Direction, topic: str | None = None
+    ) -> RuleContext:
         both = self._moments.get(id(connection))
         if both is None:
             history = connection.history = connection.history or History()
             both = self._moments[id(connection)] = (
-                Moment(self.memories, connection, history, C2S),
-                Moment(self.memories, connection, history, S2C),
+                RuleContext(self.memories, connection, history, C2S),
+                RuleContext(self.memories, connection, history, S2C),
             )
             self.memories.opened(both[0])
         at = both[direction is not C2S]
         at.move(event, topic)
         return at
 
-    def _check(self, packet: ControlPacket, at: Moment, findings: list[Finding]) -> None:
+    def _check(self, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
         """All checks of one packet."""
         key = (at.version, at.from_client, packet.packet_type, at.history.settled)
         checks = self._plans.get(key)
@@ -343,7 +345,7 @@ class Linter:
                     except Exception as error:
                         self._failed(rule, at, error)
 
-    def _plan(self, packet: ControlPacket, at: Moment) -> Checks:
+    def _plan(self, packet: ControlPacket, at: RuleContext) -> Checks:
         groups: dict[str | None, list[tuple[Rule, Check]]] = {}
         for rule in self.rules:
             if (
@@ -361,19 +363,25 @@ class Linter:
             for when, group in groups.items()
         )
 
-    def _run(self, checks: list[tuple[Rule, Check]], at: Moment, findings: list[Finding], subject: Any) -> None:
+    def _run(self, checks: list[tuple[Rule, Check]], at: RuleContext, findings: list[Finding], subject: Any) -> None:
         for rule, check in checks:
             if at.version in rule.versions:
                 self._one(rule, check, at, findings, subject, None)
 
-    def _due(self, at: Moment, findings: list[Finding]) -> None:
+    def _due(self, at: RuleContext, findings: list[Finding]) -> None:
         """Ask the rules whose time has come, before the event itself is judged."""
         for code in at.history.due(at.timestamp_ns):
             rule = self._dues[code]
             self._one(rule, rule.check_due, at, findings, at.connection, None)
 
     def _one(
-        self, rule: Rule, check: Check, at: Moment, findings: list[Finding], subject: Any, fault: FaultReport | None
+        self,
+        rule: Rule,
+        check: Check,
+        at: RuleContext,
+        findings: list[Finding],
+        subject: Any,
+        fault: FaultReport | None,
     ) -> list[Finding]:
         """The findings that came of a check, and those that now stand for more."""
         try:
@@ -384,7 +392,7 @@ class Linter:
             return []
 
     def _take(
-        self, rule: Rule, found: Findings, at: Moment, findings: list[Finding], fault: FaultReport | None
+        self, rule: Rule, found: Findings, at: RuleContext, findings: list[Finding], fault: FaultReport | None
     ) -> list[Finding]:
         """Make findings of reports: those of one rule about one packet that count alike are one finding."""
         touched: list[Finding] = []
@@ -420,7 +428,7 @@ class Linter:
                     del reported[0]
         return touched
 
-    def _lacks(self, needs: Needs, at: Moment) -> Needs:
+    def _lacks(self, needs: Needs, at: RuleContext) -> Needs:
         """What a finding needs and the capture does not have."""
         if not needs:
             return needs
@@ -446,7 +454,7 @@ class Linter:
         return needs & lacks
 
     def _finding(
-        self, rule: Rule, report: Report, at: Moment, fault: FaultReport | None, statements: tuple[str, ...]
+        self, rule: Rule, report: Report, at: RuleContext, fault: FaultReport | None, statements: tuple[str, ...]
     ) -> Finding:
         event, connection = at.event, at.connection
         raw, number, kind, missing = b"", None, None, 0
@@ -496,7 +504,7 @@ class Linter:
         made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, made.topic)
         return made
 
-    def _sure(self, rule: Rule, at: Moment) -> bool:
+    def _sure(self, rule: Rule, at: RuleContext) -> bool:
         """Whether the bytes can prove anything: who is who, which version, where packets begin."""
         connection = at.connection
         if not connection.roles_known or (rule.version_matters and not connection.version_known):
@@ -506,7 +514,7 @@ class Linter:
         # Behind lost bytes packets are found again by their looks; the first bytes of another protocol are no such.
         return not at.sender.gapped or bool(at.history.foreign)
 
-    def _statements(self, rule: Rule, report: Report, at: Moment) -> tuple[str, ...]:
+    def _statements(self, rule: Rule, report: Report, at: RuleContext) -> tuple[str, ...]:
         """Statements that are broken, with their version."""
         found = report.statements
         if found is None:
@@ -520,7 +528,7 @@ class Linter:
                 found = rule.also.get(at.version, ())
         return tuple(f"{at.version.text} {identifier}" for identifier in found)
 
-    def _failed(self, rule: Rule, at: Moment, error: Exception) -> None:
+    def _failed(self, rule: Rule, at: RuleContext, error: Exception) -> None:
         if self.strict:
             raise error
         self.failures[rule.code] += 1
@@ -542,14 +550,14 @@ def _is_located(report: Report, event: Looked) -> bool:
     return not (report.overdue or isinstance(event, ConnectionOpened | ConnectionClosed))
 
 
-def _blamed(report: Report, at: Moment) -> Direction | None:
+def _blamed(report: Report, at: RuleContext) -> Direction | None:
     return report.sender or (at.direction if _is_located(report, at.event) else None)
 
 
 def _again(
     finding: Finding,
     field: str,
-    at: Moment,
+    at: RuleContext,
     raw: bytes,
     *,
     report: Report | None = None,
@@ -568,7 +576,7 @@ def _again(
         finding.places = (*finding.places, Place(field, offset, length))
 
 
-def _known_client(at: Moment) -> str | None:
+def _known_client(at: RuleContext) -> str | None:
     """The Client Identifier for fingerprints: one that the server made up says nothing."""
     connect = at.history.connect
     if connect is not None and not connect.client_identifier:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, Watch
-from mqttscope.lint.moment import ConnectionKey, Moment
+from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.topics import compile_filter
@@ -86,7 +86,7 @@ class RetainedStore(Watch):
         if kept is not None:
             kept.acknowledged = True
 
-    def publish(self, packet: Publish, at: Moment) -> None:
+    def publish(self, packet: Publish, at: RuleContext) -> None:
         """Take a message that a client published with RETAIN 1."""
         topic, connection = at.topic, at.connection
         if topic is None:
@@ -113,7 +113,7 @@ class RetainedStore(Watch):
         if len(self.kept) > MAX_TOPICS:
             del self.kept[next(iter(self.kept))]
 
-    def deliver(self, packet: Publish, topic: str, at: Moment) -> None:
+    def deliver(self, packet: Publish, topic: str, at: RuleContext) -> None:
         """Take a message with RETAIN 1 that the server sent: nobody waits for it any more, and it does have it."""
         waiting = self.waiting.get(at.key)
         if waiting is not None and waiting.pop(topic, None) is not None and not waiting:
@@ -126,7 +126,7 @@ class RetainedStore(Watch):
         if name not in kept.readers:
             kept.readers = (*kept.readers, name)[-MAX_READERS:]
 
-    def matching(self, topic_filter: str, until_ns: int, at: Moment) -> Iterator[tuple[str, Kept]]:
+    def matching(self, topic_filter: str, until_ns: int, at: RuleContext) -> Iterator[tuple[str, Kept]]:
         """Messages that match, of this capture, that do not expire before and are not too long for the client."""
         if "+" in topic_filter or "#" in topic_filter:
             matches = compile_filter(topic_filter)

@@ -4,8 +4,8 @@ A rule is one class in one file ``rules/<area>/<slug>.py``.  It says what it loo
 ``check`` methods; everything else is derived: the slug from the file, applicability from ``versions``, dispatch from
 ``looks_at``, byte spans from field names, tests, explanations and pages from its docstring and examples.
 
-Rules read the state of the connection (`Moment`) and never keep a copy of it.  A rule that counts something the state
-does not have declares a ``Memory`` dataclass; there is one per key of its scope.
+Rules read the state of the connection (`RuleContext`) and never keep a copy of it.  A rule that counts something the
+state does not have declares a ``Memory`` dataclass; there is one per key of its scope.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 
 if TYPE_CHECKING:
     from mqttscope.events import GapEvent
+    from mqttscope.lint.context import RuleContext
     from mqttscope.lint.examples import Conversation
-    from mqttscope.lint.moment import Moment
     from mqttscope.mqtt.stream import Unparsed
     from mqttscope.session.connection import Connection
 
@@ -128,39 +128,39 @@ class Rule:
             raise TypeError(f"{cls.code} is the code of two rules")
         RULES[cls.code] = cls
 
-    def check(self, packet: Any, at: Moment) -> Findings:
+    def check(self, packet: Any, at: RuleContext) -> Findings:
         """Judge a packet.  The state is that before the packet."""
         raise NotImplementedError
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Judge a fault of one of the ``malformed`` reasons."""
         return self.report(fault.field, _sentence(fault, at.event.type))  # type: ignore[union-attr]
 
-    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         """Judge a packet that breaks the layout as a whole, whatever its faults are."""
         raise NotImplementedError
 
-    def check_foreign(self, protocol: str, at: Moment) -> Findings:
+    def check_foreign(self, protocol: str, at: RuleContext) -> Findings:
         """Judge bytes of another protocol where MQTT should begin; no other rule looks at them."""
         raise NotImplementedError
 
-    def check_unparsed(self, unparsed: Unparsed, at: Moment) -> Findings:
+    def check_unparsed(self, unparsed: Unparsed, at: RuleContext) -> Findings:
         """Judge bytes that belong to no packet."""
         raise NotImplementedError
 
-    def check_opened(self, connection: Connection, at: Moment) -> Findings:
+    def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
         """Judge the beginning of a connection."""
         raise NotImplementedError
 
-    def check_gap(self, event: GapEvent, at: Moment) -> Findings:
+    def check_gap(self, event: GapEvent, at: RuleContext) -> Findings:
         """Take note of bytes that the capture does not have."""
         raise NotImplementedError
 
-    def check_due(self, connection: Connection, at: Moment) -> Findings:
-        """Judge what should have come by now: at the first event from the time on that `Moment.ask` was given."""
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Judge what should have come by now: at the first event from the time on that `RuleContext.ask` was given."""
         raise NotImplementedError
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Judge a connection at its end: what never came."""
         raise NotImplementedError
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any, ClassVar
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
@@ -102,7 +102,7 @@ def problem(connection: Connection, *reasons: str) -> tuple[str, str] | None:
     return None
 
 
-def unanswered(rule: Rule, at: Moment, kind: str, answer: str) -> Iterator[Report]:
+def unanswered(rule: Rule, at: RuleContext, kind: str, answer: str) -> Iterator[Report]:
     """Requests of a kind (``subscribe``) still open until the connection ended or a side said that it would."""
     if at.history.subscriptions.unread_answers:
         return
@@ -136,7 +136,7 @@ class TopicLimit(Rule):
     """Name of the setting with the limit."""
     unit: ClassVar[str]
 
-    def check(self, packet: Publish | Subscribe, at: Moment) -> Findings:
+    def check(self, packet: Publish | Subscribe, at: RuleContext) -> Findings:
         """Compare each topic with the profile."""
         limit = self.set[self.setting]
         if isinstance(packet, Publish):

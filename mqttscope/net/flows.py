@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mqttscope.net.events import FlowOpened, Report, StreamData
 from mqttscope.net.flow import Entry, Flow, Verdict
+from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, last_place
 from mqttscope.net.handshake import (
     COPY_NS,
     DOUBTFUL,
@@ -27,7 +28,6 @@ from mqttscope.net.handshake import (
     take_syn,
     weigh,
 )
-from mqttscope.net.housekeeping import LINGER_NS, FlowRegister, last_place
 from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, advance, plain_key, ports, reverse_key
 from mqttscope.net.views import (

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe
 from mqttscope.mqtt.topics import parse_shared
+from mqttscope.replay.client_driver import LESS, Patience, Performer, Stage, Timeline
 from mqttscope.replay.order import Gates, Opening, Step, make_order
-from mqttscope.replay.performer import LESS, Patience, Performer, Stage, Timeline
 from mqttscope.replay.player.actions import Sessions
 from mqttscope.replay.player.live import Manner
 from mqttscope.replay.player.player import Player

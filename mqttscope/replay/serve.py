@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect
-from mqttscope.replay.attendant import MAX_PACKET_BYTES, Attendant
 from mqttscope.replay.player.actions import Note
 from mqttscope.replay.rewrite import RewriteError, convert
 from mqttscope.replay.run import MonotonicClock
 from mqttscope.replay.script import Script
+from mqttscope.replay.server_driver import MAX_PACKET_BYTES, Attendant
 from mqttscope.replay.stand_in import Casting, Manner, Sessions, StandIn, Unexpected
-from mqttscope.replay.stand_in.casting import takers_over
+from mqttscope.replay.stand_in.connection_matching import takers_over
 from mqttscope.session.connection import Connection
 from mqttscope.transport.link import CLOSE_TIMEOUT_S
 from mqttscope.transport.recording import Recorder

@@ -64,7 +64,7 @@ class Sent:
     frame: int
     timestamp_ns: int
     position: int
-    """Stream position of its sender behind the segment that completed it; see `Party.position`."""
+    """Stream position of its sender behind the segment that completed it; see `PeerHistory.position`."""
     reason_code: int = 0
 
 
@@ -96,7 +96,7 @@ class Message:
 
 
 @dataclass(slots=True)
-class Party:
+class PeerHistory:
     """One side of a connection: what it sent, and what it owes."""
 
     position: int = 0
@@ -203,8 +203,8 @@ _MISCOUNTS = (
 class History:
     """Both sides of one connection."""
 
-    client: Party = field(default_factory=Party)
-    server: Party = field(default_factory=Party)
+    client: PeerHistory = field(default_factory=PeerHistory)
+    server: PeerHistory = field(default_factory=PeerHistory)
     connect: packets.Connect | None = None
     """The first CONNECT, also one with a fault in a value."""
     connect_sent: Sent | None = None
@@ -255,7 +255,7 @@ class History:
         """Whether the server has acknowledged bytes of the client that the capture has not shown; a FIN counts one."""
         return self.server.acknowledged > self.client.position + 1
 
-    def party(self, direction: Direction) -> Party:
+    def party(self, direction: Direction) -> PeerHistory:
         """The side that sends in this direction."""
         return self.client if direction is C2S else self.server
 
@@ -374,8 +374,8 @@ class History:
     def _publish(
         self,
         packet: packets.Publish,
-        sender: Party,
-        receiver: Party,
+        sender: PeerHistory,
+        receiver: PeerHistory,
         number: int,
         timestamp_ns: int,
         topic: str | None,
@@ -404,7 +404,7 @@ class History:
         else:
             (receiver.owes_puback if qos == 1 else receiver.owes_pubrec).setdefault(identifier, number)
 
-    def _share(self, packet: Any, side: Side, party: Party, number: int) -> None:
+    def _share(self, packet: Any, side: Side, party: PeerHistory, number: int) -> None:
         """Note a packet identifier that is taken while something else has it, repeats of the same left out."""
         running = side.exchanges.get(packet.packet_identifier)
         if running is None or not isinstance(packet, packets.Publish | packets.Subscribe | packets.Unsubscribe):
@@ -426,7 +426,7 @@ class History:
             del party.shared[next(iter(party.shared))]
 
     @staticmethod
-    def _was_ahead(sender: Party, receiver: Party, kind: int, identifier: int, number: int) -> bool:
+    def _was_ahead(sender: PeerHistory, receiver: PeerHistory, kind: int, identifier: int, number: int) -> bool:
         """Whether a packet has had its answer before the capture showed it."""
         if receiver.ahead.pop(identifier * 16 + kind, None) is None:
             return False
@@ -434,7 +434,7 @@ class History:
         return True
 
     @staticmethod
-    def _note_ahead(party: Party, kind: int, identifier: int, number: int) -> bool:
+    def _note_ahead(party: PeerHistory, kind: int, identifier: int, number: int) -> bool:
         """Remember an answer to what was not shown, where that is because of the capture."""
         if party.in_step():
             return False
@@ -443,7 +443,7 @@ class History:
             del party.ahead[next(iter(party.ahead))]
         return True
 
-    def _release(self, identifier: int, party: Party, other: Party, number: int) -> None:
+    def _release(self, identifier: int, party: PeerHistory, other: PeerHistory, number: int) -> None:
         """PUBREL."""
         if party.owes_pubrel.pop(identifier, None) is None:
             self._note_ahead(party, PacketType.PUBREL, identifier, number)
@@ -455,7 +455,7 @@ class History:
         other.owes_pubcomp[identifier] = number
 
     def _acknowledge(
-        self, identifier: int, kind: PacketType, answered: Side, party: Party, other: Party, sent: Sent
+        self, identifier: int, kind: PacketType, answered: Side, party: PeerHistory, other: PeerHistory, sent: Sent
     ) -> None:
         """PUBACK, PUBREC and PUBCOMP."""
         ends, number = True, sent.packet
@@ -507,7 +507,13 @@ class History:
             table.unsubscribed(packet, sent.packet, sent.timestamp_ns)
 
     def _other(
-        self, packet: ControlPacket, sender: Party, receiver: Party, number: int, frame: int, timestamp_ns: int
+        self,
+        packet: ControlPacket,
+        sender: PeerHistory,
+        receiver: PeerHistory,
+        number: int,
+        frame: int,
+        timestamp_ns: int,
     ) -> None:
         """Packets that are few."""
         code = getattr(packet, "reason_code", None) or 0

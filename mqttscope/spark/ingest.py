@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 
+from mqttscope.capture.detect_format import NO_FRAME
 from mqttscope.capture.growing import Limited
+from mqttscope.capture.locations import PARALLEL, Location, find, open_location, why_replaced
 from mqttscope.capture.ranges import WHOLE, Settled
-from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.sources import SINCE, why_not_opened
 from mqttscope.lake.contents import Content, Known, beginnings, behind, content_of
 from mqttscope.lake.files import commit, lake_lock, merge_small
@@ -28,14 +29,13 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import Ingested as IngestedInProcess
 from mqttscope.lake.writer import check_settings, next_generation, note_errors
 from mqttscope.mqtt.view import utf8
-from mqttscope.spark.fold import Folded, fold
+from mqttscope.spark.aggregates import write_sums
+from mqttscope.spark.dataframes import plan_captures, read_captures
+from mqttscope.spark.distribute import ship
 from mqttscope.spark.fragments import assemble
-from mqttscope.spark.locations import PARALLEL, Location, find, open_location, why_replaced
+from mqttscope.spark.ingest_flows import Folded, fold
 from mqttscope.spark.plan import Task, pack, read_plan, write_plan
-from mqttscope.spark.reading import plan_captures, read_captures
 from mqttscope.spark.session import cancel
-from mqttscope.spark.ship import ship
-from mqttscope.spark.sums import write_sums
 from mqttscope.spark.tables import union_all
 
 if TYPE_CHECKING:

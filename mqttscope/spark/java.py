@@ -103,7 +103,8 @@ def _asked(path: str) -> tuple[str, int]:
     except BaseException:
         # A script leaves behind what it has started, which then holds the pipe open.
         if hasattr(os, "killpg"):
-            os.killpg(child.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.killpg(child.pid, signal.SIGKILL)
         child.kill()
         child.communicate()
         raise

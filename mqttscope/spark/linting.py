@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from mqttscope.lake.judging import Judge, Sums, found_row
+from mqttscope.capture.locations import Location
+from mqttscope.lake.finding_collector import Judge, Sums, found_row
 from mqttscope.lake.kernel import ORDER, read_rows, run_flow
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.scope_kernel import EVENT_ORDER, KEYS, SCOPE_COLUMNS
@@ -24,12 +25,11 @@ from mqttscope.lake.state import dump, load
 from mqttscope.lint.finding import Finding, Scope
 from mqttscope.lint.selection import Selection
 from mqttscope.net.frame import CaptureDrops, CaptureNotice
-from mqttscope.spark.fold import as_input, by_flow
-from mqttscope.spark.fold_scopes import SCOPE_ORDER
-from mqttscope.spark.fold_tasks import NOTE, asides, clocked, ends_of, first_drops, smaller
+from mqttscope.spark.cross_connection_stage import SCOPE_ORDER
+from mqttscope.spark.dataframes import plan_captures
 from mqttscope.spark.ingest import Reading, good_partitions
-from mqttscope.spark.locations import Location
-from mqttscope.spark.reading import plan_captures
+from mqttscope.spark.ingest_flows import as_input, by_flow
+from mqttscope.spark.ingest_tasks import NOTE, asides, clocked, ends_of, first_drops, smaller
 from mqttscope.spark.rows import DROPS, ERROR, SKIPPED, SUMMARY, notice_of
 from mqttscope.spark.tables import union_all
 

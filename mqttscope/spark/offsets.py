@@ -13,8 +13,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqttscope.capture.detect_format import NO_FRAME
 from mqttscope.capture.pcap import Memory
-from mqttscope.capture.reading import NO_FRAME
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
 from mqttscope.capture.growing import Grown, Limited, read_on, read_rest
+from mqttscope.capture.locations import Location, open_location, why_replaced
 from mqttscope.capture.ranges import (
     SPLIT_BYTES,
     WHOLE,
@@ -25,7 +26,6 @@ from mqttscope.capture.ranges import (
     split,
 )
 from mqttscope.net.frame import CaptureNotice, Frame
-from mqttscope.spark.locations import Location, open_location, why_replaced
 from mqttscope.spark.rows import ERROR, UNSPLIT, Note
 
 SMALLEST_TASK = 8 << 20

@@ -10,12 +10,12 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from mqttscope.capture.growing import Changed
+from mqttscope.capture.locations import open_location, why_replaced
 from mqttscope.capture.ranges import RangeRefused
 from mqttscope.capture.sources import SINCE, why_not_opened
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, Segment, ports
-from mqttscope.spark.locations import open_location, why_replaced
 from mqttscope.spark.plan import Task
 from mqttscope.spark.rows import (
     BATCH_BYTES,

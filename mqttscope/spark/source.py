@@ -61,10 +61,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from mqttscope.capture.locations import find, local_path
 from mqttscope.lake.contents import Known, behind, content_of
 from mqttscope.lake.manifest import NAME, read_manifest
-from mqttscope.spark.following import QUIET_SECONDS, Follower, tasks
-from mqttscope.spark.locations import find, local_path
+from mqttscope.spark.follower import QUIET_SECONDS, Follower, tasks
 from mqttscope.spark.offsets import Offset
 from mqttscope.spark.plan import MEASURES_DDL, SMALLEST_TASK, Task, good_size, measured, pack, plan, read_plan, splits
 from mqttscope.spark.rows import COLUMNS, DDL, DROPS, ERROR, FRAGMENT, KINDS, READ, SEGMENT, SKIPPED, SUMMARY, Batches

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tables, read_manifest
-from mqttscope.spark.fold_tasks import Report
+from mqttscope.spark.ingest_tasks import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -27,23 +27,23 @@ import pyarrow as pa
 
 from mqttscope.capture.write import make_folder, opener, write_file
 from mqttscope.lake.contents import Content
-from mqttscope.lake.faulty import add_errors, known_errors
 from mqttscope.lake.files import STREAM, commit, lake_lock, merge_small, reading
+from mqttscope.lake.ingest_errors import add_errors, known_errors
 from mqttscope.lake.manifest import Errors, LakeError, Manifest, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
+from mqttscope.lake.summary import table_rows
 from mqttscope.lake.writer import check_settings, next_generation
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError
-from mqttscope.spark.fold import Folded, fold
-from mqttscope.spark.following import COMPLETE, KNOWN, content_now
+from mqttscope.spark.aggregates import write_sums
+from mqttscope.spark.follower import COMPLETE, KNOWN, content_now
 from mqttscope.spark.fragments import assembled
 from mqttscope.spark.ingest import good_partitions
+from mqttscope.spark.ingest_flows import Folded, fold
 from mqttscope.spark.rows import COLUMNS, DDL, FRAGMENT
 from mqttscope.spark.session import keeping_active
 from mqttscope.spark.source import FORMAT
-from mqttscope.spark.summary import table_rows
-from mqttscope.spark.sums import write_sums
 from mqttscope.spark.tables import union_all
 
 if TYPE_CHECKING:

@@ -14,12 +14,13 @@ from mqttscope.mqtt.packets import Auth, Connack
 from mqttscope.mutate import Action, Case
 from mqttscope.replay.script import Entry, Script
 from mqttscope.transport.errors import LinkError
-from mqttscope.trial.cleaning import Cleaner
-from mqttscope.trial.companion import MAX_RECEIVED_BYTES, MAX_RECEIVED_PACKETS, Companion, Door, speaks
+from mqttscope.trial.case_runner import CaseRunner, NotPlayedError, Played
+from mqttscope.trial.cleanup import Cleaner
 from mqttscope.trial.conversation import Conversation
 from mqttscope.trial.fit import Numbered, flow_of
+from mqttscope.trial.health_monitor import AGAIN, NoBrokerError, Watch
 from mqttscope.trial.oracle import confirming
-from mqttscope.trial.pilot import NotPlayedError, Pilot, Played
+from mqttscope.trial.probe_client import MAX_RECEIVED_BYTES, MAX_RECEIVED_PACKETS, Companion, Door, speaks
 from mqttscope.trial.process import Growth, Process
 from mqttscope.trial.turns import unhurried
 from mqttscope.trial.verdict import (
@@ -34,7 +35,6 @@ from mqttscope.trial.verdict import (
     told_once,
     unmutated,
 )
-from mqttscope.trial.watch import AGAIN, NoBrokerError, Watch
 
 PATIENCE_S = 1.0
 """How long the broker has for each reaction unless said otherwise."""
@@ -228,7 +228,9 @@ class Trial:
             raise NoBrokerError(f"{self.door.target} serves no more")
         # Behind a broker that had crashed there is still something to be done.
         self.told += (f"could not be removed from the broker: {one}" for one in await self._settle())
-        pilot = Pilot(case, script, self.door, patience_s, self._supply, self._meanwhile(patience_s), raw, thorough)
+        pilot = CaseRunner(
+            case, script, self.door, patience_s, self._supply, self._meanwhile(patience_s), raw, thorough
+        )
         self._cleaner.owe(pilot.conversation)
         result = Result(case, None, script=script)
         try:

@@ -31,8 +31,8 @@ from mqttscope.mutate import Action, Case, Demand, Flow, Reaction, cases
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.replay.script import Script, read_scripts
 from mqttscope.transport.target import parse_broker
-from mqttscope.trial.companion import Door
 from mqttscope.trial.fit import Numbered, Numbering, capture_hash, fitted, flow_of
+from mqttscope.trial.probe_client import Door
 from mqttscope.trial.run import Trial, longest_s
 from mqttscope.trial.verdict import Observation
 from tests.bench import traffic

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mqttscope.lint.catalogue import all_rules
-from mqttscope.lint.moment import WIDE
+from mqttscope.lint.context import WIDE
 from tests.bench import generate
 from tests.bench.compare import ours
 

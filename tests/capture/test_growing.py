@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.detect_format import NO_FRAME
 from mqttscope.capture.files import Part
 from mqttscope.capture.growing import (
     Changed,
@@ -30,7 +31,6 @@ from mqttscope.capture.growing import (
     read_rest,
 )
 from mqttscope.capture.pcap import Memory
-from mqttscope.capture.reading import NO_FRAME
 from mqttscope.capture.sources import beginning
 from mqttscope.net.frame import CaptureDrops, CaptureError, Frame
 from tests.capture.test_pcap import Item, pcap_file, read

@@ -295,7 +295,7 @@ def test_the_shell_completes_commands_and_options_and_choices() -> None:
     assert completed("mqttscope inspect --format l", 3).text == "plain,ladder\n"
 
 
-@pytest.mark.parametrize(("module", "code"), [("click", -signal.SIGINT), ("mqttscope.dissect.dialogue", 130)])
+@pytest.mark.parametrize(("module", "code"), [("click", -signal.SIGINT), ("mqttscope.dissect.flow_state", 130)])
 def test_ctrl_c_while_modules_are_imported_is_quiet(module: str, code: int) -> None:
     script = f"""if True:
         import os, signal, sys

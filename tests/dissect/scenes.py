@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from mqttscope.dissect import Dissector, Options
-from mqttscope.dissect.dialogue import Dialogue
+from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -135,11 +135,11 @@ def parts(root: object) -> Iterator[tuple[str, object]]:
             todo += [(f"{path}[{index}]", part) for index, part in enumerate(value)]
 
 
-def dialogue_of(talk: Talk, dissector: Dissector) -> Dialogue | None:
+def dialogue_of(talk: Talk, dissector: Dissector) -> FlowState | None:
     entry = dissector.flows.direction(talk.keys["client"])
     assert entry is not None
     context = entry[0].context
-    assert context is None or isinstance(context, Dialogue)
+    assert context is None or isinstance(context, FlowState)
     return context
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.dissect import Dissector, Options
-from mqttscope.dissect.dialogue import SEARCHING, Dialogue
+from mqttscope.dissect.flow_state import SEARCHING, FlowState
 from mqttscope.events import (
     GapEvent,
     MalformedEvent,
@@ -156,7 +156,7 @@ def test_a_dialogue_that_found_its_packets_keeps_nothing_of_the_search() -> None
     entry = dissector.flows.direction(talk.keys["client"])
     assert entry is not None
     dialogue = entry[0].context
-    assert isinstance(dialogue, Dialogue)
+    assert isinstance(dialogue, FlowState)
     phases.append((dialogue.phase, len(dialogue.client_arrivals)))
     done = len(talk.tape.segments)
     talk.server(PUBACK_3, PINGRESP)

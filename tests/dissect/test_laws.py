@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
-from mqttscope.dissect.dialogue import Dialogue
+from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionEnding,
@@ -63,7 +63,7 @@ def check_search(dissector: Dissector) -> None:
     """What is remembered of where bytes came from is what the streams hold while they search, and nothing else."""
     for flow in dissector.flows.flows.values():
         dialogue = flow.context
-        if not isinstance(dialogue, Dialogue):
+        if not isinstance(dialogue, FlowState):
             continue
         for from_client in (True, False):
             stream, arrivals = dialogue.stream(from_client), dialogue.arrivals(from_client)

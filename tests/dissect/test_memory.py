@@ -8,12 +8,12 @@ from enum import Enum
 import pytest
 
 from mqttscope.dissect import Dissector
-from mqttscope.dissect.dialogue import Over
+from mqttscope.dissect.flow_state import Over
 from mqttscope.events import (
     ConnectionClosed,
 )
 from mqttscope.net.events import FlowClosed
-from mqttscope.net.housekeeping import LINGER_NS
+from mqttscope.net.flow_expiry import LINGER_NS
 from tests.dissect.scenes import mixed_tape, opened, parts
 from tests.dissect.talk import (
     SECOND,

@@ -22,9 +22,9 @@ from mqttscope.lake.keys import connection_id
 from mqttscope.lake.rows import finding_row
 from mqttscope.lake.schemas import FINDINGS
 from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.moment import WIDE
-from mqttscope.lint.rehearsal import segments
+from mqttscope.lint.example_segments import segments
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment, direction_key, flow_key
 from mqttscope.report.base import View

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import pytest
 
-from mqttscope.capture.reading import NO_FRAME
+from mqttscope.capture.detect_format import NO_FRAME
 from mqttscope.lake import contents as module
 from mqttscope.lake.contents import HEAD_BYTES, Content, Known, Longer, behind, content_at, content_of
 from tests.capture.test_pcap import pcap_file

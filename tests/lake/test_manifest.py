@@ -36,7 +36,7 @@ def test_a_manifest_comes_back(tmp_path: Path) -> None:
     sync_folder(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}', '{"format": 1, "more": 2}', "null"])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}', '{"format": 2, "more": 2}', "null"])
 def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(content)
 
@@ -70,7 +70,7 @@ def test_what_a_manifest_may_not_say(changes: dict[str, object], tmp_path: Path)
         read_manifest(tmp_path)
 
 
-@pytest.mark.parametrize("nested", ["[" * 100_000, '{"format":1,"captures":' + '{"a":' * 5_000 + "1" + "}" * 5_001])
+@pytest.mark.parametrize("nested", ["[" * 100_000, '{"format":2,"captures":' + '{"a":' * 5_000 + "1" + "}" * 5_001])
 def test_one_that_is_nested_too_deeply(nested: str, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text(nested)
 
@@ -120,7 +120,7 @@ def test_strays_are_taken_away_and_nothing_else(tmp_path: Path) -> None:
     assert remove_strays(tmp_path, FULL) == ["packets/2.parquet"]
     assert remove_strays(tmp_path, FULL) == []
     assert (tmp_path / "state" / "notes.txt").exists()
-    assert json.loads((tmp_path / "manifest.json").read_text())["format"] == 1
+    assert json.loads((tmp_path / "manifest.json").read_text())["format"] == FORMAT
 
 
 def test_what_is_replaced_stays_for_readers_that_began_before(monkeypatch: pytest.MonkeyPatch) -> None:

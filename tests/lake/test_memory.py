@@ -7,12 +7,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 from mqttscope.dissect import Dissector
-from mqttscope.dissect.dialogue import Over
+from mqttscope.dissect.flow_state import Over
 from mqttscope.events import DiscardedEvent
 from mqttscope.lake.memory import connection_of, remembered, resume
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tables import Collector
-from mqttscope.net.housekeeping import LINGER_NS
+from mqttscope.net.flow_expiry import LINGER_NS
 from mqttscope.net.segment import FIN
 from tests.lake.fleet import segments
 from tests.lake.reading import collected, options

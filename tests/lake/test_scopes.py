@@ -19,9 +19,9 @@ from mqttscope.lake import scopes
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.scopes import ORDER, Remembered, ScopeRun
 from mqttscope.lake.state import allow, dump, load
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Scope, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -50,7 +50,7 @@ class Tells(Rule):
     Memory = Seen
     needs = Needs.NOTHING
 
-    def told(self, what: str, at: Moment) -> Findings:
+    def told(self, what: str, at: RuleContext) -> Findings:
         memory: Seen = at.memory(self)
         memory.bytes += at.sender.bytes
         state = (
@@ -62,7 +62,7 @@ class Tells(Rule):
         )  # fmt: skip
         return self.report("", repr(state))
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         memory: Seen = at.memory(self)
         if isinstance(packet, Connect):
             memory.connections.append(at.connection.client)
@@ -73,16 +73,16 @@ class Tells(Rule):
         shown = packet if open_one else packet.packet_type
         return self.told(repr(shown), at)
 
-    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         return self.told(f"{found.reason} {found.faults}", at)
 
-    def check_unparsed(self, unparsed: Any, at: Moment) -> Findings:
+    def check_unparsed(self, unparsed: Any, at: RuleContext) -> Findings:
         return self.told(f"{unparsed.reason} {unparsed.length}", at)
 
-    def check_opened(self, connection: Connection, at: Moment) -> Findings:
+    def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
         return self.told("opened", at)
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         return self.told("closed", at)
 
 

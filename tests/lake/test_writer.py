@@ -23,7 +23,7 @@ from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, TABLES
 from mqttscope.lake.writer import Ingested, read_table, write_lake
-from mqttscope.lint.moment import WIDE
+from mqttscope.lint.context import WIDE
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
+from mqttscope.lint.example_segments import segments
 from mqttscope.lint.examples import Step, client, conversation, opened, server
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.rehearsal import segments
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import Properties

@@ -9,11 +9,11 @@ import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.broker_watch import BrokerRule, Watch, expires_or_retained
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
+from mqttscope.lint.example_segments import segments
 from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
 from mqttscope.lint.finding import Finding, Severity
-from mqttscope.lint.moment import Moment
-from mqttscope.lint.rehearsal import segments
 from mqttscope.lint.rule import Findings
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec
@@ -45,7 +45,7 @@ class Watching(BrokerRule):
     looks_at: ClassVar[Any] = (Connect, Connack, Publish, Pingreq)
     Memory = Facts
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         facts: Facts = self.watch(packet, at)  # type: ignore[assignment]
         if not isinstance(packet, Pingreq):
             return None
@@ -152,7 +152,7 @@ def test_a_hole_in_what_a_client_sent_is_seen_before_it_is_given_up() -> None:
     class Looking(Watching):
         code = "TST451"
 
-        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
             facts = self.watch(packet, at)
             seen.append(facts.waits_behind_a_hole(at))
             return None
@@ -174,7 +174,7 @@ def test_a_message_is_certain_when_its_answer_has_come(monkeypatch: pytest.Monke
         code = "TST452"
         looks_at = (Publish, Puback, Pubrec, Pubcomp)
 
-        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
             facts: Any = self.watch(packet, at)
             if isinstance(packet, Publish):
                 facts.wait_for_answer(at, packet, at.topic)

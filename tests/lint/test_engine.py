@@ -13,7 +13,9 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent
 from mqttscope.lint import engine
 from mqttscope.lint.catalogue import all_rules, instances
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import CONDITIONS, MAX_RUNS, PREFACES, Linter, Withheld, foreign_protocol, scope_key
+from mqttscope.lint.example_segments import segments
 from mqttscope.lint.examples import (
     Conversation,
     Step,
@@ -27,8 +29,6 @@ from mqttscope.lint.examples import (
     server,
 )
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Scope, Severity
-from mqttscope.lint.moment import Moment
-from mqttscope.lint.rehearsal import segments
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt import Connect, encode
 from mqttscope.mqtt.constants import Direction, MalformedReason
@@ -238,7 +238,7 @@ class Probe(Rule):
     severity = Severity.ERROR
     looks_at: ClassVar[Any] = ControlPacket
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         return self.report("", f"{packet.packet_type.name} {at.connection.phase}")
 
 
@@ -295,7 +295,7 @@ def test_a_failing_rule_is_named_with_its_frame_and_the_others_go_on() -> None:
     class Broken(Probe):
         code = "TST106"
 
-        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
             raise ZeroDivisionError("a bug")
 
     found, linter = run([Broken(), Probe()], TALK)
@@ -312,7 +312,7 @@ def test_a_generator_that_fails_midway_keeps_what_it_said() -> None:
         code = "TST107"
         looks_at = Pingreq
 
-        def check(self, packet: ControlPacket, at: Moment) -> Iterator[Any]:
+        def check(self, packet: ControlPacket, at: RuleContext) -> Iterator[Any]:
             yield self.report("", "first")
             raise ValueError("then this")
 
@@ -326,7 +326,7 @@ def test_strict_lets_exceptions_through() -> None:
     class Broken(Probe):
         code = "TST108"
 
-        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
             raise ZeroDivisionError
 
     linter = Linter([Broken()], strict=True)
@@ -413,7 +413,7 @@ def test_memory_belongs_to_the_key_of_the_scope() -> None:
         looks_at = Pingreq
         Memory = Count
 
-        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
             memory = at.memory(self)
             memory.packets += 1
             return self.report("", str(memory.packets))
@@ -428,14 +428,14 @@ def test_memory_belongs_to_the_key_of_the_scope() -> None:
 
 
 def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lint.moment.MAX_KEYS", 2)
+    monkeypatch.setattr("mqttscope.lint.context.MAX_KEYS", 2)
 
     class Keeps(Probe):
         code = "TST312"
         looks_at = Connack
         Memory = dict
 
-        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
             at.memory(self)
             return None
 
@@ -463,7 +463,7 @@ def test_the_end_of_a_connection_is_judged_and_belongs_to_no_packet() -> None:
         code = "TST213"
         severity = Severity.INFO
 
-        def check_close(self, connection: Connection, at: Moment) -> Findings:
+        def check_close(self, connection: Connection, at: RuleContext) -> Findings:
             return self.report("", f"{connection.closed_by} {connection.closed_how}")
 
     (finding,) = run(Ends(), conversation("end", *opened(), closes("client")))[0]
@@ -476,7 +476,7 @@ def test_violations_can_be_looked_back_at() -> None:
         code = "TST215"
         looks_at = Pingresp
 
-        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
             return self.report("", str([row[:3] for row in at.history.reported]))
 
     class First(Probe):
@@ -492,7 +492,7 @@ def test_tcp_proves_what_the_sender_had_received(crosses: bool) -> None:
         code = "TST216"
         looks_at = Pingreq
 
-        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
             return self.report("", str(at.knew(at.history.connack_sent)))
 
     step = client(Pingreq())
@@ -510,7 +510,7 @@ def test_statements_follow_version_side_packet_and_field() -> None:
             V5: {"A": "", "B": "server publish", "C": "publish.topic_name", "D": "connect", "E": "client"}
         }
 
-        def check(self, packet: ControlPacket, at: Moment) -> Findings:
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
             return self.report("topic_name", "")
 
     (finding,) = run(Cites(), conversation("cites", *opened(), client(Publish(topic_name="a"))))[0]
@@ -521,7 +521,7 @@ def test_statements_follow_version_side_packet_and_field() -> None:
 class Thorough(Linter):
     """Asks about every packet what the engine leaves out where nothing can come of it."""
 
-    def _plan(self, packet: ControlPacket, at: Moment) -> Any:
+    def _plan(self, packet: ControlPacket, at: RuleContext) -> Any:
         groups = []
         for rule in self.rules:
             if (

@@ -10,9 +10,9 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
+from mqttscope.lint.example_segments import segments, step_bytes
 from mqttscope.lint.examples import Conversation, Step
 from mqttscope.lint.finding import Scope, Severity
-from mqttscope.lint.rehearsal import segments, step_bytes
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import ProtocolVersion

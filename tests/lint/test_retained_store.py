@@ -10,9 +10,9 @@ import pytest
 from mqttscope.dissect import Options, dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
+from mqttscope.lint.example_segments import segments
 from mqttscope.lint.examples import Step, client, conversation, on, opened, server
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.rehearsal import segments
 from mqttscope.lint.rule import V3_1, V3_1_1, V5
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Pingreq, Puback, Publish, Suback, Subscribe

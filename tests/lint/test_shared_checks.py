@@ -6,8 +6,8 @@ import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed
+from mqttscope.lint.example_segments import framed, segments, upgraded
 from mqttscope.lint.examples import client, closes, conversation, make_connect
-from mqttscope.lint.rehearsal import framed, segments, upgraded
 from mqttscope.lint.shared_checks import (
     NOT_OFFERED,
     REFUSAL_OF_3_1_1,

@@ -9,10 +9,10 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
+from mqttscope.lint.example_segments import segments
 from mqttscope.lint.examples import Conversation
 from mqttscope.lint.examples import Step as Said
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.rehearsal import segments
 from mqttscope.mqtt import (
     Auth,
     Connack,

@@ -14,7 +14,7 @@ from mqttscope.replay.run import Goal, Pace, Replay
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.serve import Serving
 from mqttscope.replay.stand_in import Casting, Manner, Unexpected
-from mqttscope.replay.stand_in.casting import Match
+from mqttscope.replay.stand_in.connection_matching import Match
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import Difference
 from mqttscope.report.replay.summary import ServedOutcome

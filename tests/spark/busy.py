@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 
 from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.lint.context import WIDE
+from mqttscope.lint.example_segments import segments
 from mqttscope.lint.examples import Conversation
-from mqttscope.lint.moment import WIDE
-from mqttscope.lint.rehearsal import segments
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import direction_key
 from tests.bench.frames import MSS

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def main(settings: dict[str, Any]) -> dict[str, Any]:
     """Take captures into lakes, look at what is missing, and be interrupted."""
+    from mqttscope.spark.distribute import ship
     from mqttscope.spark.ingest import ingest
     from mqttscope.spark.session import spark_session
-    from mqttscope.spark.ship import ship
     from tests.lake.reading import options
 
     # Who starts the tests in the background has them ignore it.
@@ -49,8 +49,8 @@ def paths(spark: SparkSession) -> list[str]:
 
 def missing(spark: SparkSession) -> str:
     """What is said when executors lack a package."""
+    from mqttscope.spark.distribute import NEEDED, examine
     from mqttscope.spark.session import SparkUnavailable
-    from mqttscope.spark.ship import NEEDED, examine
 
     try:
         examine(spark, (*NEEDED, "no_such_package"))

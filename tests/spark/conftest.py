@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -52,25 +52,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         warnings.simplefilter("ignore")
         yield session
         session.stop()
-
-
-@pytest.fixture(scope="session")
-def bucket() -> Iterator[tuple[Any, dict[str, str]]]:
-    """A store that speaks S3, on this machine: a client for it, and the settings that lead to it."""
-    moto = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[s3,server]'")
-    import boto3
-
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    before = dict(os.environ)
-    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
-    try:
-        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1")
-        client.create_bucket(Bucket="captures")
-        yield client, {"endpoint_override": f"{host}:{port}", "scheme": "http", "region": "us-east-1"}
-        client.close()
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-        server.stop()

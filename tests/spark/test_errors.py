@@ -32,7 +32,7 @@ SQLSTATE: 38000
     ("raised", "told"),
     [
         (
-            "mqttscope.spark.fold_tasks.FoldFailed: a.pcap, from frame 3 on: KeyError: 'x'",
+            "mqttscope.spark.ingest_tasks.FoldFailed: a.pcap, from frame 3 on: KeyError: 'x'",
             "a.pcap, from frame 3 on: KeyError: 'x'",
         ),
         ("mqttscope.spark.scan.ScanFailed: a: b\nmore lines", "a: b"),

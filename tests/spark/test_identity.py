@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.capture.locations import Location
 from mqttscope.lake.contents import HEAD_BYTES, Known
 from mqttscope.spark import ingest as module
 from mqttscope.spark.ingest import Looked, look, tell_apart
-from mqttscope.spark.locations import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,16 +14,16 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.capture.locations import Location, NoCaptures
 from mqttscope.lake.files import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.writer import next_generation, read_table, write_lake
 from mqttscope.report.fleet.model import Asked
+from mqttscope.spark import dataframes
 from mqttscope.spark import ingest as module
-from mqttscope.spark import reading
 from mqttscope.spark.answers.fleet import fleet_report
 from mqttscope.spark.errors import SPARK_ERRORS, cause
 from mqttscope.spark.ingest import good_partitions, ingest, overlapping
-from mqttscope.spark.locations import Location, NoCaptures
 from tests.capture.test_pcapng import enhanced, interface, statistics
 from tests.lake.fleet import content, segments, written
 from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
@@ -110,7 +110,7 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(
         return plan_captures(*given, **named)
 
     monkeypatch.setattr(module, "plan_captures", grow)
-    plan_captures = reading.plan_captures
+    plan_captures = dataframes.plan_captures
     rows = ingest(spark, [str(growing)], lake, usual_options(), split_bytes=1_000).rows
     assert ingest(spark, [str(growing)], lake, usual_options()).grown == [str(growing)]
     write_lake([growing], tmp_path / "once", usual_options())
@@ -133,7 +133,7 @@ def test_what_is_rotated_in_between_is_left_to_the_next_ingest(
             tap.write_bytes(as_pcap(moved(frames_of("session-taken-over"), 1_795_300_000_000_000_000)))
         return plan_captures(*given, **named)
 
-    plan_captures = reading.plan_captures
+    plan_captures = dataframes.plan_captures
     monkeypatch.setattr(module, "plan_captures", rotate)
     done = ingest(spark, [str(first), str(tap)], lake, usual_options(), split_bytes=1_000)
     assert (done.captures, done.faults) == ([str(first)], {str(tap): "is another file since it was found"})

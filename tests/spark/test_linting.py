@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mqttscope.capture.locations import find
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lint.catalogue import select
 from mqttscope.spark.java import SparkUnavailable
 from mqttscope.spark.linting import judge
-from mqttscope.spark.locations import find
 from tests.cli.made import client, closes, site, write_capture
 from tests.cli.running import capture, invoke
 from tests.spark.collection import collection

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.capture.locations import Location, find
 from mqttscope.capture.ranges import SPLIT_BYTES, WHOLE, Range, Settled, Split
-from mqttscope.spark.locations import Location, find
 from mqttscope.spark.plan import (
     FILE_COST,
     SMALLEST_TASK,

@@ -11,9 +11,9 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.capture.locations import Location, find
 from mqttscope.capture.ranges import Range
 from mqttscope.spark import scan as module
-from mqttscope.spark.locations import Location, find
 from mqttscope.spark.plan import Task, measured, plan, settled, splits
 from mqttscope.spark.rows import COLUMNS, Batches
 from mqttscope.spark.scan import ScanFailed, Wanted, scan

@@ -92,7 +92,7 @@ def test_rows_of_the_columns_that_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_plan_goes_before_paths(tmp_path: Path) -> None:
-    from mqttscope.spark.locations import find
+    from mqttscope.capture.locations import find
 
     (tmp_path / "a").write_bytes(pcap(frames(3)))
     (tmp_path / "b").write_bytes(pcap(frames(4)))

@@ -8,8 +8,8 @@ from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Pingreq, Pingresp,
 from mqttscope.mutate import Case, Chance, apply, mutation
 from mqttscope.replay.script import Script
 from mqttscope.transport.target import Target, parse_broker
-from mqttscope.trial.companion import Door
 from mqttscope.trial.fit import fitted, flow_of
+from mqttscope.trial.probe_client import Door
 from mqttscope.trial.process import Process
 from mqttscope.trial.run import Result, Trial
 from tests.replay.recordings import conversation

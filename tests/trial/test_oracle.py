@@ -6,8 +6,8 @@ from mqttscope.mqtt import Disconnect, Pingresp, encode
 from mqttscope.mutate import Case
 from mqttscope.trial.conversation import Conversation
 from mqttscope.trial.oracle import MAX_FINDINGS, broken_by_client, confirm, findings
+from mqttscope.trial.synthetic_capture import conversation_of
 from mqttscope.trial.verdict import OF_A_CLIENT, Ruling, Verdict
-from mqttscope.trial.written import conversation_of
 from tests.trial.flows import V5, make_case, script
 
 TOLERATED = Ruling(Verdict.TOLERATED, "it goes on", ("5.0 MQTT-4.13.1-1",))

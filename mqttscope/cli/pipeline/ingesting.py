@@ -21,10 +21,10 @@ from mqttscope.net.unread import OFFER_ELSEWHERE, not_read, sentence
 from mqttscope.report.jsonl import SCHEMA
 
 if TYPE_CHECKING:
+    from mqttscope.capture.locations import Location
+    from mqttscope.lake.summary import Summary
     from mqttscope.lake.writer import Ingested
     from mqttscope.net.frame import CaptureError
-    from mqttscope.spark.locations import Location
-    from mqttscope.spark.summary import Summary
 
 IN_PROCESS_BYTES = 256 << 20
 """Captures with fewer bytes together are decoded sooner than Spark is started on most machines."""
@@ -58,9 +58,9 @@ class Run:
             if self.split_size is not None:
                 raise click.UsageError("--engine local reads captures whole: it takes no --split-size")
         try:
+            from mqttscope.capture.locations import NoCaptures, find
             from mqttscope.lake.manifest import LakeError, read_manifest
-            from mqttscope.spark.locations import NoCaptures, find
-            from mqttscope.spark.summary import summarize
+            from mqttscope.lake.summary import summarize
         except ImportError as error:
             raise Failed(f"tables need what is not installed ({error}): {EXTRA}") from None
         root = Path(self.lake)

@@ -1,14 +1,14 @@
 """The rules, one file each, and what several of them have to ask before they conclude something."""
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.context import RuleContext
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Publish
 
 
-def sides_guessed(at: Moment) -> bool:
+def sides_guessed(at: RuleContext) -> bool:
     """Whether a packet in the wrong direction rather shows that client and server were taken for each other.
 
     Without handshake and CONNECT only a port that MQTT is known by is more than a guess.
@@ -17,7 +17,7 @@ def sides_guessed(at: Moment) -> bool:
     return not connection.roles_known and connection.roles_evidence != "port"
 
 
-def lawful_elsewhere(at: Moment) -> bool:
+def lawful_elsewhere(at: RuleContext) -> bool:
     """Whether the version is only assumed, and the malformed packet well formed in another one.
 
     3.1 cannot be told from 3.1.1 without a CONNECT, and leaves bits alone that 3.1.1 reserves.
@@ -29,12 +29,12 @@ def lawful_elsewhere(at: Moment) -> bool:
     return any(not isinstance(decode(raw, one), Malformed) for one in ProtocolVersion if one is not at.version)
 
 
-def may_be_3_1(at: Moment) -> bool:
+def may_be_3_1(at: RuleContext) -> bool:
     """Whether MQTT 3.1 may be spoken as well."""
     return at.version is not ProtocolVersion.V5 and not at.connection.version_known
 
 
-def nothing_understood(at: Moment) -> bool:
+def nothing_understood(at: RuleContext) -> bool:
     """Whether all that came before was lost or no packet, so that MQTT itself is not proven yet.
 
     What one side answers to a request that was not captured, an HTTP upgrade for instance, may look like packets.
@@ -42,6 +42,6 @@ def nothing_understood(at: Moment) -> bool:
     return bool(at.connection.gaps) and not at.client.packets and not at.server.packets
 
 
-def properties_lost(packet: Publish, at: Moment) -> bool:
+def properties_lost(packet: Publish, at: RuleContext) -> bool:
     """Whether the snap length cut a PUBLISH before its properties, so that it only seems to have none."""
     return bool(packet.missing) and packet.properties is None and at.version is ProtocolVersion.V5

@@ -13,7 +13,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties
 from mqttscope.replay.script import Entry
-from mqttscope.replay.stand_in.casting import Session, Subscribed
+from mqttscope.replay.stand_in.connection_matching import Session, Subscribed
 from mqttscope.session.connection import Connection
 
 FAILURE = 0x80

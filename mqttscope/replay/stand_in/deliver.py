@@ -10,7 +10,7 @@ from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.replay.script import Entry
-from mqttscope.replay.stand_in.casting import Session, Subscribed
+from mqttscope.replay.stand_in.connection_matching import Session, Subscribed
 from mqttscope.session.connection import Connection
 
 ALIAS = BY_NAME["topic_alias"].identifier

@@ -17,7 +17,7 @@ from mqttscope.replay.player import reactions
 from mqttscope.replay.player.actions import Kind, Note
 from mqttscope.replay.script import C2S, S2C, Ending, Entry, Script
 from mqttscope.replay.stand_in.actions import Send
-from mqttscope.replay.stand_in.casting import Session, Unfinished
+from mqttscope.replay.stand_in.connection_matching import Session, Unfinished
 from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 

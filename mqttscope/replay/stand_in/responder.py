@@ -27,7 +27,13 @@ from mqttscope.replay.player.actions import Kind
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.stand_in import answers
 from mqttscope.replay.stand_in.actions import Close, Manner, Send, Unexpected
-from mqttscope.replay.stand_in.casting import ACKNOWLEDGEMENTS, MAX_SUBSCRIPTIONS, Part, Sessions, Unfinished
+from mqttscope.replay.stand_in.connection_matching import (
+    ACKNOWLEDGEMENTS,
+    MAX_SUBSCRIPTIONS,
+    Part,
+    Sessions,
+    Unfinished,
+)
 from mqttscope.replay.stand_in.deliver import Substitutes
 from mqttscope.replay.stand_in.live import MAX_SESSION_BYTES, Live
 from mqttscope.session.connection import Connection

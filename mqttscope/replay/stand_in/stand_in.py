@@ -20,7 +20,7 @@ from mqttscope.replay.player.actions import Kind
 from mqttscope.replay.script import Ending, Entry
 from mqttscope.replay.stand_in import deliver
 from mqttscope.replay.stand_in.actions import Action, Close, Send, Wait
-from mqttscope.replay.stand_in.casting import Unfinished
+from mqttscope.replay.stand_in.connection_matching import Unfinished
 from mqttscope.replay.stand_in.responder import Responder
 
 SESSION_TAKEN_OVER, KEEP_ALIVE_TIMEOUT = 0x8E, 0x8D

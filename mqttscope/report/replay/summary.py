@@ -22,7 +22,7 @@ from mqttscope.replay.player.room import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_A
 from mqttscope.replay.run import Plan
 from mqttscope.replay.script import Script
 from mqttscope.replay.serve import Served, Serving
-from mqttscope.replay.stand_in.casting import said_identifier
+from mqttscope.replay.stand_in.connection_matching import said_identifier
 from mqttscope.replay.verify.device import DevicePair, verify_device
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.replay.verify.latency import HANDSHAKES, Quantiles, side_by_side

@@ -20,8 +20,8 @@ from mqttscope.mutate import Action, Case, Change
 from mqttscope.redact.packets import hidden_ranges, holds_secrets
 from mqttscope.replay.script import Script
 from mqttscope.report.findings.json import line
+from mqttscope.trial.minimize import Minimized
 from mqttscope.trial.run import Result
-from mqttscope.trial.smaller import Smaller
 from mqttscope.trial.verdict import AS_RECORDED, Verdict, ruling_json
 
 MIN_KNOWN = 4
@@ -149,7 +149,7 @@ RANK = (
 class Reduced:
     """A failing case that was made smaller, and how it is played by hand."""
 
-    smaller: Smaller
+    smaller: Minimized
     shell: str
     """Empty where no shell can play it."""
 

@@ -11,7 +11,7 @@ from mqttscope.mutate.unversioned import cited_instead
 from mqttscope.report.findings.json import line
 from mqttscope.report.trial.listing import said
 from mqttscope.trial.fit import Numbered
-from mqttscope.trial.written import SERVER, client_of
+from mqttscope.trial.synthetic_capture import SERVER, client_of
 
 
 @dataclass(slots=True, frozen=True)

@@ -20,7 +20,7 @@ from mqttscope.mqtt import (
 )
 from mqttscope.replay.script import Ending, Script
 from mqttscope.replay.stand_in import Casting, Close, Manner, Send, Sessions, StandIn, Unexpected
-from mqttscope.replay.stand_in.casting import takers_over
+from mqttscope.replay.stand_in.connection_matching import takers_over
 from mqttscope.session import Connection
 from tests.replay.talk import packet, record
 

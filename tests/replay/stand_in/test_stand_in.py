@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.mqtt import Malformed, ProtocolVersion, Subscription, decode
 from mqttscope.replay.stand_in import Unexpected, live, responder
-from mqttscope.replay.stand_in import casting as module
+from mqttscope.replay.stand_in import connection_matching as module
 from tests.replay.stand_in.desk import SECOND, Desk
 
 V3_1, V3_1_1, V5 = ProtocolVersion

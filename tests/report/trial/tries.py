@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Connack, Connect, Properties, Publish
 from mqttscope.report.trial.outcome import Reduced, Tried
+from mqttscope.trial.minimize import Minimized
 from mqttscope.trial.run import Result
-from mqttscope.trial.smaller import Smaller
 from mqttscope.trial.verdict import Ruling, Verdict
 from tests.replay.recordings import conversation
 from tests.trial.flows import HASH, make_case, script
@@ -32,7 +32,7 @@ def run(broker: str = "mqtt://h:1883", *verdicts: tuple[str, Verdict]) -> Tried:
 
 def with_reduction(tried: Tried) -> Tried:
     """The same with the first case reduced."""
-    small = Smaller(tried.results[0].case, Verdict.TOLERATED, 12, 9, 200)
+    small = Minimized(tried.results[0].case, Verdict.TOLERATED, 12, 9, 200)
     tried.reduced[0] = Reduced(small, LINE)
     return tried
 

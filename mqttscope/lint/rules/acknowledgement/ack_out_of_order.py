@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from itertools import islice
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules import may_be_3_1, sides_guessed
 from mqttscope.mqtt.constants import PacketType
@@ -131,7 +131,7 @@ class AckOutOfOrder(Rule):
         ),
     ]
 
-    def check(self, packet: Puback | Pubrec | Pubrel, at: Moment) -> Findings:
+    def check(self, packet: Puback | Pubrec | Pubrel, at: RuleContext) -> Findings:
         """Compare with the oldest of those that wait for such an answer."""
         kind, party, identifier = packet.packet_type, at.party, packet.packet_identifier
         if kind == PacketType.PUBACK:
@@ -167,7 +167,7 @@ class AckOutOfOrder(Rule):
         )
 
 
-def _waits(kind: int, identifier: int, at: Moment) -> bool:
+def _waits(kind: int, identifier: int, at: RuleContext) -> bool:
     """Whether the exchange really waits: it may have had a wrong answer, or another packet may have its identifier."""
     if kind == PacketType.PUBREL:
         running = at.sender.running(identifier, "publish")

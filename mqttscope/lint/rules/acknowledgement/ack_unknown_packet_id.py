@@ -1,8 +1,8 @@
 """ACK203."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
@@ -111,7 +111,7 @@ class AckUnknownPacketId(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Look for what it may answer; a second answer, or one of the wrong kind, is for other rules."""
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
         kind = packet.packet_type
@@ -128,7 +128,7 @@ class AckUnknownPacketId(Rule):
         )
 
 
-def _was_asked(kind: int, identifier: int, at: Moment) -> bool:
+def _was_asked(kind: int, identifier: int, at: RuleContext) -> bool:
     """Whether there was something on this connection that this kind of packet answers."""
     if kind in (PacketType.SUBACK, PacketType.UNSUBACK):
         table = at.history.subscriptions
@@ -142,7 +142,7 @@ def _was_asked(kind: int, identifier: int, at: Moment) -> bool:
     return at.other.has_sent(identifier)
 
 
-def _fresh(kind: int, at: Moment) -> bool:
+def _fresh(kind: int, at: RuleContext) -> bool:
     """Whether what is answered cannot be from before this connection."""
     connection = at.connection
     if connection.clean_start:

@@ -1,8 +1,8 @@
 """ACK204."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, lost, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
@@ -137,7 +137,7 @@ class AckWrongType(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare with what the exchange of this identifier waits for."""
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
         kind = packet.packet_type
@@ -183,7 +183,7 @@ def _wanted(running: Exchange) -> str:
     return {"sent": "PUBREC", "received": "PUBREL", "released": "PUBCOMP"}[running.phase]
 
 
-def _had(running: Exchange, kind: int, at: Moment) -> bool:
+def _had(running: Exchange, kind: int, at: RuleContext) -> bool:
     """Whether the one who answers had the packet that began the exchange."""
     if kind == PacketType.PUBREL:
         return True
@@ -195,13 +195,13 @@ def _had(running: Exchange, kind: int, at: Moment) -> bool:
     return 0 < position <= at.party.acknowledged
 
 
-def _earlier(identifier: int, at: Moment) -> bool:
+def _earlier(identifier: int, at: RuleContext) -> bool:
     """Whether the identifier had an exchange before."""
     request = at.history.subscriptions.requests.get(identifier)
     return identifier in at.other.ended or (request is not None and request.answers > 0)
 
 
-def _cited(running: Exchange, at: Moment) -> tuple[str, ...]:
+def _cited(running: Exchange, at: RuleContext) -> tuple[str, ...]:
     if running.kind != "publish" or running.phase != "sent":
         return ()
     if at.version is V5:

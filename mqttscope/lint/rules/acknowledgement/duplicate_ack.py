@@ -1,8 +1,8 @@
 """ACK210."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
@@ -86,7 +86,7 @@ class DuplicateAck(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Look for an exchange that has had this acknowledgement as often as its packet was sent."""
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
         kind = packet.packet_type
@@ -105,7 +105,7 @@ class DuplicateAck(Rule):
         )
 
 
-def _answered(kind: int, identifier: int, at: Moment) -> bool:
+def _answered(kind: int, identifier: int, at: RuleContext) -> bool:
     """Whether PUBACK or PUBCOMP has ended the exchange before, as often as it was asked for."""
     ended = at.other.ended.get(identifier)
     if ended is None or ended.by != kind:
@@ -115,7 +115,7 @@ def _answered(kind: int, identifier: int, at: Moment) -> bool:
     return ended.answers > ended.exchange.retransmissions
 
 
-def _pubrec_again(identifier: int, at: Moment) -> bool:
+def _pubrec_again(identifier: int, at: RuleContext) -> bool:
     """Whether a PUBREC was sent before for a PUBLISH that was sent once."""
     if identifier in at.party.owes_pubrec:
         return False

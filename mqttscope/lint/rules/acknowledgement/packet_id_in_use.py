@@ -1,8 +1,8 @@
 """ACK202."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
@@ -145,7 +145,7 @@ class PacketIdInUse(Rule):
         ),
     ]
 
-    def check(self, packet: Publish | Subscribe | Unsubscribe, at: Moment) -> Findings:
+    def check(self, packet: Publish | Subscribe | Unsubscribe, at: RuleContext) -> Findings:
         """Look the identifier up among what is not answered."""
         running = at.sender.exchanges.get(packet.packet_identifier)  # type: ignore[arg-type]
         if running is None or not at.party.in_step():
@@ -174,7 +174,7 @@ class PacketIdInUse(Rule):
             statements=self._cited(packet, at, running),
         )
 
-    def _cited(self, packet: Publish | Subscribe | Unsubscribe, at: Moment, running: Exchange) -> tuple[str, ...]:
+    def _cited(self, packet: Publish | Subscribe | Unsubscribe, at: RuleContext, running: Exchange) -> tuple[str, ...]:
         """Statements for the QoS of both packets."""
         side = "client" if at.from_client else "server"
         rows = self.statements_for(at.version, side, packet_name(packet).lower(), "packet_identifier")
@@ -193,7 +193,7 @@ class PacketIdInUse(Rule):
         return tuple(cited)
 
 
-def _same_request(packet: Subscribe | Unsubscribe, at: Moment, running: Exchange) -> bool:
+def _same_request(packet: Subscribe | Unsubscribe, at: RuleContext, running: Exchange) -> bool:
     """Whether a SUBSCRIBE or UNSUBSCRIBE is the one that waits for its answer, sent again."""
     if running.kind != packet_name(packet).lower():
         return False

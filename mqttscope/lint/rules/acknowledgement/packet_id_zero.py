@@ -1,8 +1,8 @@
 """ACK101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import (
@@ -92,7 +92,7 @@ class PacketIdZero(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Two zero bytes; an answer that repeats them is not to blame for more than taking them."""
         if packet.packet_identifier != 0:  # type: ignore[attr-defined]
             return None

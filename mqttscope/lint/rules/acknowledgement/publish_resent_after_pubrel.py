@@ -1,8 +1,8 @@
 """ACK207."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
 
@@ -76,7 +76,7 @@ class PublishResentAfterPubrel(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for a PUBREL that waits for its PUBCOMP."""
         identifier = packet.packet_identifier
         if packet.qos != 2 or identifier is None or not at.party.in_step():

@@ -1,8 +1,8 @@
 """ACK208."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
@@ -57,7 +57,7 @@ class PubrelAfterNegativePubrec(Rule):
         ),
     ]
 
-    def check(self, packet: Pubrel, at: Moment) -> Findings:
+    def check(self, packet: Pubrel, at: RuleContext) -> Findings:
         """Look at how the exchange of this identifier ended."""
         identifier = packet.packet_identifier
         ended = at.party.ended.get(identifier)

@@ -1,8 +1,8 @@
 """ACK209."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Puback, Publish, Pubrec
@@ -58,7 +58,7 @@ class ResendAfterNegativeAck(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look at how the exchange of this identifier ended."""
         identifier = packet.packet_identifier
         if not packet.qos or identifier is None:

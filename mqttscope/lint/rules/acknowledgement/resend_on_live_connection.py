@@ -1,8 +1,8 @@
 """ACK206."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules import may_be_3_1
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -92,7 +92,7 @@ class ResendOnLiveConnection(Rule):
         ),
     ]
 
-    def check(self, packet: Publish | Pubrel, at: Moment) -> Findings:
+    def check(self, packet: Publish | Pubrel, at: RuleContext) -> Findings:
         """Look for the first transmission on this connection."""
         if at.version is V3_1 or may_be_3_1(at):
             return None

@@ -1,8 +1,8 @@
 """AUT101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.mqtt.properties import Properties
@@ -55,7 +55,7 @@ class AuthDataWithoutMethod(Rule):
         ),
     ]
 
-    def check(self, packet: Connect | Connack, at: Moment) -> Findings:
+    def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """Look for both properties."""
         block = packet.properties
         if block is None or block.authentication_data is None or block.authentication_method is not None:

@@ -1,8 +1,8 @@
 """AUT204."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, make_connect, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.packets import Auth, Connack
 from mqttscope.mqtt.properties import Properties
@@ -71,7 +71,7 @@ class AuthMethodMismatch(Rule):
         ),
     ]
 
-    def check(self, packet: Auth | Connack, at: Moment) -> Findings:
+    def check(self, packet: Auth | Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT; an AUTH without a method is another finding."""
         connect, sent = at.history.connect, at.history.connect_sent
         wanted = None if connect is None or connect.properties is None else connect.properties.authentication_method

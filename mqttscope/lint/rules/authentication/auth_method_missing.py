@@ -1,8 +1,8 @@
 """AUT102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import Auth, Connack
 from mqttscope.mqtt.properties import Properties
@@ -63,7 +63,7 @@ class AuthMethodMissing(Rule):
         ),
     ]
 
-    def check(self, packet: Auth, at: Moment) -> Findings:
+    def check(self, packet: Auth, at: RuleContext) -> Findings:
         """Look for the property."""
         block = packet.properties
         if block is not None and block.authentication_method is not None:

@@ -1,8 +1,8 @@
 """AUT205."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.authentication.packet_during_auth import saw_all
 from mqttscope.mqtt.constants import PacketType, reason_name
@@ -102,7 +102,7 @@ class AuthReasonCodeWrong(Rule):
         ),
     ]
 
-    def check(self, packet: Auth, at: Moment) -> Findings:
+    def check(self, packet: Auth, at: RuleContext) -> Findings:
         """Compare with the place in the exchange."""
         if not follows(at):
             return None
@@ -128,7 +128,7 @@ class AuthReasonCodeWrong(Rule):
         )
 
 
-def follows(at: Moment) -> bool:
+def follows(at: RuleContext) -> bool:
     """Whether it is known where in the exchange an AUTH stands, so that its reason code can be compared with that."""
     history = at.history
     connect, connack = history.connect, history.connack
@@ -142,7 +142,7 @@ def follows(at: Moment) -> bool:
     return not connack.reason_code
 
 
-def _running(at: Moment) -> bool:
+def _running(at: RuleContext) -> bool:
     """Whether the client has begun to re-authenticate and the server has not ended it."""
     client, server, accepted = at.history.client.auth, at.history.server.auth, at.history.connack_sent
     if client is None or accepted is None or client.packet < accepted.packet:

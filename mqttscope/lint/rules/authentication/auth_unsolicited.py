@@ -1,8 +1,8 @@
 """AUT203."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import Auth, Connack
 from mqttscope.mqtt.properties import Properties
@@ -45,7 +45,7 @@ class AuthUnsolicited(Rule):
         ),
     ]
 
-    def check(self, packet: Auth | Connack, at: Moment) -> Findings:
+    def check(self, packet: Auth | Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT, if that could be read."""
         connect, sent = at.history.connect, at.history.connect_sent
         if connect is None or sent is None or at.history.connect_malformed is not None:

@@ -1,8 +1,8 @@
 """AUT206."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, lost, make_connect, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
@@ -65,7 +65,7 @@ class PacketDuringAuth(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Between CONNECT and CONNACK, as far as the client had received the server's bytes."""
         history = at.history
         if history.connack is not None or history.connack_malformed is not None:
@@ -84,6 +84,6 @@ class PacketDuringAuth(Rule):
         )
 
 
-def saw_all(at: Moment) -> bool:
+def saw_all(at: RuleContext) -> bool:
     """Whether the capture has all bytes of the other side that the sender had received when it sent this."""
     return not at.receiver.gapped and 0 <= at.party.acknowledged <= at.other.position

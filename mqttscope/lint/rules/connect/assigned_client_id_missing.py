@@ -1,8 +1,8 @@
 """CON217."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack
@@ -51,7 +51,7 @@ class AssignedClientIdMissing(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""
         connect, sent = at.history.connect, at.history.connect_sent
         if packet.reason_code or connect is None or sent is None or connect.client_identifier != "":

@@ -1,8 +1,8 @@
 """CON108."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
@@ -53,7 +53,7 @@ class ClientIdLength(Rule):
         conversation("a dash in 5.0", client(make_connect(client_identifier="sensor-42")).marked("client_identifier")),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Length, and characters from 3.1.1 on."""
         identifier = packet.client_identifier
         if at.version is V3_1:

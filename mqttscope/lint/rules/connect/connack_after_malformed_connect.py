@@ -1,8 +1,8 @@
 """CON220."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.rules.connect.password_without_username import lacks_user_name
 from mqttscope.lint.rules.will.will_topic_invalid import PROBLEMS, will_topic_faults
@@ -65,7 +65,7 @@ class ConnackAfterMalformedConnect(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Find what is wrong with the CONNECT."""
         if packet.reason_code in _OWN_ANSWERS or at.history.connack is not None:
             return None
@@ -81,7 +81,7 @@ class ConnackAfterMalformedConnect(Rule):
         )
 
 
-def _problem(at: Moment) -> str | None:
+def _problem(at: RuleContext) -> str | None:
     """What is wrong with the CONNECT of a client that speaks 3.1.1, ``None`` when nothing is."""
     found = at.history.connect_malformed
     connect = at.history.connect if found is None else found.packet

@@ -1,8 +1,8 @@
 """CON109."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.mqtt.constants import Direction, MalformedReason
@@ -53,11 +53,11 @@ class ConnackReservedFlags(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """The decoder's words, unless it may be MQTT 3.1 that is spoken."""
         return None if lawful_elsewhere(at) else super().check_malformed(fault, at)
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """In 3.1 no fault of the packet, and only a note."""
         if at.version is not V3_1 or not packet.acknowledge_flags:
             return None

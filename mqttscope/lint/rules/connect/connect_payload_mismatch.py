@@ -1,9 +1,9 @@
 """CON104."""
 
 from mqttscope.events import MalformedEvent
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion
 from mqttscope.mqtt.declare import FaultReport
@@ -102,7 +102,7 @@ class ConnectPayloadMismatch(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say which flag and which field, and cite the statements about just these."""
         rows = _WITHOUT_FLAG[at.version]
         name = fault.field.partition(".")[0]
@@ -124,12 +124,12 @@ class ConnectPayloadMismatch(Rule):
         )
 
 
-def _with_flag(at: Moment, index: int) -> tuple[str, ...]:
+def _with_flag(at: RuleContext, index: int) -> tuple[str, ...]:
     """The statement that demands the user name (0) or the password (1) when its flag is 1."""
     return (("MQTT-3.1.2-17", "MQTT-3.1.2-19") if at.version is V5 else ("MQTT-3.1.2-19", "MQTT-3.1.2-21"))[index:][:1]
 
 
-def _flags(at: Moment) -> int:
+def _flags(at: RuleContext) -> int:
     packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
     if not isinstance(packet, Connect):
         return 0

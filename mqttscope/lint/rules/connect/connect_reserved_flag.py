@@ -1,9 +1,9 @@
 """CON103."""
 
 from mqttscope.events import MalformedEvent
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
@@ -52,12 +52,12 @@ class ConnectReservedFlag(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Show the flags."""
         packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
         return self.report(fault.field, _sentence(packet if isinstance(packet, Connect) else Connect()))
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """In 3.1 no fault of the packet, and only a note."""
         if at.version is not V3_1 or not (packet.connect_flags or 0) & 1:
             return None

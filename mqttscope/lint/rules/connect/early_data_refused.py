@@ -1,8 +1,8 @@
 """CON225."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Auth, Connack, Pingreq, Publish, Subscribe
@@ -64,7 +64,7 @@ class EarlyDataRefused(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Count what came before a refusal."""
         code = packet.reason_code
         if not code or not at.history.early or at.history.connack is not None:

@@ -1,8 +1,8 @@
 """CON219."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.lint.rules.connect.empty_client_id_without_clean_session import keeps_nameless_session
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
@@ -57,7 +57,7 @@ class EmptyClientIdNotRefused(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Any code but one is wrong."""
         code = packet.reason_code
         if code == _REJECTED or not _asked(at):
@@ -68,7 +68,7 @@ class EmptyClientIdNotRefused(Rule):
         message = f"empty Client Identifier with CleanSession 0: the server {did}, must refuse with 0x02"
         return self.report("reason_code", message, related=_request(at))
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """The server closed without an answer."""
         history = at.history
         if history.connack is not None or history.connack_malformed is not None or not _asked(at):
@@ -79,12 +79,12 @@ class EmptyClientIdNotRefused(Rule):
         return self.report("", message, related=_request(at), sender=Direction.SERVER_TO_CLIENT)
 
 
-def _asked(at: Moment) -> bool:
+def _asked(at: RuleContext) -> bool:
     """Whether the CONNECT, well formed apart from that, wants to keep a session without a name."""
     connect = at.history.connect
     return connect is not None and at.history.connect_malformed is None and keeps_nameless_session(connect)
 
 
-def _request(at: Moment) -> tuple[Related, ...]:
+def _request(at: RuleContext) -> tuple[Related, ...]:
     sent = at.history.connect_sent
     return () if sent is None else (Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),)

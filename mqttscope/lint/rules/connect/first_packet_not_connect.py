@@ -1,8 +1,8 @@
 """CON211."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, lost, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -52,13 +52,13 @@ class FirstPacketNotConnect(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Nothing came before."""
         if at.history.connect_sent is not None or packet.packet_type == PacketType.CONNECT or not _is_first(at):
             return None
         return self.report("", f"the first packet of the client is {packet_name(packet)}, must be CONNECT")
 
-    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         """A packet that cannot be read to its end has a type all the same."""
         kind = found.packet_type
         if found.complete or not at.from_client or not kind or kind == PacketType.CONNECT or not _is_first(at):
@@ -68,7 +68,7 @@ class FirstPacketNotConnect(Rule):
         )
 
 
-def _is_first(at: Moment) -> bool:
+def _is_first(at: RuleContext) -> bool:
     """Whether nothing came from the client before, on a connection that was captured from its beginning."""
     if not at.connection.handshake_seen or at.history.connect_sent is not None:
         return False

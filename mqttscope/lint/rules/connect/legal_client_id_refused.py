@@ -1,8 +1,8 @@
 """CON216."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.connect.client_id_length import MAX_LENGTH, is_plain
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
@@ -68,7 +68,7 @@ class LegalClientIdRefused(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""
         code, connect, sent = packet.reason_code, at.history.connect, at.history.connect_sent
         if code != _REJECTED[at.version] or connect is None or sent is None or at.history.connect_malformed is not None:

@@ -1,8 +1,8 @@
 """CON224."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Puback, Publish
@@ -55,7 +55,7 @@ class MaxQosNotAnnounced(Rule):
         ),
     ]
 
-    def check(self, packet: Disconnect, at: Moment) -> Findings:
+    def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Compare what was announced with what the client has sent; broken packets may have had QoS 3."""
         connack, sent = at.history.connack, at.history.connack_sent
         if packet.reason_code != _QOS_NOT_SUPPORTED or connack is None or sent is None:

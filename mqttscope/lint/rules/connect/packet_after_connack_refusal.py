@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, crossing, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.declare import ControlPacket
@@ -96,7 +96,7 @@ class PacketAfterConnackRefusal(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Behind a refusal."""
         connack = at.history.connack
         if connack is None or not connack.reason_code:

@@ -1,8 +1,8 @@
 """CON105."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect
@@ -42,7 +42,7 @@ class PasswordWithoutUsername(Rule):
         conversation("a password alone in 3.1", client(make_connect(V3_1, password=b"secret")).marked("password")),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Look at the flags."""
         if not lacks_user_name(packet):
             return None

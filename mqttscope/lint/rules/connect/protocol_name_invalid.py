@@ -1,8 +1,8 @@
 """CON101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.packets import Connack, Connect
@@ -68,7 +68,7 @@ class ProtocolNameInvalid(Rule):
         ),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Names that exist, with the level of the other; what is no name at all is the decoder's finding."""
         name, wanted = packet.protocol_name, _NAMES.get(packet.protocol_level)
         if wanted is None or name == wanted or name not in _NAMES.values():

@@ -1,8 +1,8 @@
 """CON102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
@@ -60,7 +60,7 @@ class ProtocolVersionUnknown(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """The decoder's words, with the level in hexadecimal too."""
         packet = getattr(getattr(at.event, "malformed", None), "packet", None)
         if not isinstance(packet, Connect):

@@ -1,8 +1,8 @@
 """CON212."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, hexadecimal, make_connect, opened
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import Malformed
@@ -41,18 +41,18 @@ class SecondConnect(Rule):
         ),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The state knows the first one."""
         return self._again(at)
 
-    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         """The same for one that cannot be read to its end; the protocol name shows that it is a CONNECT."""
         packet = found.packet
         if found.complete or not at.from_client or not isinstance(packet, Connect):
             return None
         return self._again(at) if packet.protocol_name in ("MQTT", "MQIsdp") else None
 
-    def _again(self, at: Moment) -> Findings:
+    def _again(self, at: RuleContext) -> Findings:
         first = at.history.connect_sent
         if first is None:
             return None

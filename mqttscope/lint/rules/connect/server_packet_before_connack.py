@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules import nothing_understood
 from mqttscope.mqtt.constants import Direction, PacketType
@@ -83,7 +83,7 @@ class ServerPacketBeforeConnack(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """The beginning of the connection was captured, and no CONNACK came yet."""
         history = at.history
         if history.connack is not None or history.connack_malformed is not None:

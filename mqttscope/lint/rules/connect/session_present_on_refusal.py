@@ -1,8 +1,8 @@
 """CON110."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import may_be_3_1
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
@@ -36,7 +36,7 @@ class SessionPresentOnRefusal(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare flag and code."""
         code = packet.reason_code
         if not packet.session_present or not code or may_be_3_1(at):

@@ -1,8 +1,8 @@
 """CON215."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack
@@ -42,7 +42,7 @@ class SessionPresentWithCleanStart(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""
         connect, sent = at.history.connect, at.history.connect_sent
         if not packet.session_present or packet.reason_code or connect is None or not connect.clean_start:

@@ -1,8 +1,8 @@
 """CON223."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack
@@ -46,7 +46,7 @@ class WillRetainAcceptedUnsupported(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""
         connect, sent = at.history.connect, at.history.connect_sent
         if packet.reason_code or packet.properties is None or packet.properties.retain_available != 0:

@@ -2,9 +2,9 @@
 
 import zlib
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules.delivery import SECOND_NS
 from mqttscope.mqtt.constants import Direction
@@ -99,7 +99,7 @@ class DeliveryAfterUnsubscribe(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Only ended subscriptions match, and the grace time is over."""
         topic = at.topic
         if topic is None:
@@ -125,7 +125,7 @@ class DeliveryAfterUnsubscribe(Rule):
             related=(Related("the SUBSCRIBE", last.packet, last.frame, last.timestamp_ns),),
         )
 
-    def _own(self, packet: Publish, ended_ns: int, at: Moment) -> bool:
+    def _own(self, packet: Publish, ended_ns: int, at: RuleContext) -> bool:
         """Whether the client published the same after the subscription had ended, and not before."""
         if packet.missing or len(packet.payload) < 4:
             return False

@@ -1,8 +1,8 @@
 """DLV202."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
 from mqttscope.mqtt.constants import Direction
@@ -108,7 +108,7 @@ class DeliveryQosAboveGranted(Rule):
         conversation("in 3.1", *opened(V3_1), *_QOS_0, server(_MESSAGE).marked("qos"), client(Puback(1))),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the highest QoS of all that the topic belongs to."""
         topic = at.topic
         if topic is None:

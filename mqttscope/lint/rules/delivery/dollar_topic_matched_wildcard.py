@@ -1,8 +1,8 @@
 """DLV206."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt.constants import Direction
@@ -67,7 +67,7 @@ class DollarTopicMatchedWildcard(Rule):
         conversation("a note in 3.1", *opened(V3_1), *_ALL, server(_UPTIME).marked("topic_name")),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Filters that would match without the exception, while none does."""
         topic = at.topic
         if topic is None or topic[:1] != "$":

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
@@ -201,7 +201,7 @@ class MessageExpiryNotDecremented(BrokerRule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Remember what is published with an interval, and compare it with what is delivered."""
         memory: Waiting = self.watch(packet, at)  # type: ignore[assignment]
         if isinstance(packet, Publish):
@@ -210,7 +210,7 @@ class MessageExpiryNotDecremented(BrokerRule):
             self._published(packet, memory, at)
         return None
 
-    def _published(self, packet: Publish, memory: Waiting, at: Moment) -> None:
+    def _published(self, packet: Publish, memory: Waiting, at: RuleContext) -> None:
         topic = at.topic
         block = packet.properties
         expiry = None if block is None else block.first(0x02)
@@ -231,7 +231,7 @@ class MessageExpiryNotDecremented(BrokerRule):
             if len(memory.published) > MAX_TOPICS:
                 del memory.published[next(iter(memory.published))]
 
-    def _delivered(self, packet: Publish, memory: Waiting, at: Moment) -> Findings:
+    def _delivered(self, packet: Publish, memory: Waiting, at: RuleContext) -> Findings:
         topic = at.topic
         messages = None if topic is None else memory.published.get(topic)
         if messages is None or packet.dup or packet.missing:
@@ -262,10 +262,10 @@ class MessageExpiryNotDecremented(BrokerRule):
             **self._doubt(got, best, at),
         )
 
-    def _doubt(self, got: int | None, best: Published, at: Moment) -> dict[str, Any]:
+    def _doubt(self, got: int | None, best: Published, at: RuleContext) -> dict[str, Any]:
         return self.doubt(at, doubtful=got != best.expiry or best.capture != at.event.capture)
 
-    def _since_ns(self, packet: Publish, topic: str, at: Moment) -> int | None:
+    def _since_ns(self, packet: Publish, topic: str, at: RuleContext) -> int | None:
         """Until when the message has waited in the server for certain; ``None`` where the capture does not say."""
         connack = at.history.connack_sent
         if connack is None:

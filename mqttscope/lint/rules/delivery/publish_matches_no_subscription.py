@@ -1,8 +1,8 @@
 """DLV201."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt.constants import Direction
@@ -99,7 +99,7 @@ class PublishMatchesNoSubscription(Rule):
         conversation("nothing subscribed in 3.1", *opened(V3_1), server(Publish(topic_name="x")).marked("topic_name")),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look the topic up, and leave out what explains it."""
         topic = at.topic
         if topic is None:

@@ -2,9 +2,9 @@
 
 import zlib
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
 from mqttscope.mqtt.constants import Direction
@@ -127,7 +127,7 @@ class StaleSubscriptionUsed(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Only for topics of subscriptions that were replaced."""
         topic = at.topic
         if topic is None:
@@ -155,7 +155,7 @@ class StaleSubscriptionUsed(Rule):
                 return self._stale(one, "", "the old one", at)
         return None
 
-    def _stale(self, one: Subscribed, field: str, what: str, at: Moment) -> Findings:
+    def _stale(self, one: Subscribed, field: str, what: str, at: RuleContext) -> Findings:
         early = at.timestamp_ns - one.granted_ns <= float(self.set["grace"]) * SECOND_NS
         still = "is still in effect" if field else "is still there: each message comes twice"
         return self.report(
@@ -181,7 +181,7 @@ class StaleSubscriptionUsed(Rule):
             if other.topic_filter != one.topic_filter
         )
 
-    def _comes_twice(self, packet: Publish, one: Subscribed, at: Moment) -> bool:
+    def _comes_twice(self, packet: Publish, one: Subscribed, at: RuleContext) -> bool:
         """Whether this message ends the first three pairs since the SUBACK, each of its own content."""
         if packet.missing:
             return False

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
 from mqttscope.mqtt.constants import Direction
@@ -101,7 +101,7 @@ class SubscriptionIdForeign(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Iterator[Report] | None:
+    def check(self, packet: Publish, at: RuleContext) -> Iterator[Report] | None:
         """Look up who has the identifiers."""
         block = packet.properties
         if block is None or block.first(0x0B) is None or at.topic is None:
@@ -113,7 +113,7 @@ class SubscriptionIdForeign(Rule):
             return None
         return self._foreign(carried, found, table, at)
 
-    def _foreign(self, carried: list[int], found: Match, table: Subscriptions, at: Moment) -> Iterator[Report]:
+    def _foreign(self, carried: list[int], found: Match, table: Subscriptions, at: RuleContext) -> Iterator[Report]:
         grace = float(self.set["grace"]) * SECOND_NS
         for number in dict.fromkeys(carried):
             if number in found.identifiers or not number:

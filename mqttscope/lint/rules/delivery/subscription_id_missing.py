@@ -4,9 +4,9 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules import properties_lost
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
@@ -166,7 +166,7 @@ class SubscriptionIdMissing(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Without any identifier at once, with some of them when no other copy can come."""
         topic = at.topic
         if topic is None:
@@ -191,7 +191,7 @@ class SubscriptionIdMissing(Rule):
             self._wait(packet, carried, found, at)
         return None
 
-    def _was_without(self, found: Match, at: Moment) -> bool:
+    def _was_without(self, found: Match, at: RuleContext) -> bool:
         """Whether the message may belong to a subscription that had no identifier, or was queued for one."""
         grace = float(self.set["grace"]) * SECOND_NS
         for one in found.subscriptions:
@@ -205,7 +205,7 @@ class SubscriptionIdMissing(Rule):
             for one in found.ended
         )
 
-    def _wait(self, packet: Publish, carried: list[int] | tuple[()], found: Match, at: Moment) -> None:
+    def _wait(self, packet: Publish, carried: list[int] | tuple[()], found: Match, at: RuleContext) -> None:
         shared = any(one.is_shared for one in found.subscriptions)
         if found.all_identified and not shared and all(number in carried for number in found.identifiers):
             return  # all of them at once, so no other copy is needed
@@ -226,13 +226,13 @@ class SubscriptionIdMissing(Rule):
         if len(memory.copies) > MAX_WAITING:
             _never_came(memory, next(iter(memory.copies)))
 
-    def _is_due(self, one: Subscribed, at: Moment) -> bool:
+    def _is_due(self, one: Subscribed, at: RuleContext) -> bool:
         """Whether the subscription has long been in force, and gets every message that matches."""
         if one.subscription_identifier is None or one.granted is None or one.is_shared or one.no_local:
             return False
         return one.ending_ns is None and at.timestamp_ns - one.granted_ns > float(self.set["grace"]) * SECOND_NS
 
-    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+    def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """Messages of which no other copy came."""
         if self.code not in at.history.memories:
             return

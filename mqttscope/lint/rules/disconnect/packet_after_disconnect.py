@@ -1,8 +1,8 @@
 """DIS201."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, crossing, hexadecimal, opened, server
 from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -62,20 +62,20 @@ class PacketAfterDisconnect(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """The state knows who has taken leave."""
         if at.party.disconnect is None:
             return None
         return self._after(packet_name(packet), at)
 
-    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         """The same for a packet that cannot be read to its end."""
         if at.party.disconnect is None or found.complete:
             return None
         kind = found.packet_type
         return self._after(f"a malformed {PacketType(kind).name}" if kind else "a packet of reserved type", at)
 
-    def _after(self, what: str, at: Moment) -> Report:
+    def _after(self, what: str, at: RuleContext) -> Report:
         left = at.party.disconnect
         assert left is not None
         who = "the client" if at.from_client else "the server"

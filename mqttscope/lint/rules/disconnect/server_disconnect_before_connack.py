@@ -1,8 +1,8 @@
 """DIS202."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, hexadecimal, lost, make_connect, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect
@@ -58,7 +58,7 @@ class ServerDisconnectBeforeConnack(Rule):
         ),
     ]
 
-    def check(self, packet: Disconnect, at: Moment) -> Findings:
+    def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """No CONNACK with success came before."""
         history = at.history
         connack, sent = history.connack, history.connack_sent

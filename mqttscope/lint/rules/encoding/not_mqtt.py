@@ -1,8 +1,8 @@
 """ENC109."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, server, silent
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.session.connection import Connection
@@ -66,7 +66,7 @@ class NotMqtt(Rule):
         ),
     ]
 
-    def check_foreign(self, protocol: str, at: Moment) -> Findings:
+    def check_foreign(self, protocol: str, at: RuleContext) -> Findings:
         """Bytes that another protocol begins with."""
         if not at.from_client and at.receiver.packets:
             return self.report(
@@ -82,7 +82,7 @@ class NotMqtt(Rule):
             sender=Direction.CLIENT_TO_SERVER,
         )
 
-    def check_opened(self, connection: Connection, at: Moment) -> Findings:
+    def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
         """TLS has a port of its own."""
         if connection.transport != "tls" or not connection.server.endswith(_PLAIN_PORT):
             return None
@@ -94,7 +94,7 @@ class NotMqtt(Rule):
             sender=Direction.CLIENT_TO_SERVER,
         )
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Nothing was sent."""
         if connection.transport != "tcp" or not connection.handshake_seen or connection.gaps:
             return None

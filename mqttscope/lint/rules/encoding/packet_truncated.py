@@ -1,8 +1,8 @@
 """ENC107."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import nothing_understood
 from mqttscope.mqtt.constants import MalformedReason
@@ -77,7 +77,7 @@ class PacketTruncated(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say who cut the packet where it is not a field's length."""
         if nothing_understood(at):
             return None

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule, packet_name
 from mqttscope.lint.strings import WITH_STRINGS, find, shown
 from mqttscope.mqtt.packets import Publish
@@ -46,7 +46,7 @@ class Utf8BomPresent(Rule):
         conversation("in MQTT 3.1", *opened(V3_1), client(Publish(topic_name="\ufeffa")).marked("topic_name")),
     ]
 
-    def check(self, packet: Any, at: Moment) -> Iterable[Report]:
+    def check(self, packet: Any, at: RuleContext) -> Iterable[Report]:
         """Look at every string."""
         for hit in find(packet, _BOM):
             yield self.report(

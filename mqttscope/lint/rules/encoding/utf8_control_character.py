@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule, packet_name
 from mqttscope.lint.strings import WITH_STRINGS, find, shown
 from mqttscope.mqtt.packets import Publish, Suback, Subscribe
@@ -71,7 +71,7 @@ class Utf8ControlCharacter(Rule):
         ),
     ]
 
-    def check(self, packet: Any, at: Moment) -> Iterable[Report]:
+    def check(self, packet: Any, at: RuleContext) -> Iterable[Report]:
         """Look at every string."""
         for hit in find(packet, _CONTROL):
             where = "at its end" if hit.index == len(hit.text) - 1 else f"at character {hit.index}"

@@ -1,8 +1,8 @@
 """ENC105."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason, type_name
 from mqttscope.mqtt.declare import ControlPacket
@@ -75,7 +75,7 @@ class VarintNotMinimal(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Before 5.0 the decoder takes any form of the Remaining Length, so that the bytes have to be looked at."""
         raw = packet.raw
         if raw[1] < 0x80 or at.version >= V5:

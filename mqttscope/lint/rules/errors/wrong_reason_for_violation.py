@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import MalformedReason as M
 from mqttscope.mqtt.constants import allowed_reason_codes, reason_name
@@ -97,13 +97,13 @@ class WrongReasonForViolation(Rule):
         ),
     ]
 
-    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         """Remember it for the answer."""
         due = 0x81 if all(fault.reason in NAMED for fault in found.faults) else 0
         at.memory(self).last[str(at.direction)] = (at.number, due)
         return None
 
-    def check(self, packet: Disconnect | Connack, at: Moment) -> Findings:
+    def check(self, packet: Disconnect | Connack, at: RuleContext) -> Findings:
         """Compare with what the other side's last violation is to be answered with."""
         got = packet.reason_code
         if got not in BLAMES:

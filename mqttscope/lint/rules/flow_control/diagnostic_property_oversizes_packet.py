@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Needs, Rule, packet_name
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.declare import ControlPacket
@@ -116,7 +116,7 @@ class DiagnosticPropertyOversizesPacket(Rule):
         ),
     ]
 
-    def check(self, packet: Any, at: Moment) -> Iterator[Report]:
+    def check(self, packet: Any, at: RuleContext) -> Iterator[Report]:
         """Work out whether the packet fits without what may be left out."""
         limit = at.receiver.maximum_packet_size
         if not limit or len(packet.raw) <= limit:

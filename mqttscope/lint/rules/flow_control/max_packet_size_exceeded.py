@@ -1,8 +1,8 @@
 """FLW202."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules.flow_control.diagnostic_property_oversizes_packet import droppable
 from mqttscope.mqtt.declare import ControlPacket
@@ -63,7 +63,7 @@ class MaxPacketSizeExceeded(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare the length with the receiver's limit."""
         limit = at.receiver.maximum_packet_size
         if not limit:

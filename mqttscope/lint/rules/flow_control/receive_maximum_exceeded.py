@@ -2,9 +2,9 @@
 
 from itertools import islice
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -138,7 +138,7 @@ class ReceiveMaximumExceeded(Rule):
         ),
     ]
 
-    def check(self, packet: Publish | Connack, at: Moment) -> Findings:
+    def check(self, packet: Publish | Connack, at: RuleContext) -> Findings:
         """Compare the messages in flight with the receiver's limit."""
         if isinstance(packet, Connack):
             return self._before_connack(packet, at)
@@ -163,7 +163,7 @@ class ReceiveMaximumExceeded(Rule):
             confidence=confidence,
         )
 
-    def _before_connack(self, packet: Connack, at: Moment) -> Findings:
+    def _before_connack(self, packet: Connack, at: RuleContext) -> Findings:
         """What the client sent before is judged by the limit that comes now."""
         limit = packet.properties.receive_maximum if packet.properties is not None else None
         count = at.receiver.in_flight

@@ -1,8 +1,8 @@
 """HDR102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.mqtt.constants import MalformedReason
@@ -142,11 +142,11 @@ class FixedHeaderFlags(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """The decoder's words, unless it may be MQTT 3.1 that is spoken."""
         return None if lawful_elsewhere(at) else super().check_malformed(fault, at)
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """What only MQTT 3.1 lets through: flags that are no fault there."""
         flags = packet.header_flags
         if flags is None or at.version != V3_1:

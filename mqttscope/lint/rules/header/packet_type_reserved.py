@@ -1,8 +1,8 @@
 """HDR101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
 from mqttscope.mqtt.constants import MalformedReason, PacketType
@@ -52,7 +52,7 @@ class PacketTypeReserved(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Point to a packet before whose length was wrong."""
         if lawful_elsewhere(at) or nothing_understood(at):
             return None

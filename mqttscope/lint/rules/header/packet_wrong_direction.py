@@ -1,8 +1,8 @@
 """HDR103."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.lint.rules import nothing_understood, sides_guessed
 from mqttscope.mqtt.declare import ControlPacket
@@ -79,7 +79,7 @@ class PacketWrongDirection(Rule):
         conversation("a CONNACK from the client", *opened(), client(Connack()).marked("")),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare with the table of directions."""
         if isinstance(packet, Disconnect) and (at.version >= V5 or not at.connection.version_known):
             return None

@@ -1,8 +1,8 @@
 """HDR104."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
 from mqttscope.lint.shared_checks import other_layout
@@ -81,7 +81,7 @@ class RemainingLengthWrong(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say when the packet is one of the other version."""
         if lawful_elsewhere(at) or nothing_understood(at):
             return None

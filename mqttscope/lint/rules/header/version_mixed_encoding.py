@@ -1,8 +1,8 @@
 """HDR205."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.mqtt.codec import decode
@@ -78,7 +78,7 @@ class VersionMixedEncoding(Rule):
         ),
     ]
 
-    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         """Read the packet in the other layout."""
         if not at.connection.version_known:
             return None
@@ -90,7 +90,7 @@ class VersionMixedEncoding(Rule):
             return self._report(kind, other, at, "; a server that knows no other answers so", Severity.INFO)
         return self._report(kind, other, at)
 
-    def check(self, packet: Suback, at: Moment) -> Findings:
+    def check(self, packet: Suback, at: RuleContext) -> Findings:
         """A SUBACK reads well in both layouts, but with one code more or less."""
         asked = at.receiver.running(packet.packet_identifier, "subscribe")
         if asked is None or not at.connection.version_known or len(packet.reason_codes or ()) == asked.filters:
@@ -102,7 +102,7 @@ class VersionMixedEncoding(Rule):
         return self._report("SUBACK", other, at)
 
     def _report(
-        self, kind: str, other: ProtocolVersion, at: Moment, remark: str = "", severity: Severity | None = None
+        self, kind: str, other: ProtocolVersion, at: RuleContext, remark: str = "", severity: Severity | None = None
     ) -> Findings:
         first = at.history.connect_sent
         opening = () if first is None else (Related("the CONNECT", first.packet, first.frame, first.timestamp_ns),)

@@ -1,8 +1,8 @@
 """KAL201."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
@@ -116,7 +116,7 @@ class KeepaliveExceeded(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Measure from the packet before."""
         limit, last = at.connection.keep_alive, at.sender.last_timestamp_ns
         if not limit or last is None or at.timestamp_ns - last <= limit * SECOND or at.history.clock_back:
@@ -130,7 +130,7 @@ class KeepaliveExceeded(Rule):
         told = f"client was silent for {quiet / SECOND:.1f} s before {packet_name(packet)}, its Keep Alive is {limit} s"
         return self.report("", told, confidence=None if sure else Confidence.LIKELY)
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Measure until the end of the connection."""
         limit = connection.keep_alive
         if not limit or at.client.last_timestamp_ns is None or at.history.clock_back:
@@ -144,7 +144,7 @@ class KeepaliveExceeded(Rule):
         return self.report("", told, sender=Direction.CLIENT_TO_SERVER, confidence=None if sure else Confidence.LIKELY)
 
 
-def quiet_ns(at: Moment, packet: ControlPacket | None, until_ns: int = 0) -> int:
+def quiet_ns(at: RuleContext, packet: ControlPacket | None, until_ns: int = 0) -> int:
     """Nanoseconds between the client's last packet and the beginning of this one, or a point in time."""
     history, connack = at.history, at.history.connack_sent
     if connack is None:
@@ -155,14 +155,14 @@ def quiet_ns(at: Moment, packet: ControlPacket | None, until_ns: int = 0) -> int
     return at.begun_ns - since
 
 
-def allowed_ns(at: Moment, seconds: int, percent: float) -> int:
+def allowed_ns(at: RuleContext, seconds: int, percent: float) -> int:
     """How long a client may be silent with a Keep Alive: with tolerance, and the time that CONNECT to CONNACK took."""
     connect, connack = at.history.connect_sent, at.history.connack_sent
     trip = 0 if connect is None or connack is None else connack.timestamp_ns - connect.timestamp_ns
     return int(seconds * SECOND * (1 + percent / 100)) + min(max(trip, 0), seconds * SECOND)
 
 
-def server_value_ignored(at: Moment, quiet: int, percent: float) -> bool:
+def server_value_ignored(at: RuleContext, quiet: int, percent: float) -> bool:
     """Whether a silence is too long by Server Keep Alive alone: the client kept to its own value."""
     connect, connack = at.history.connect, at.history.connack
     if connect is None or connack is None or connack.properties is None:
@@ -172,7 +172,7 @@ def server_value_ignored(at: Moment, quiet: int, percent: float) -> bool:
     return not connect.keep_alive or quiet <= allowed_ns(at, connect.keep_alive, percent)
 
 
-def end_ns(connection: Connection, at: Moment) -> tuple[int, bool]:
+def end_ns(connection: Connection, at: RuleContext) -> tuple[int, bool]:
     """Until when a client was due to send something, and whether that is sure; 0 where it is not known."""
     if at.history.client.disconnect is not None or connection.phase == "refused":
         return 0, False

@@ -1,8 +1,8 @@
 """KAL202."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
     SECOND,
@@ -67,21 +67,21 @@ class ServerKeepaliveIgnored(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Measure from the packet before."""
         limit, last = at.connection.keep_alive, at.sender.last_timestamp_ns
         if not limit or last is None or at.timestamp_ns - last <= limit * SECOND:
             return None
         return self._judge(at, quiet_ns(at, packet), limit, sure=at.party.acknowledged >= 0)
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Measure until the end of the connection."""
         if not connection.keep_alive or at.client.last_timestamp_ns is None:
             return None
         until, sure = end_ns(connection, at)
         return self._judge(at, quiet_ns(at, None, until), connection.keep_alive, sure=sure)
 
-    def _judge(self, at: Moment, quiet: int, limit: int, *, sure: bool) -> Findings:
+    def _judge(self, at: RuleContext, quiet: int, limit: int, *, sure: bool) -> Findings:
         percent = self.set["tolerance_percent"]
         if quiet <= allowed_ns(at, limit, percent) or not server_value_ignored(at, quiet, percent):
             return None

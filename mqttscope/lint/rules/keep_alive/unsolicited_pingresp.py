@@ -1,8 +1,8 @@
 """KAL206."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, lost, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Pingreq, Pingresp
@@ -38,7 +38,7 @@ class UnsolicitedPingresp(Rule):
         conversation("two for one", *opened(), client(Pingreq()), server(Pingresp(), Pingresp()).marked("")),
     ]
 
-    def check(self, packet: Pingresp, at: Moment) -> Findings:
+    def check(self, packet: Pingresp, at: RuleContext) -> Findings:
         """Compare with the PINGREQ packets that have no answer."""
         if at.other.pings or not at.party.in_step():
             return None

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.quantiles import Spread, duration
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
-from mqttscope.lint.spread import Spread, duration
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import (
@@ -129,7 +129,7 @@ class AckLatency(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Measure and count."""
         kind, owner = packet.packet_type, 0
         if kind == PacketType.PINGRESP:
@@ -154,7 +154,7 @@ class AckLatency(Rule):
         spread.add(at.timestamp_ns - began, owner)
         return None
 
-    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+    def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """The slow kinds of answers of each side, the slowest first."""
         if self.code not in at.history.memories:
             return

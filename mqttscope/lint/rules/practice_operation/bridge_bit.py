@@ -1,8 +1,8 @@
 """OPS109."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect
@@ -41,7 +41,7 @@ class BridgeBit(Rule):
         ),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The decoder knows the levels of bridges."""
         if not packet.bridge:
             return None

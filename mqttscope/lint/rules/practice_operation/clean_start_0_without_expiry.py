@@ -1,8 +1,8 @@
 """OPS106."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
@@ -40,7 +40,7 @@ class CleanStart0WithoutExpiry(Rule):
         ),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """What is left out counts as 0."""
         if packet.clean_start is not False or packet.properties is None or packet.properties.first(0x11):
             return None

@@ -1,8 +1,8 @@
 """OPS216."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Disconnect
@@ -50,7 +50,7 @@ class CloseWithoutDisconnect(Rule):
         conversation("the server", *opened(), closes("server").marked("")),
     ]
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Who ended the transport, and whether anybody took leave before."""
         how, who = connection.closed_how, connection.closed_by
         if how not in ("fin", "reset") or who is None or connection.phase in ("refused", "disconnected"):

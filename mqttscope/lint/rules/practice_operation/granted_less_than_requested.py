@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
@@ -54,7 +54,7 @@ class GrantedLessThanRequested(Rule):
         ),
     ]
 
-    def check(self, packet: Suback, at: Moment) -> Iterator[Report]:
+    def check(self, packet: Suback, at: RuleContext) -> Iterator[Report]:
         """Compare with the request, where every filter has its code."""
         request = at.history.subscriptions.request_for(packet.packet_identifier, "subscribe")
         codes = packet.reason_codes or ()

@@ -1,8 +1,8 @@
 """OPS101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect
@@ -46,7 +46,7 @@ class KeepaliveDisabled(Rule):
         conversation("MQTT 3.1", opened(V3_1, keep_alive=0)[0].marked("keep_alive"), opened(V3_1)[1]),
     ]
 
-    def check(self, packet: Connect | Connack, at: Moment) -> Findings:
+    def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """At once where there is no Server Keep Alive, else with the CONNACK."""
         if isinstance(packet, Connect):
             if at.version is V5 or packet.keep_alive != 0:
@@ -64,7 +64,7 @@ class KeepaliveDisabled(Rule):
             sender=Direction.CLIENT_TO_SERVER,
         )
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Nothing says what the server would have set."""
         if at.version is not V5 or connection.connack_packet is not None or not _asked(at):
             return None
@@ -76,6 +76,6 @@ class KeepaliveDisabled(Rule):
         )
 
 
-def _asked(at: Moment) -> bool:
+def _asked(at: RuleContext) -> bool:
     connect = at.history.connect
     return connect is not None and connect.keep_alive == 0

@@ -1,8 +1,8 @@
 """OPS102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
@@ -43,7 +43,7 @@ class KeepaliveExtreme(Rule):
         conversation("the longest there is", opened(V3_1, keep_alive=65_535)[0].marked("keep_alive"), opened(V3_1)[1]),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with both limits."""
         keep_alive = packet.keep_alive
         if not keep_alive or self.set["shortest"] <= keep_alive <= self.set["longest"]:

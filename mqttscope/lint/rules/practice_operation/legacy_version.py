@@ -1,8 +1,8 @@
 """OPS108."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
@@ -40,7 +40,7 @@ class LegacyVersion(Rule):
         ),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Bit 7 is the mark of a bridge, not of a version."""
         level = packet.protocol_level
         if level is None or not 3 <= level & 0x7F < self.set["lowest"] or level & 0x7F > 5:

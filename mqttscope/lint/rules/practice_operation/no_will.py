@@ -1,8 +1,8 @@
 """OPS103."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish, Suback, Subscribe
@@ -51,7 +51,7 @@ class NoWill(Rule):
         conversation("MQTT 3.1", *opened(V3_1), client(Publish(topic_name="a")).marked("")),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """The first PUBLISH only."""
         if at.party.counts[3]:
             return None

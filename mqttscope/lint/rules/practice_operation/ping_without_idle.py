@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
@@ -119,7 +119,7 @@ class PingWithoutIdle(Rule):
         ),
     ]
 
-    def check(self, packet: Pingreq, at: Moment) -> Findings:
+    def check(self, packet: Pingreq, at: RuleContext) -> Findings:
         """Count."""
         keep_alive = at.connection.keep_alive
         if keep_alive:
@@ -133,7 +133,7 @@ class PingWithoutIdle(Rule):
                 memory.number += 1
         return None
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Say how many."""
         if self.code not in at.history.memories:
             return None

@@ -1,8 +1,8 @@
 """OPS217."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule, packet_name
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.constants import Direction
@@ -59,7 +59,7 @@ class PublishBeforeConnack(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """TCP acknowledgments prove what the client had received."""
         history, had = at.history, at.party.acknowledged
         connack, connect = history.connack_sent, history.connect_sent

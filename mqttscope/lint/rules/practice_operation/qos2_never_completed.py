@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, lost, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
@@ -104,7 +104,7 @@ class Qos2NeverCompleted(Rule):
         ),
     ]
 
-    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+    def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """What stands in the tables of both sides."""
         stopped: dict[Direction, list[Exchange]] = {C2S: [], S2C: []}
         for direction in (C2S, S2C):
@@ -125,7 +125,7 @@ class Qos2NeverCompleted(Rule):
                     sender=sender,
                 )
 
-    def _is_over(self, one: Exchange, connection: Connection, at: Moment) -> bool:
+    def _is_over(self, one: Exchange, connection: Connection, at: RuleContext) -> bool:
         if connection.phase == "disconnected" or connection.closed_how in ("fin", "reset", "port_reused"):
             return True
         return bool(at.timestamp_ns - one.timestamp_ns >= self.set["seconds"] * 1_000_000_000)

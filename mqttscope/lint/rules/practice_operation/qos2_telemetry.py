@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import Step, client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.quantiles import duration
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
-from mqttscope.lint.spread import duration
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -98,7 +98,7 @@ class Qos2Telemetry(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count in spans of a minute, which begin anew when they are over."""
         topic = at.topic
         if packet.qos != 2 or topic is None or packet.dup:

@@ -1,10 +1,10 @@
 """OPS110."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.quantiles import duration
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
-from mqttscope.lint.spread import duration
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.mqtt.properties import Properties
 
@@ -42,7 +42,7 @@ class ReceiveMaximumOne(Rule):
         ),
     ]
 
-    def check(self, packet: Connect | Connack, at: Moment) -> Findings:
+    def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """The same property in both packets."""
         block = packet.properties
         if block is None or block.first(0x21) != 1:

@@ -1,10 +1,10 @@
 """OPS218."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.quantiles import count
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.lint.spread import count
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
@@ -78,7 +78,7 @@ class ResubscribeOnResumedSession(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Findings:
+    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """The client must have known of the session."""
         connack = at.history.connack_sent
         if at.connection.session_present is not True or connack is None or not at.knew(connack):

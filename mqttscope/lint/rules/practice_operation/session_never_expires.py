@@ -3,9 +3,9 @@
 import re
 from itertools import pairwise
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, opened
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
@@ -67,7 +67,7 @@ class SessionNeverExpires(Rule):
         ),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """By the number in 5.0, by the identifier before."""
         if at.version is V5:
             block = packet.properties

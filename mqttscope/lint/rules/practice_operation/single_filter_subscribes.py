@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import Step, client, closes, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.quantiles import duration
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
-from mqttscope.lint.spread import duration
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -102,7 +102,7 @@ class SingleFilterSubscribes(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Findings:
+    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Follow the run."""
         memory: Burst = at.memory(self)
         if len(packet.subscriptions or ()) != 1:
@@ -117,7 +117,7 @@ class SingleFilterSubscribes(Rule):
             memory.longest, memory.longest_ns = memory.number, now - memory.began_ns
         return None
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Say how long the longest run was."""
         if self.code not in at.history.memories:
             return None

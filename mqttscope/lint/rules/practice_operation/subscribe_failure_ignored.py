@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
@@ -107,7 +107,7 @@ class SubscribeFailureIgnored(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Remember failures until the client does something about subscriptions."""
         if at.from_client:
             if self.code in at.history.memories:
@@ -125,7 +125,7 @@ class SubscribeFailureIgnored(Rule):
         memory.position, memory.timestamp_ns = at.party.position, at.timestamp_ns
         return None
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """The client has sent something after it had the SUBACK."""
         if self.code not in at.history.memories:
             return None

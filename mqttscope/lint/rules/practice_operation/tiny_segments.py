@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, silent
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
@@ -100,7 +100,7 @@ class TinySegments(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """A packet is split when the segment that completes it is shorter than it is."""
         memory: Counts = at.memory(self)
         count = memory.client if at.from_client else memory.server
@@ -110,7 +110,7 @@ class TinySegments(Rule):
             count.split += 1
         return None
 
-    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+    def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """WebSocket frames have headers of their own, so nothing can be said about them."""
         if connection.transport != "tcp" or self.code not in at.history.memories:
             return

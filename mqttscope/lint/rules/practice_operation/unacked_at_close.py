@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.quantiles import count
 from mqttscope.lint.rule import V3_1_1, V5, Needs, Rule
-from mqttscope.lint.spread import count
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -67,7 +67,7 @@ class UnackedAtClose(Rule):
         ),
     ]
 
-    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+    def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """What stands in the tables of both sides."""
         if connection.phase != "disconnected" and connection.closed_how not in ("fin", "reset", "port_reused"):
             return

@@ -1,8 +1,8 @@
 """OPS211."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
@@ -75,7 +75,7 @@ class VolatileSessionDurableSubscription(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Findings:
+    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """The first filter with a QoS above 0."""
         connection = at.connection
         if at.version is V5:

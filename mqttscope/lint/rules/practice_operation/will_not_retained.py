@@ -1,8 +1,8 @@
 """OPS104."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
@@ -58,7 +58,7 @@ class WillNotRetained(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare the topic with that of the will."""
         connect, sent = at.history.connect, at.history.connect_sent
         if connect is None or sent is None or connect.will is None:

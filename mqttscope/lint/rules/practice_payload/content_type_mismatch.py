@@ -3,9 +3,9 @@
 import json
 import re
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
@@ -117,7 +117,7 @@ class ContentTypeMismatch(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Try the payload as what its type says."""
         block, payload = packet.properties, packet.payload
         told = None if block is None else block.first(0x03)

@@ -1,8 +1,8 @@
 """PAY102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.rules import properties_lost
 from mqttscope.lint.strings import shown
@@ -54,7 +54,7 @@ class PayloadLarge(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Bytes that the capture lost count as well."""
         length = len(packet.payload) + packet.missing
         if length <= self.set["bytes"] or properties_lost(packet, at):

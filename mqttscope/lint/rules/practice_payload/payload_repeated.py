@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from zlib import crc32
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.quantiles import duration
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
-from mqttscope.lint.spread import duration
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Puback, Publish
@@ -96,7 +96,7 @@ class PayloadRepeated(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the message before on the same topic."""
         topic = at.topic
         if topic is None or not packet.payload or packet.dup:

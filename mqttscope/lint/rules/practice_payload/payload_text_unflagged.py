@@ -2,9 +2,9 @@
 
 import re
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
@@ -81,7 +81,7 @@ class PayloadTextUnflagged(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Read the payload as text, once for each topic."""
         payload, block = packet.payload, packet.properties
         if not self.set["bytes"] <= len(payload) <= MAX_LOOKED_AT or packet.missing:

@@ -1,8 +1,8 @@
 """PAY205."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
@@ -70,7 +70,7 @@ class RequestWithoutSubscription(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for a subscription that matches."""
         block = packet.properties
         wanted = None if block is None else block.first(0x08)

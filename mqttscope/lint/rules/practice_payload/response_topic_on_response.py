@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
@@ -90,7 +90,7 @@ class ResponseTopicOnResponse(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Whether the topic was named as a Response Topic by the other side, or is named so now."""
         block = packet.properties
         wanted = None if block is None else block.first(0x08)

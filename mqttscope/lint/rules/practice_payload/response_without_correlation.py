@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish, Suback, Subscribe
@@ -105,7 +105,7 @@ class ResponseWithoutCorrelation(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Remember requests that the client gets, and look at what it sends to their Response Topics."""
         block = packet.properties
         if at.from_client:
@@ -122,7 +122,7 @@ class ResponseWithoutCorrelation(Rule):
             _remember(at.memory(self).topics, wanted, block.first(0x09))
         return None
 
-    def _judge(self, data: bytes | None, requests: Requests, at: Moment) -> Findings:
+    def _judge(self, data: bytes | None, requests: Requests, at: RuleContext) -> Findings:
         start = f"response on {shown(at.topic or '')}"
         if data is None:
             return self.report("", f"{start} lacks the request's Correlation Data")

@@ -1,8 +1,8 @@
 """SEC102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, lost, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import is_plain
 from mqttscope.mqtt.constants import Direction
@@ -54,7 +54,7 @@ class AnonymousConnect(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """The CONNECT was seen, had nothing, and is accepted now."""
         sent = at.history.connect_sent
         if packet.reason_code or sent is None or at.history.connack is not None or not _anonymous(at):
@@ -66,7 +66,7 @@ class AnonymousConnect(Rule):
             sender=Direction.CLIENT_TO_SERVER,
         )
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """A capture without the server's packets: a client that goes on was accepted, most likely."""
         if connection.connack_packet is not None or at.server.packets or at.client.packets < 2 or not _anonymous(at):
             return None
@@ -78,7 +78,7 @@ class AnonymousConnect(Rule):
         )
 
 
-def _anonymous(at: Moment) -> bool:
+def _anonymous(at: RuleContext) -> bool:
     """Whether the CONNECT is known and has nothing, and no certificate can have been shown."""
     connect: Connect | None = at.history.connect
     if connect is None or not is_plain(at.connection):

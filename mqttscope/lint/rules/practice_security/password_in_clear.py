@@ -1,11 +1,11 @@
 """SEC101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.quantiles import count
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import is_loopback, is_plain
-from mqttscope.lint.spread import count
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
 
@@ -44,7 +44,7 @@ class PasswordInClear(Rule):
         ),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The password itself is never shown."""
         if not packet.password or not is_plain(at.connection):
             return None

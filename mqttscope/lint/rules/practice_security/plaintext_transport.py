@@ -1,8 +1,8 @@
 """SEC103."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import is_loopback, is_plain
 from mqttscope.mqtt.constants import Direction
@@ -28,7 +28,7 @@ class PlaintextTransport(Rule):
         conversation("on any port", opened(V3_1_1)[0].marked(""), opened(V3_1_1)[1], server="192.0.2.7:18830"),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The first CONNECT of a connection says it."""
         connection = at.connection
         if at.history.connect_sent is not None or not is_plain(connection) or is_loopback(connection.server):

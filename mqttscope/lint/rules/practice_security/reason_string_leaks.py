@@ -2,9 +2,9 @@
 
 import re
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.declare import ControlPacket
@@ -110,7 +110,7 @@ class ReasonStringLeaks(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Search the text."""
         text = packet.properties.first(0x1F)  # type: ignore[attr-defined]
         if not text:

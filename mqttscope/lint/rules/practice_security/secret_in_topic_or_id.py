@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.strings import shown, strings_of
 from mqttscope.lint.topics import Seen
@@ -95,7 +95,7 @@ class SecretInTopicOrId(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Topics that were looked at are not looked at again."""
         if isinstance(packet, Pingreq | Pingresp):
             return None
@@ -106,7 +106,7 @@ class SecretInTopicOrId(Rule):
                 return None
         return self._found(packet, at)
 
-    def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
+    def _found(self, packet: ControlPacket, at: RuleContext) -> Iterator[Report]:
         seen: Seen = at.memory(self)
         name = None
         for field, text in strings_of(packet):

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules import properties_lost
 from mqttscope.lint.strings import shown
@@ -112,7 +112,7 @@ class AliasWouldHelp(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count what could have been an alias."""
         topic = packet.topic_name
         if not topic or not at.receiver.topic_alias_maximum or packet.dup or properties_lost(packet, at):
@@ -131,7 +131,7 @@ class AliasWouldHelp(Rule):
         counted.bytes += len(packet.raw) + packet.missing
         return None
 
-    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+    def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """Add up what aliases would have saved."""
         if self.code not in at.history.memories:
             return

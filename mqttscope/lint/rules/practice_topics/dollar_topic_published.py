@@ -1,8 +1,8 @@
 """TOP105."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
@@ -62,7 +62,7 @@ class DollarTopicPublished(Rule):
         ),
     ]
 
-    def check(self, packet: Connect | Publish, at: Moment) -> Findings:
+    def check(self, packet: Connect | Publish, at: RuleContext) -> Findings:
         """The first character clears nearly all topics."""
         if isinstance(packet, Publish):
             field, topic, how = "topic_name", packet.topic_name, "publishes to"

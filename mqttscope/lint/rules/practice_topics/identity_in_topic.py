@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
@@ -102,7 +102,7 @@ class IdentityInTopic(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """One search clears nearly all stable topics."""
         topic = packet.topic_name
         if not topic or _INTERESTING.search(topic) is None:
@@ -121,7 +121,7 @@ class IdentityInTopic(Rule):
                 return self.report("topic_name", f"topic {shown(topic)} changes with every message (contains {what})")
         return None
 
-    def _what(self, level: str, at: Moment) -> str:
+    def _what(self, level: str, at: RuleContext) -> str:
         if len(level) >= 10:
             if _TIME.fullmatch(level):
                 return "a time"

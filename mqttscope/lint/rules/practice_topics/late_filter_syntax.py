@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import islice
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.topics import fold
 from mqttscope.mqtt.constants import Direction
@@ -93,7 +93,7 @@ class LateFilterSyntax(Rule):
         ),
     ]
 
-    def check(self, packet: Unsubscribe | Unsuback, at: Moment) -> Findings:
+    def check(self, packet: Unsubscribe | Unsuback, at: RuleContext) -> Findings:
         """The request where all subscriptions are known, else the answer."""
         if isinstance(packet, Unsubscribe):
             return self._asked(packet, at) if at.from_client and _all_known(at) else None
@@ -101,7 +101,7 @@ class LateFilterSyntax(Rule):
             return None
         return self._answered(packet, at)
 
-    def _asked(self, packet: Unsubscribe, at: Moment) -> Iterator[Report]:
+    def _asked(self, packet: Unsubscribe, at: RuleContext) -> Iterator[Report]:
         table = at.history.subscriptions
         spellings: dict[str, str] | None = None
         for index, name in enumerate(packet.topic_filters or ()):
@@ -117,7 +117,7 @@ class LateFilterSyntax(Rule):
                 what += "" if near is None else f" (subscribed: {near!r})"
             yield self.report(f"topic_filters[{index}]", f"{at.client_name!r} unsubscribes {name!r}, {what}")
 
-    def _answered(self, packet: Unsuback, at: Moment) -> Iterator[Report]:
+    def _answered(self, packet: Unsuback, at: RuleContext) -> Iterator[Report]:
         table = at.history.subscriptions
         request = table.request_for(packet.packet_identifier, "unsubscribe")
         codes = packet.reason_codes or ()
@@ -133,7 +133,7 @@ class LateFilterSyntax(Rule):
                 )
 
 
-def _all_known(at: Moment) -> bool:
+def _all_known(at: RuleContext) -> bool:
     """Whether the session has no subscription but those of this connection, all of them captured."""
     connection = at.connection
     fresh = connection.clean_start or connection.session_present is False

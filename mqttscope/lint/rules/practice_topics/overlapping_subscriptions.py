@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.lint.topics import plain
 from mqttscope.mqtt.constants import Direction
@@ -103,7 +103,7 @@ class OverlappingSubscriptions(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
+    def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Compare each new filter with those before it; the first that overlaps is named."""
         table = at.history.subscriptions
         added = FilterIndex()  # the new filters of this packet

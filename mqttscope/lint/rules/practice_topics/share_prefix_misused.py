@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Seen, named_topics
@@ -71,13 +71,13 @@ class SharePrefixMisused(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """The first characters clear nearly all topics."""
         if type(packet) is Publish and not packet.properties and packet.topic_name[:1] != "$":
             return None
         return self._found(packet, at)
 
-    def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
+    def _found(self, packet: ControlPacket, at: RuleContext) -> Iterator[Report]:
         for named in named_topics(packet):
             start = named.text[:7]
             why, confidence = "", None

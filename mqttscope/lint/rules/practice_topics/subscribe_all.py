@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, Rule
 from mqttscope.lint.topics import plain
 from mqttscope.mqtt.constants import Direction
@@ -65,7 +65,7 @@ class SubscribeAll(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
+    def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Each filter of the packet."""
         for index, row in enumerate(packet.subscriptions or ()):
             if plain(row.topic_filter) in _EVERYTHING:

@@ -4,9 +4,9 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Seen, named_topics
@@ -68,13 +68,13 @@ class TopicAwkwardCharacters(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """One search clears nearly all topics."""
         if type(packet) is Publish and not packet.properties and _AWKWARD.search(packet.topic_name) is None:
             return None
         return self._found(packet, at)
 
-    def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
+    def _found(self, packet: ControlPacket, at: RuleContext) -> Iterator[Report]:
         for named in named_topics(packet):
             if _ILL_FORMED.search(named.text) is not None:
                 continue

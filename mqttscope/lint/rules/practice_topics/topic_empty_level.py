@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Seen, named_topics, plain
@@ -53,7 +53,7 @@ class TopicEmptyLevel(Rule):
         conversation("in a will", opened(will=Will("state/", b"x"))[0].marked("will.will_topic"), opened()[1]),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """One search for two slashes clears nearly all topics."""
         if type(packet) is Publish and not packet.properties:
             topic = packet.topic_name
@@ -61,7 +61,7 @@ class TopicEmptyLevel(Rule):
                 return None
         return self._found(packet, at)
 
-    def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
+    def _found(self, packet: ControlPacket, at: RuleContext) -> Iterator[Report]:
         for named in named_topics(packet):
             text = plain(named.text) if named.is_filter else named.text
             places = ["inside"] if "//" in text else []

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Seen, named_topics, plain
@@ -71,13 +71,13 @@ class TopicLeadingSlash(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """One look at the first character clears nearly all topics."""
         if type(packet) is Publish and packet.topic_name[:1] != "/" and not packet.properties:
             return None
         return self._found(packet, at)
 
-    def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
+    def _found(self, packet: ControlPacket, at: RuleContext) -> Iterator[Report]:
         for named in named_topics(packet):
             text = plain(named.text) if named.is_filter else named.text
             if text.startswith("/") and at.memory(self).first(named.text):

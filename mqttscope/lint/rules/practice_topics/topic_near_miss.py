@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, difference, fold, named_topics, plain
@@ -86,7 +86,7 @@ class TopicNearMiss(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """A topic that came before is cleared at once."""
         memory: Spellings = at.memory(self)
         if type(packet) is Publish and not packet.properties and packet.topic_name in memory.known:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Seen, named_topics, plain
@@ -79,7 +79,7 @@ class TopicOversize(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Two comparisons clear nearly all topics."""
         if type(packet) is Publish and not packet.properties:
             topic = packet.topic_name
@@ -87,7 +87,7 @@ class TopicOversize(Rule):
                 return None
         return self._found(packet, at)
 
-    def _found(self, packet: ControlPacket, at: Moment) -> Iterator[Report]:
+    def _found(self, packet: ControlPacket, at: RuleContext) -> Iterator[Report]:
         for named in named_topics(packet):
             text = plain(named.text) if named.is_filter else named.text
             levels, length = text.count("/") + 1, utf8_length(text)

@@ -1,8 +1,8 @@
 """PRF109."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
@@ -53,7 +53,7 @@ class ProfileClientIdentifierLength(Rule):
         ),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with the profile."""
         limit = self.set["maximum_client_identifier_bytes"]
         if at.version < V5:

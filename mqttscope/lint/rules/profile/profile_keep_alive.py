@@ -1,8 +1,8 @@
 """PRF108."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
@@ -44,7 +44,7 @@ class ProfileKeepAlive(Rule):
         ),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with the profile; 0 switches the timer off, which a service with a maximum does not take."""
         asked = packet.keep_alive
         if asked is None:

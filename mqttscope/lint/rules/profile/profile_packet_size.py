@@ -1,8 +1,8 @@
 """PRF102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
@@ -40,7 +40,7 @@ class ProfilePacketSize(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare with the profile."""
         length = len(packet.raw) + packet.missing
         limit = self.set["maximum_packet_bytes"]

@@ -1,8 +1,8 @@
 """PRF103."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.rules import properties_lost
 from mqttscope.mqtt.constants import Direction
@@ -40,7 +40,7 @@ class ProfilePayloadSize(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the profile; bytes that the capture lost count too."""
         if properties_lost(packet, at):
             return None  # how much of what is missing is payload?

@@ -1,8 +1,8 @@
 """PRF101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Puback, Publish
@@ -41,7 +41,7 @@ class ProfileQos(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the profile; QoS 3 is wrong everywhere."""
         limit = self.set["maximum_qos"]
         if packet.qos <= limit or packet.qos == 3:

@@ -1,8 +1,8 @@
 """PRF110."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
@@ -43,7 +43,7 @@ class ProfileSubscriptionsPerPacket(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Findings:
+    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Compare with the profile."""
         count = len(packet.subscriptions or ())
         limit = self.set["maximum_subscriptions_per_packet"]

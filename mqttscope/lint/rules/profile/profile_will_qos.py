@@ -1,8 +1,8 @@
 """PRF106."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
@@ -39,7 +39,7 @@ class ProfileWillQos(Rule):
         ),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with the profile."""
         limit = self.set["maximum_will_qos"]
         if packet.will is None or packet.will.will_qos <= limit:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import (
@@ -99,7 +99,7 @@ class ProblemInformationUnrequested(Rule):
         ),
     ]
 
-    def check(self, packet: Any, at: Moment) -> Findings:
+    def check(self, packet: Any, at: RuleContext) -> Findings:
         """Look at what CONNECT asked for."""
         connect = at.history.connect
         if connect is None or connect.properties is None or connect.properties.request_problem_information != 0:

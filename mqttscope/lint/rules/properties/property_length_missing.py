@@ -1,8 +1,8 @@
 """PRP101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name
@@ -81,14 +81,14 @@ class PropertyLengthMissing(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """A server that does not know 5.0 has no other way to say so than a CONNACK of 3.1.1."""
         found = at.event.malformed  # type: ignore[union-attr]
         if found.raw == REFUSAL_OF_3_1_1:
             return None
         return self.report(fault.field, _told(found, "the packet ends before it"))
 
-    def check_damaged(self, found: Malformed, at: Moment) -> Findings:
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         """Bytes that cannot be a property block, in a packet that reads well without one."""
         if any(fault.reason is _REASON for fault in found.faults) or other_layout(found, at.version) is None:
             return None

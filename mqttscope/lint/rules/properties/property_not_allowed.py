@@ -1,8 +1,8 @@
 """PRP104."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
@@ -62,7 +62,7 @@ class PropertyNotAllowed(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Name the property by its number too."""
         kind = (at.event.type or "packet").upper()  # type: ignore[union-attr]
         name = fault.field.rpartition(".")[2]

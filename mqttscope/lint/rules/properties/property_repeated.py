@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import WITH_STRINGS
 from mqttscope.mqtt.packets import (
@@ -132,7 +132,7 @@ class PropertyRepeated(Rule):
         ),
     ]
 
-    def check(self, packet: Any, at: Moment) -> Findings:
+    def check(self, packet: Any, at: RuleContext) -> Findings:
         """Nearly always no identifier comes twice."""
         block = packet.properties
         items = () if block is None else block.items
@@ -140,14 +140,14 @@ class PropertyRepeated(Rule):
             return self._count(packet, at)
         return None
 
-    def _count(self, packet: Any, at: Moment) -> Iterable[Report]:
+    def _count(self, packet: Any, at: RuleContext) -> Iterable[Report]:
         """Count each identifier, in the packet and in its Will."""
         if packet.properties is not None:
             yield from self._block(packet, packet.properties, "", at)
         if isinstance(packet, Connect) and packet.will is not None and packet.will.properties is not None:
             yield from self._block(packet, packet.will.properties, "will.", at)
 
-    def _block(self, packet: Any, block: Properties, prefix: str, at: Moment) -> Iterable[Report]:
+    def _block(self, packet: Any, block: Properties, prefix: str, at: RuleContext) -> Iterable[Report]:
         counts: dict[int, int] = {}
         for number, _ in block.items:
             counts[number] = counts.get(number, 0) + 1

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription, Will
@@ -135,7 +135,7 @@ class PropertyValueInvalid(Rule):
         ),
     ]
 
-    def check(self, packet: Any, at: Moment) -> Findings:
+    def check(self, packet: Any, at: RuleContext) -> Findings:
         """Look at each value, of the packet and of its Will."""
         if isinstance(packet, Connect):
             will = None if packet.will is None else packet.will.properties

@@ -1,8 +1,8 @@
 """PRP208."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
@@ -58,7 +58,7 @@ class ResponseInformationUnrequested(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Look at what CONNECT asked for."""
         connect = at.history.connect
         told = None if packet.properties is None else packet.properties.response_information

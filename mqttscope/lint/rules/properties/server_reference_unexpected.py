@@ -1,8 +1,8 @@
 """PRP109."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import reason_name
@@ -59,7 +59,7 @@ class ServerReferenceUnexpected(Rule):
         ),
     ]
 
-    def check(self, packet: Connack | Disconnect, at: Moment) -> Findings:
+    def check(self, packet: Connack | Disconnect, at: RuleContext) -> Findings:
         """Compare with the reason code."""
         told = None if packet.properties is None else packet.properties.server_reference
         code = packet.reason_code or 0

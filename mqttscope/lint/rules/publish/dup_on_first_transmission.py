@@ -1,8 +1,8 @@
 """PUB208."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Puback, Publish
 
@@ -87,7 +87,7 @@ class DupOnFirstTransmission(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the identifier among what the sender has sent on this connection."""
         identifier = packet.packet_identifier
         if packet.qos not in (1, 2) or identifier is None or at.sender.running(identifier, "publish") is not None:
@@ -110,7 +110,7 @@ class DupOnFirstTransmission(Rule):
         )
 
 
-def _fresh(at: Moment) -> bool:
+def _fresh(at: RuleContext) -> bool:
     """Whether the sender has nothing from an earlier connection that it may send again."""
     connection = at.connection
     # 3.1.1 MQTT-4.4.0-1 has a client send again after CleanSession 0, whatever Session Present says; in 5.0 it goes on

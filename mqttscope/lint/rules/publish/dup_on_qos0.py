@@ -1,8 +1,8 @@
 """PUB102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import may_be_3_1
 from mqttscope.mqtt.packets import Disconnect, Puback, Publish
@@ -55,7 +55,7 @@ class DupOnQos0(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """DUP is set: there must be a QoS."""
         if packet.qos or may_be_3_1(at):
             return None

@@ -1,8 +1,8 @@
 """PUB107."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.parts import Will
@@ -69,7 +69,7 @@ class PayloadNotUtf8(Rule):
         ),
     ]
 
-    def check(self, packet: Publish | Connect, at: Moment) -> Findings:
+    def check(self, packet: Publish | Connect, at: RuleContext) -> Findings:
         """Decode the payload as strictly as Python does."""
         if isinstance(packet, Publish):
             block, payload, field, name = packet.properties, packet.payload, "payload", f"PUBLISH {at.topic!r}"

@@ -1,8 +1,8 @@
 """PUB209."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
@@ -50,7 +50,7 @@ class QosExceedsMaximum(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced; QoS 3 is no QoS at all."""
         maximum = at.connection.maximum_qos
         if packet.qos <= maximum or packet.qos == 3:

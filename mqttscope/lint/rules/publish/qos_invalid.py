@@ -1,9 +1,9 @@
 """PUB101."""
 
 from mqttscope.events import MalformedEvent
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
@@ -49,7 +49,7 @@ class QosInvalid(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Name the topic, which stands before what is in doubt."""
         assert isinstance(at.event, MalformedEvent)
         found = at.event.malformed

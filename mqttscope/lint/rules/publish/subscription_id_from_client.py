@@ -1,8 +1,8 @@
 """PUB106."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules import sides_guessed
 from mqttscope.mqtt.constants import Direction
@@ -55,7 +55,7 @@ class SubscriptionIdFromClient(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """The property must not be there."""
         identifier = packet.properties.first(0x0B) if packet.properties is not None else None
         if identifier is None or sides_guessed(at):

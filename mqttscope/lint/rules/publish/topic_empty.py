@@ -1,8 +1,8 @@
 """PUB104."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import properties_lost
 from mqttscope.mqtt.packets import Publish
@@ -46,7 +46,7 @@ class TopicEmpty(Rule):
         conversation("in MQTT 3.1", *opened(V3_1), client(Publish(payload=b"hi")).marked("topic_name")),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """An empty name needs an alias."""
         if packet.topic_name:
             return None

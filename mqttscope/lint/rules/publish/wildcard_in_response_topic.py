@@ -1,8 +1,8 @@
 """PUB105."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.parts import Will
@@ -67,7 +67,7 @@ class WildcardInResponseTopic(Rule):
         ),
     ]
 
-    def check(self, packet: Publish | Connect, at: Moment) -> Findings:
+    def check(self, packet: Publish | Connect, at: RuleContext) -> Findings:
         """Look at the property of the message or of the will."""
         if isinstance(packet, Publish):
             block, field = packet.properties, "properties.response_topic"

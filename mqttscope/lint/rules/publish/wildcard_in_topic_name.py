@@ -1,8 +1,8 @@
 """PUB103."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.packets import Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -52,7 +52,7 @@ class WildcardInTopicName(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for either character."""
         topic = packet.topic_name
         if "+" not in topic and "#" not in topic:

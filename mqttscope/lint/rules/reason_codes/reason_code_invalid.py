@@ -1,8 +1,8 @@
 """RSN101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1
@@ -130,7 +130,7 @@ class ReasonCodeInvalid(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say what the code means elsewhere."""
         event = at.event
         raw = event.malformed.raw  # type: ignore[union-attr]
@@ -143,7 +143,7 @@ class ReasonCodeInvalid(Rule):
             fault.field, f"{kind}: 0x{code:02X}{meaning} is not a code of {kind} in MQTT {at.version.text}"
         )
 
-    def check(self, packet: Disconnect, at: Moment) -> Findings:
+    def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """The one code on which two tables of the standard differ."""
         if packet.reason_code != _BAD_AUTHENTICATION_METHOD:
             return None

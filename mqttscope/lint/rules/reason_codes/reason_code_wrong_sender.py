@@ -1,8 +1,8 @@
 """RSN102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.rules import sides_guessed
 from mqttscope.lint.rules.authentication.auth_reason_code_wrong import follows
@@ -96,7 +96,7 @@ class ReasonCodeWrongSender(Rule):
         ),
     ]
 
-    def check(self, packet: Disconnect | Auth | Puback | Pubrec, at: Moment) -> Findings:
+    def check(self, packet: Disconnect | Auth | Puback | Pubrec, at: RuleContext) -> Findings:
         """Compare with the column of senders."""
         code = packet.reason_code or 0
         owner = _TABLES[type(packet)].get(code)

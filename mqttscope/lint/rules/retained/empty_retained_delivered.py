@@ -1,8 +1,8 @@
 """RET203."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Publish, Suback, Subscribe
@@ -56,7 +56,7 @@ class EmptyRetainedDelivered(Rule):
         conversation("in 3.1.1", *opened(V3_1_1), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """RETAIN 1 and no payload, where the flag cannot come from the publisher."""
         if packet.payload or packet.missing:
             return None

@@ -4,9 +4,9 @@ import zlib
 from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt.declare import ControlPacket
@@ -239,7 +239,7 @@ class RetainedNotCleared(BrokerRule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Follow what is retained and cleared, and compare what subscribers get."""
         store: Store = self.watch(packet, at)  # type: ignore[assignment]
         if isinstance(packet, Publish):
@@ -248,7 +248,7 @@ class RetainedNotCleared(BrokerRule):
             self._published(packet, store, at)
         return None
 
-    def _published(self, packet: Publish, store: Store, at: Moment) -> None:
+    def _published(self, packet: Publish, store: Store, at: RuleContext) -> None:
         topic = at.topic
         if topic is None:
             store.forget()
@@ -271,7 +271,7 @@ class RetainedNotCleared(BrokerRule):
         if len(store.cleared) > MAX_TOPICS:
             del store.cleared[next(iter(store.cleared))]
 
-    def _delivered(self, packet: Publish, store: Store, at: Moment) -> Findings:
+    def _delivered(self, packet: Publish, store: Store, at: RuleContext) -> Findings:
         topic = at.topic
         found = None if topic is None else store.cleared.get(topic)
         if topic is None or found is None or packet.dup or packet.missing or not packet.payload or topic[0] == "$":

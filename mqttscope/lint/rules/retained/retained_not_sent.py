@@ -1,9 +1,9 @@
 """RET406."""
 
 from mqttscope.lint.broker_watch import SECOND_NS, BrokerRule
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import Step, client, closes, conversation, lost, make_connect, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.retained_store import MAX_EXPECTED, MAX_WAITING, Expected, RetainedStore
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs
 from mqttscope.mqtt.constants import Direction
@@ -227,7 +227,7 @@ class RetainedNotSent(BrokerRule):
         """Only a will that clears leaves no retained message behind."""
         return will.will_retain and not will.will_payload
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Follow what is retained, who asks for it and who gets it."""
         store: RetainedStore = self.watch(packet, at)  # type: ignore[assignment]
         if isinstance(packet, Publish):
@@ -241,7 +241,7 @@ class RetainedNotSent(BrokerRule):
             self._asked(packet, store, at)
         return None
 
-    def _asked(self, packet: Subscribe, store: RetainedStore, at: Moment) -> None:
+    def _asked(self, packet: Subscribe, store: RetainedStore, at: RuleContext) -> None:
         """Note what a SUBSCRIBE should bring; its subscriptions are not in the table yet."""
         now = at.timestamp_ns
         until_ns = now + self._patience_ns + 2 * SECOND_NS
@@ -263,7 +263,7 @@ class RetainedNotSent(BrokerRule):
     def _patience_ns(self) -> int:
         return round(float(self.set["timeout"]) * SECOND_NS)
 
-    def _asks_for_retained(self, row: Subscription, at: Moment) -> bool:
+    def _asks_for_retained(self, row: Subscription, at: RuleContext) -> bool:
         if row.topic_filter.startswith("$") or not at.connection.retain_available:
             return False  # Shared Subscriptions, and what servers before 5.0 take for such
         if at.version is not V5 or row.retain_handling == 0:
@@ -271,7 +271,7 @@ class RetainedNotSent(BrokerRule):
         table, resumed = at.history.subscriptions, at.connection.session_present is not False
         return row.retain_handling == 1 and not resumed and row.topic_filter not in table.live
 
-    def check_due(self, connection: Connection, at: Moment) -> Findings:
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Judge what has not come in time."""
         store: RetainedStore = at.memory(self)
         waiting = store.waiting.get(at.key)
@@ -291,7 +291,7 @@ class RetainedNotSent(BrokerRule):
             del store.waiting[at.key]
         return told
 
-    def _judge(self, topic: str, one: Expected, store: RetainedStore, at: Moment) -> Report | None:
+    def _judge(self, topic: str, one: Expected, store: RetainedStore, at: RuleContext) -> Report | None:
         kept = store.kept.get(topic)
         if kept is None or store.hides(topic) or not store.witnessed(kept.timestamp_ns):
             return None
@@ -341,7 +341,7 @@ class RetainedNotSent(BrokerRule):
     def _in_force(one: Subscribed) -> bool:
         return one.granted is not None and one.granted < FAILURE and one.ending_ns is None and one.ended_ns is None
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """What was due by now has been judged; nothing else is expected here."""
         super().check_close(connection, at)
         store: RetainedStore = at.memory(self)

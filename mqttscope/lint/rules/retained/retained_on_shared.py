@@ -1,8 +1,8 @@
 """RET204."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
 from mqttscope.mqtt.constants import Direction
@@ -73,7 +73,7 @@ class RetainedOnShared(Rule):
         )
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """All that match are shared, and none has Retain As Published."""
         topic = at.topic
         if topic is None or packet.dup:

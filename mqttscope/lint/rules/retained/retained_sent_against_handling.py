@@ -1,8 +1,8 @@
 """RET201."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
 from mqttscope.mqtt.constants import Direction
@@ -106,7 +106,7 @@ class RetainedSentAgainstHandling(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Every matching subscription has to forbid it."""
         topic = at.topic
         if topic is None or packet.dup:
@@ -136,9 +136,9 @@ class RetainedSentAgainstHandling(Rule):
             related=(Related("the SUBSCRIBE", blamed.packet, blamed.frame, blamed.timestamp_ns),),
         )
 
-    def _may_come(self, before: Subscribed, at: Moment, window: float, sent: int) -> bool:
+    def _may_come(self, before: Subscribed, at: RuleContext, window: float, sent: int) -> bool:
         """Whether the message may belong to the SUBSCRIBE that was replaced."""
         return before.asks_for_retained and sent < before.times and self._is_recent(before, at, window)
 
-    def _is_recent(self, one: Subscribed, at: Moment, window: float) -> bool:
+    def _is_recent(self, one: Subscribed, at: RuleContext, window: float) -> bool:
         return at.timestamp_ns - one.timestamp_ns <= window or at.history.subscriptions.is_flood(at.timestamp_ns)

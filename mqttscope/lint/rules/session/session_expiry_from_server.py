@@ -1,8 +1,8 @@
 """SES109."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules import sides_guessed
 from mqttscope.mqtt.constants import Direction
@@ -49,7 +49,7 @@ class SessionExpiryFromServer(Rule):
         ),
     ]
 
-    def check(self, packet: Disconnect, at: Moment) -> Findings:
+    def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """The property must not be there."""
         interval = packet.properties.first(0x11) if packet.properties is not None else None
         if interval is None or sides_guessed(at):

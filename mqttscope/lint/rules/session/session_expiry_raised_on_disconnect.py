@@ -1,8 +1,8 @@
 """SES208."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect
@@ -62,7 +62,7 @@ class SessionExpiryRaisedOnDisconnect(Rule):
         ),
     ]
 
-    def check(self, packet: Disconnect, at: Moment) -> Findings:
+    def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Compare with CONNECT."""
         interval = packet.properties.first(0x11) if packet.properties is not None else None
         connect, sent = at.history.connect, at.history.connect_sent

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.moment import ConnectionKey, Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
@@ -169,7 +169,7 @@ class SessionPresentWrong(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare CONNACK with the book of the client's session, and begin a new page."""
         if isinstance(packet, Disconnect):
             book: Book = at.memory(self)
@@ -193,7 +193,7 @@ class SessionPresentWrong(Rule):
         book.connack = Related("the CONNACK before it", at.number, event.frame, event.timestamp_ns)
         return found
 
-    def _compare(self, book: Book, present: bool, asked_ns: int, at: Moment) -> Report | None:
+    def _compare(self, book: Book, present: bool, asked_ns: int, at: RuleContext) -> Report | None:
         """What is wrong with Session Present, if anything is."""
         now = at.timestamp_ns
         if present and book.state in ("ended", "kept") and now > book.until_ns + book.slack_ns:
@@ -214,7 +214,7 @@ class SessionPresentWrong(Rule):
         book: Book,
         present: bool,
         why: str,
-        at: Moment,
+        at: RuleContext,
         severity: Severity | None = None,
         confidence: Confidence | None = None,
     ) -> Report:
@@ -231,7 +231,7 @@ class SessionPresentWrong(Rule):
             related=() if book.connack is None else (book.connack,),
         )
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """What becomes of the session when the connection that has it ends."""
         if at.history.connack is None or not connection.client_identifier:
             return None
@@ -258,7 +258,7 @@ class SessionPresentWrong(Rule):
         return None
 
 
-def _lasts(connect: Connect, connack: Connack, at: Moment) -> bool:
+def _lasts(connect: Connect, connack: Connack, at: RuleContext) -> bool:
     """Whether the session outlives the connection, as far as CONNECT and CONNACK say."""
     if at.version is not V5:
         return not connect.clean_start
@@ -269,7 +269,7 @@ def _lasts(connect: Connect, connack: Connack, at: Moment) -> bool:
     return False
 
 
-def _kept_seconds(at: Moment) -> int | None:
+def _kept_seconds(at: RuleContext) -> int | None:
     """How long the session is kept behind the end of its connection; ``None`` where that is open."""
     connect = at.history.connect
     if connect is None or at.history.connack is None:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import ConnectionKey, Moment
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp, Publish
@@ -153,7 +153,7 @@ class SessionTakeoverNotClosed(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: Moment) -> Findings:
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Take note that a connection is accepted: others of the client have had their time."""
         connect, connection = at.history.connect, at.connection
         if packet.reason_code or at.history.connack is not None or connect is None or not connect.client_identifier:
@@ -176,7 +176,7 @@ class SessionTakeoverNotClosed(Rule):
     def _patience_ns(self) -> int:
         return round(float(self.set["timeout"]) * SECOND_NS)
 
-    def check_due(self, connection: Connection, at: Moment) -> Findings:
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Look whether the server, which has had its time, still speaks here."""
         one = at.memory(self).live.get(at.key)
         if one is None or connection.closed_by == "server" or at.history.server.disconnect is not None:
@@ -202,7 +202,7 @@ class SessionTakeoverNotClosed(Rule):
             related=() if one.connack is None else (one.connack,),
         )
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """The connection is gone."""
         if at.history.connack is not None and connection.client_identifier:
             at.memory(self).live.pop(at.key, None)

@@ -1,8 +1,8 @@
 """SES201."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
@@ -87,7 +87,7 @@ class StaleStateAfterSessionLoss(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: Moment) -> Findings:
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Look for what continues nothing of this connection."""
         connection = at.connection
         if connection.session_present is not False or connection.clean_start:

@@ -1,8 +1,8 @@
 """SES202."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
 
@@ -71,7 +71,7 @@ class StateLostMidConnection(Rule):
         ),
     ]
 
-    def check(self, packet: Pubrel | Pubcomp, at: Moment) -> Findings:
+    def check(self, packet: Pubrel | Pubcomp, at: RuleContext) -> Findings:
         """Look for the earlier steps on this connection."""
         if packet.reason_code != 0x92:
             return None

@@ -3,12 +3,12 @@
 import re
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.moment import Moment
+from mqttscope.lint.context import RuleContext
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback
 from mqttscope.session.subscriptions import Request
 
 
-def request_of(packet: Suback | Unsuback, at: Moment) -> Request | None:
+def request_of(packet: Suback | Unsuback, at: RuleContext) -> Request | None:
     """The request that a SUBACK or UNSUBACK answers.
 
     ``None`` where none is known, and where the client let two packets have its identifier at a time: then nobody can
@@ -21,7 +21,7 @@ def request_of(packet: Suback | Unsuback, at: Moment) -> Request | None:
     return at.history.subscriptions.request_for(identifier, kind)
 
 
-def options_span(packet: Subscribe, index: int, at: Moment) -> tuple[int, int] | None:
+def options_span(packet: Subscribe, index: int, at: RuleContext) -> tuple[int, int] | None:
     """Offset and length of the options byte of a Topic Filter in a SUBSCRIBE."""
     span = at.spans.of(packet, f"subscriptions[{index}].options") if packet.raw else None
     return None if span is None else (span.start, span.end - span.start)
@@ -32,7 +32,7 @@ def and_more(number: int) -> str:
     return f" and {number - 1} more" if number > 1 else ""
 
 
-def faulty_filter(field: str, at: Moment) -> str:
+def faulty_filter(field: str, at: RuleContext) -> str:
     """The Topic Filter of a malformed SUBSCRIBE that a field like ``subscriptions[1].maximum_qos`` belongs to."""
     packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
     index = re.match(r"subscriptions\[(\d+)\]", field)

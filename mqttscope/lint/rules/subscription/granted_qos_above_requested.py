@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs, Rule
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
@@ -57,7 +57,7 @@ class GrantedQosAboveRequested(Rule):
         ),
     ]
 
-    def check(self, packet: Suback, at: Moment) -> Iterator[Report]:
+    def check(self, packet: Suback, at: RuleContext) -> Iterator[Report]:
         """Compare position by position."""
         request = request_of(packet, at)
         codes = packet.reason_codes or ()

@@ -1,8 +1,8 @@
 """SUB212."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
@@ -75,7 +75,7 @@ class RequestAnsweredTwice(Rule):
         ),
     ]
 
-    def check(self, packet: Suback | Unsuback, at: Moment) -> Findings:
+    def check(self, packet: Suback | Unsuback, at: RuleContext) -> Findings:
         """The state knows which requests have their answer."""
         kind = "subscribe" if isinstance(packet, Suback) else "unsubscribe"
         request = request_of(packet, at)

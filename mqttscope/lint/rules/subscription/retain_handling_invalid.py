@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.rules.subscription import options_span
 from mqttscope.mqtt.constants import Direction
@@ -44,7 +44,7 @@ class RetainHandlingInvalid(Rule):
         )
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
+    def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Bits 5 and 4 of each options byte."""
         for index, row in enumerate(packet.subscriptions or ()):
             if row.retain_handling == 3:

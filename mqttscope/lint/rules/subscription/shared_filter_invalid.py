@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
@@ -81,7 +81,7 @@ class SharedFilterInvalid(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
+    def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Each filter that begins with ``$share``."""
         for index, row in enumerate(packet.subscriptions or ()):
             if row.topic_filter[:6] != "$share":

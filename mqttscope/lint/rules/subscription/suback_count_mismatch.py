@@ -1,8 +1,8 @@
 """SUB210."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
@@ -69,7 +69,7 @@ class SubackCountMismatch(Rule):
         ),
     ]
 
-    def check(self, packet: Suback | Unsuback, at: Moment) -> Findings:
+    def check(self, packet: Suback | Unsuback, at: RuleContext) -> Findings:
         """Count both; a second answer is another rule's business."""
         codes = packet.reason_codes
         if codes is None:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
@@ -84,7 +84,7 @@ class SubackOrderSuspect(Rule):
         ),
     ]
 
-    def check(self, packet: Suback | Publish, at: Moment) -> Findings:
+    def check(self, packet: Suback | Publish, at: RuleContext) -> Findings:
         """Sort both; for messages look at the grants beside the one that is too low."""
         if packet.packet_type == 3:
             return self._delivered(packet, at) if packet.qos else None  # type: ignore[arg-type, union-attr]
@@ -102,7 +102,7 @@ class SubackOrderSuspect(Rule):
             related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
         )
 
-    def _delivered(self, packet: Publish, at: Moment) -> Findings:
+    def _delivered(self, packet: Publish, at: RuleContext) -> Findings:
         table = at.history.subscriptions
         connection = at.connection
         if at.topic is None or packet.dup or not (connection.clean_start or connection.session_present is False):

@@ -1,8 +1,8 @@
 """SUB101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
@@ -43,7 +43,7 @@ class SubscribeEmpty(Rule):
         conversation("the same in 3.1", *opened(V3_1), client(Subscribe(10)).marked("")),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Findings:
+    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """An empty list was read to its end."""
         if packet.subscriptions is None or packet.subscriptions:
             return None

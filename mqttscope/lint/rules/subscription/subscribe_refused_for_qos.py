@@ -1,8 +1,8 @@
 """SUB216."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Publish, Suback, Subscribe
@@ -58,7 +58,7 @@ class SubscribeRefusedForQos(Rule):
         ),
     ]
 
-    def check(self, packet: Disconnect, at: Moment) -> Findings:
+    def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """The next thing a server sends after a SUBSCRIBE, and no PUBLISH that explains it."""
         if packet.reason_code != 0x9B:
             return None

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, lost, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs, Rule
 from mqttscope.lint.shared_checks import unanswered
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Suback, Subscribe
@@ -79,6 +79,6 @@ class SubscribeUnanswered(Rule):
         ),
     ]
 
-    def check_close(self, connection: Connection, at: Moment) -> Iterator[Report]:
+    def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """What is still open, until the connection ended or a side said that it would."""
         return unanswered(self, at, "subscribe", "SUBACK")

@@ -1,8 +1,8 @@
 """SUB214."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
@@ -61,7 +61,7 @@ class SubscriptionIdUnavailable(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Findings:
+    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced."""
         if at.connection.subscription_identifier_available or packet.properties is None:
             return None

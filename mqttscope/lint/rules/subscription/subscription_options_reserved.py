@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.lint.rules.subscription import faulty_filter, options_span
@@ -73,7 +73,7 @@ class SubscriptionOptionsReserved(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Iterator[Report]:
+    def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """3.1, where the decoder has nothing against these bits."""
         if at.version is not V3_1:
             return
@@ -86,7 +86,7 @@ class SubscriptionOptionsReserved(Rule):
                     span=options_span(packet, index, at),
                 )
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """The decoder's words, with the filter, unless it may be MQTT 3.1 that is spoken."""
         if lawful_elsewhere(at):
             return None

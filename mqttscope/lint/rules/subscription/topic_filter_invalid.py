@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
@@ -79,7 +79,7 @@ class TopicFilterInvalid(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe | Unsubscribe, at: Moment) -> Iterator[Report]:
+    def check(self, packet: Subscribe | Unsubscribe, at: RuleContext) -> Iterator[Report]:
         """Each filter, without ``$share/name/`` in 5.0."""
         if isinstance(packet, Subscribe):
             rows = [

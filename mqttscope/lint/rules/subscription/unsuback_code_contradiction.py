@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Needs, Rule
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
@@ -94,7 +94,7 @@ class UnsubackCodeContradiction(Rule):
         ),
     ]
 
-    def check(self, packet: Unsuback, at: Moment) -> Iterator[Report]:
+    def check(self, packet: Unsuback, at: RuleContext) -> Iterator[Report]:
         """Look up each filter as it stood when the UNSUBSCRIBE was sent."""
         table = at.history.subscriptions
         request = request_of(packet, at)

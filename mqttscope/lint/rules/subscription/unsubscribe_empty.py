@@ -1,8 +1,8 @@
 """SUB102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Unsuback, Unsubscribe
@@ -38,7 +38,7 @@ class UnsubscribeEmpty(Rule):
         conversation("the same in 3.1", *opened(V3_1), client(Unsubscribe(10)).marked("")),
     ]
 
-    def check(self, packet: Unsubscribe, at: Moment) -> Findings:
+    def check(self, packet: Unsubscribe, at: RuleContext) -> Findings:
         """An empty list was read to its end."""
         if packet.topic_filters is None or packet.topic_filters:
             return None

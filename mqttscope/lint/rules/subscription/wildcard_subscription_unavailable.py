@@ -1,8 +1,8 @@
 """SUB213."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.subscription import and_more
 from mqttscope.mqtt.constants import Direction
@@ -75,7 +75,7 @@ class WildcardSubscriptionUnavailable(Rule):
         ),
     ]
 
-    def check(self, packet: Subscribe, at: Moment) -> Findings:
+    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced; one finding, however many filters the packet has."""
         if at.connection.wildcard_subscription_available:
             return None

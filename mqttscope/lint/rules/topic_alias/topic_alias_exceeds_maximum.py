@@ -1,8 +1,8 @@
 """ALS202."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import Properties
@@ -86,7 +86,7 @@ class TopicAliasExceedsMaximum(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what the receiver announced."""
         assert packet.properties is not None
         alias = packet.properties.first(0x23)

@@ -1,8 +1,8 @@
 """ALS204."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Disconnect, Puback, Publish
 from mqttscope.mqtt.properties import Properties
@@ -58,7 +58,7 @@ class TopicAliasRefusedWithinMaximum(Rule):
         ),
     ]
 
-    def check(self, packet: Disconnect, at: Moment) -> Findings:
+    def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Nothing that came so far may have had an alias to refuse."""
         if packet.reason_code != 0x94:
             return None

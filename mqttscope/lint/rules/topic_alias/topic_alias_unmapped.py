@@ -1,8 +1,8 @@
 """ALS203."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Puback, Publish
 from mqttscope.mqtt.properties import Properties
@@ -76,7 +76,7 @@ class TopicAliasUnmapped(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Without a topic of its own the packet needs one that its alias stands for."""
         if packet.topic_name or at.topic is not None:
             return None

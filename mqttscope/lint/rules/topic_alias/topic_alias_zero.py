@@ -1,8 +1,8 @@
 """ALS101."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import Properties
@@ -46,7 +46,7 @@ class TopicAliasZero(Rule):
         ),
     ]
 
-    def check(self, packet: Publish, at: Moment) -> Findings:
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look at the property."""
         assert packet.properties is not None
         if packet.properties.first(0x23) != 0:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.example_segments import framed, silent_frame, web_opened
 from mqttscope.lint.examples import client, closes, conversation, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
-from mqttscope.lint.rehearsal import framed, silent_frame, web_opened
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.lint.shared_checks import problems
 from mqttscope.mqtt.constants import Direction
@@ -62,7 +62,7 @@ class WebsocketNonBinaryFrame(Rule):
         ),
     ]
 
-    def check_close(self, connection: Connection, at: Moment) -> Iterable[Report]:
+    def check_close(self, connection: Connection, at: RuleContext) -> Iterable[Report]:
         """What was wrong with the frames is known at the end; each side is blamed once."""
         texts = [one for one in problems(connection) if one["reason"] == "text_frame"]
         for from_client in (True, False):

@@ -1,9 +1,9 @@
 """WSK202."""
 
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.example_segments import framed, upgraded, web_opened
 from mqttscope.lint.examples import client, closes, conversation, make_connect, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.moment import Moment
-from mqttscope.lint.rehearsal import framed, upgraded, web_opened
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import NOT_OFFERED, problem
 from mqttscope.mqtt.constants import Direction
@@ -57,15 +57,15 @@ class WebsocketSubprotocolMissing(Rule):
         conversation("no MQTT follows", *upgraded(None, None), closes("server").marked("")),
     ]
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The first CONNECT says which version asks."""
         return self._judge(at.connection, at, None) if at.history.connect_sent is None else None
 
-    def check_close(self, connection: Connection, at: Moment) -> Findings:
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """The server may have closed because of it."""
         return self._judge(connection, at, Confidence.LIKELY) if at.history.connect_sent is None else None
 
-    def _judge(self, connection: Connection, at: Moment, confidence: Confidence | None) -> Findings:
+    def _judge(self, connection: Connection, at: RuleContext, confidence: Confidence | None) -> Findings:
         told = problem(connection, *NOT_OFFERED)
         if told is None:
             return None

@@ -1,9 +1,9 @@
 """WIL101."""
 
 from mqttscope.events import MalformedEvent
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction, MalformedReason, ProtocolVersion
 from mqttscope.mqtt.declare import FaultReport
@@ -55,19 +55,19 @@ class WillFlagsWithoutWill(Rule):
         conversation("a note in 3.1", client(make_connect(V3_1, connect_flags=0x22)).marked("connect_flags")),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say which bits."""
         packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
         return self._about((packet.connect_flags or 0) if isinstance(packet, Connect) else 0, at, Severity.ERROR)
 
-    def check(self, packet: Connect, at: Moment) -> Findings:
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
         """In 3.1 no fault of the packet, and only a note."""
         flags = packet.connect_flags or 0
         if at.version is not V3_1 or flags & 4 or not flags & (_QOS | _RETAIN):
             return None
         return self._about(flags, at, Severity.INFO)
 
-    def _about(self, flags: int, at: Moment, severity: Severity) -> Report:
+    def _about(self, flags: int, at: RuleContext, severity: Severity) -> Report:
         bits = [f"Will QoS is {flags >> 3 & 3}"] if flags & _QOS else []
         bits += ["Will Retain is 1"] if flags & _RETAIN else []
         return self.report(

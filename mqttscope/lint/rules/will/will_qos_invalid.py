@@ -1,8 +1,8 @@
 """WIL102."""
 
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.moment import Moment
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
@@ -43,6 +43,6 @@ class WillQosInvalid(Rule):
         ),
     ]
 
-    def check_malformed(self, fault: FaultReport, at: Moment) -> Findings:
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say the value."""
         return self.report(fault.field, "CONNECT: Will QoS is 3")

@@ -1,0 +1,299 @@
+"""Captures by path, glob, directory or URI: found in the order of their first frames, and opened for reading.
+
+Local files are opened as everywhere else; what has a scheme (``s3``, ``gs``, ``abfs``, ``hdfs``) is opened through
+``pyarrow.fs``, which finds credentials the way of each platform (environment, profile, role of the machine).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar, cast
+from urllib.parse import quote, unquote
+
+from mqttscope.capture.detect_format import NO_FRAME, first_time
+from mqttscope.capture.files import find_captures
+from mqttscope.capture.sources import (
+    MISSING,
+    NO_CAPTURES,
+    NO_MATCH,
+    NOT_REGULAR,
+    REPLACED,
+    beginning,
+    is_named_like_capture,
+    is_replaced,
+    looks_like_capture,
+    why_not_opened,
+)
+from mqttscope.net.frame import CaptureError
+from mqttscope.redact.addresses import public_name
+
+READ_AHEAD_BYTES = 4 << 20
+"""How much is asked of a remote store at a time."""
+PARALLEL = 16
+"""How many captures are looked into at a time."""
+
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasb": "abfs", "wasbs": "abfs"}
+"""Names that Hadoop has for what pyarrow calls otherwise."""
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)/*(?P<key>.*)", re.S)
+_MAGIC = re.compile(r"[*?[]")
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class NoCaptures(ValueError):  # noqa: N818 - a name for people
+    """Nothing that was named can be read."""
+
+    def __init__(self, faulty: Sequence[Location] = ()) -> None:
+        super().__init__("; ".join(f"{one.name} {one.fault}" for one in faulty) or "no capture is named")
+        self.faulty = faulty
+        """What was named, each with its fault."""
+
+
+@dataclass(slots=True, frozen=True)
+class Location:
+    """One capture."""
+
+    name: str
+    """As the user gave it, or as a glob or directory gave it: ``Frame.capture``."""
+    target: str
+    """What to open: an absolute path, or a URI."""
+    size: int = 0
+    first_ns: float = NO_FRAME
+    """Time of the first frame that is to be read."""
+    fault: str | None = None
+    """Why it cannot be opened."""
+    behind: int = 0
+    """So many bytes of it were read before, uncompressed: only what follows is."""
+    begins: int | None = None
+    """`sources.beginning` of the file, where it is known: another one is not read."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is opened through pyarrow."""
+        return "://" in self.target
+
+
+def find(sources: Sequence[str], settings: Mapping[str, str] | None = None) -> list[Location]:
+    """The captures that ``sources`` stand for, in the order in which ``open_capture`` reads them.
+
+    ``settings``: for the remote file systems, as in `open_location`.  What is faulty stands among the others;
+    `NoCaptures` where there is nothing else.
+    """
+    found: list[Location] = []
+    for source in sources:
+        local = local_path(source)
+        if local is None:
+            named = {one.target for one in found} | set(sources)
+            listed = _find_remote(source, settings or {})
+            found += (one for one in listed if one.target == source or one.target not in named)
+    # Together: what a glob finds is not read again where it is named as well.
+    paths = [path for path in map(local_path, sources) if path is not None]
+    for one in find_captures(paths):
+        if isinstance(one, CaptureError):
+            found.append(Location(one.capture, os.path.abspath(one.capture), fault=one.message))
+        else:
+            found.append(Location(one, os.path.abspath(one)))
+    looked = list(_each(lambda one: _look(one, settings or {}, alone=len(found) == 1), found))
+    if all(one.fault is not None for one in looked):
+        raise NoCaptures(looked)
+    return sorted(looked, key=lambda one: one.first_ns)
+
+
+def open_location(target: str, settings: Mapping[str, str] | None = None) -> BinaryIO:
+    """Open ``Location.target``, seekable.  Raises `OSError`.
+
+    ``settings``: for the file system, as pyarrow's URIs have them: ``region``, ``endpoint_override``, ``scheme``.
+    """
+    if "://" not in target:
+        return open(target, "rb", buffering=0)
+    system, path = _system(target, settings or {})
+    with _one_line():
+        return cast(BinaryIO, _ReadAhead(system.open_input_file(path)))
+
+
+def why_replaced(file: BinaryIO, one: Location) -> str | None:
+    """Why a capture that is open is not what was found; ``None`` where it is."""
+    if one.begins is None or not is_replaced(file, one.size, one.begins):
+        return None
+    return REPLACED
+
+
+def local_path(source: str) -> str | None:
+    """The path of a local source; ``None`` for that of a store."""
+    match = _URI.match(source)
+    if match is None:
+        if source.startswith("dbfs:/"):
+            return "/dbfs/" + source[6:]
+        return source.removeprefix("file:") if source.startswith("file:/") else source
+    if match["scheme"].lower() == "file":
+        return "/" + unquote(match["key"])
+    return None
+
+
+def _look(one: Location, settings: Mapping[str, str], *, alone: bool) -> Location:
+    """With size and, unless it is the only one, time of the first frame."""
+    if one.fault is not None:
+        return one
+    if not one.is_remote and os.path.exists(one.target) and not os.path.isfile(one.target):
+        # A pipe would wait for its writer, a device may never end.
+        return Location(one.name, one.target, fault=NOT_REGULAR)
+    try:
+        with open_location(one.target, settings) as file:
+            size = file.seek(0, os.SEEK_END)
+            begins = beginning(file, size)
+            return Location(one.name, one.target, size, NO_FRAME if alone else first_time(file), begins=begins)
+    except (OSError, ValueError) as error:
+        return Location(one.name, one.target, fault=why_not_opened(error, one.target))
+
+
+def _each(call: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        yield from pool.map(call, items)
+
+
+class _one_line:  # noqa: N801 - reads as a statement
+    """Errors of pyarrow in one line; those of libhdfs have hundreds."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, FileNotFoundError):
+            raise FileNotFoundError(2, MISSING) from error
+        if isinstance(error, (OSError, ValueError)):
+            raise OSError(None, str(error).strip().split("\n")[0] or type(error).__name__) from error
+
+
+def _system(uri: str, settings: Mapping[str, str]) -> tuple[Any, str]:
+    """The file system of a URI, and the path in it."""
+    from pyarrow import fs
+
+    match = _URI.match(uri)
+    assert match is not None
+    scheme = match["scheme"].lower()
+    # Whatever is special in the key is none of the URI parser's business.
+    query = "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in sorted(settings.items()))
+    root = f"{_SCHEMES.get(scheme, scheme)}://{match['authority']}/" + (f"?{query}" if query else "")
+    with _one_line():
+        system, base = fs.FileSystem.from_uri(root)
+    return system, f"{base.rstrip('/')}/{match['key']}"
+
+
+def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
+    """The captures that a URI stands for, by name."""
+    from pyarrow import fs
+
+    try:
+        system, path = _system(source, settings)
+        with _one_line():
+            info = system.get_file_info(path.rstrip("/"))
+            if info.type == fs.FileType.File:
+                return [Location(_name(source), source)]
+            prefix = source[: len(source) - len(path.partition("/")[2])] if "/" in path else source
+            base = path.partition("/")[0]
+            if info.type == fs.FileType.Directory:
+                listed = system.get_file_info(fs.FileSelector(path.rstrip("/")))
+                files = sorted(one.path for one in listed if one.type == fs.FileType.File)
+                targets = [prefix + one[len(base) + 1 :] for one in files]
+                looked = list(_each(lambda target: _is_capture(target, settings), targets))
+                seen = zip(targets, looked, strict=True)
+                found = [Location(_name(one), one) for one, is_capture in seen if is_capture]
+                return found or [Location(_name(source), source, fault=NO_CAPTURES)]
+            if not _MAGIC.search(path):
+                return [Location(_name(source), source, fault=MISSING)]
+            fixed = path[: path.index(_MAGIC.search(path)[0])].rpartition("/")[0]  # type: ignore[index]
+            below = "**" in path or "/" in path[len(fixed) + 1 :]
+            listed = system.get_file_info(fs.FileSelector(fixed, allow_not_found=True, recursive=below))
+            wanted = _pattern(path)
+            files = sorted(one.path for one in listed if one.type == fs.FileType.File and wanted.fullmatch(one.path))
+            targets = [prefix + one[len(base) + 1 :] for one in files]
+            found = [Location(_name(one), one) for one in targets]
+            return found or [Location(_name(source), source, fault=NO_MATCH)]
+    except (OSError, ValueError) as error:
+        return [Location(_name(source), source, fault=why_not_opened(error))]
+
+
+def _name(uri: str) -> str:
+    """What a capture is called in rows; who may read it is no part of that, so that captures stay known by it."""
+    return public_name(uri).replace("://***@", "://", 1)
+
+
+def _is_capture(target: str, settings: Mapping[str, str]) -> bool:
+    if is_named_like_capture(target):
+        return True
+    try:
+        with open_location(target, settings) as file:
+            return looks_like_capture(file)
+    except OSError:
+        return True  # so that reading it says why
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """A glob pattern as an expression for whole paths: ``**/`` is any number of directories."""
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]]+\])", path)
+    meanings = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]", "": ""}
+    made = ""
+    for part in parts:
+        if part in meanings:
+            made += meanings[part]
+        elif part.startswith("[") and part.endswith("]"):
+            made += "[" + part[1:-1].replace("\\", "\\\\").replace("!", "^", part[1] == "!") + "]"
+        else:
+            made += re.escape(part)
+    return re.compile(made, re.S)
+
+
+class _ReadAhead:
+    """A remote file, read in large pieces: each costs a request."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._buffer = b""
+        self._at = 0
+        """Place in the buffer."""
+        self._base = 0
+        """Offset of the buffer in the file."""
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0 or size >= READ_AHEAD_BYTES:
+            data = self._buffer[self._at :]
+            self._base += self._at
+            self._buffer, self._at = b"", 0
+            more: bytes = self._get(self._base + len(data), None if size < 0 else size - len(data))
+            self._base += len(data) + len(more)
+            return data + more
+        if self._at >= len(self._buffer):
+            self._base += len(self._buffer)
+            self._buffer, self._at = self._get(self._base, READ_AHEAD_BYTES), 0
+        data = self._buffer[self._at : self._at + size]
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_END:
+            offset += self._file.size()
+        elif whence == os.SEEK_CUR:
+            offset += self._base + self._at
+        if self._base <= offset <= self._base + len(self._buffer):
+            self._at = offset - self._base
+        else:
+            self._base, self._buffer, self._at = offset, b"", 0
+        return offset
+
+    def _get(self, offset: int, size: int | None) -> bytes:
+        with _one_line():
+            self._file.seek(offset)
+            return cast(bytes, self._file.read() if size is None else self._file.read(size))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> BinaryIO:
+        return cast(BinaryIO, self)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

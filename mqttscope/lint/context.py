@@ -1,0 +1,269 @@
+"""What a rule looks at: one event, with the state of its connection before it.
+
+What rules keep beyond one packet, by the key of their scope.
+
+Memories of one key are all that a finding of that scope may depend on, beside the connection that it is about.  So an
+engine that sees the whole connections of one key alone finds what one finds that sees everything, and a cluster can
+run one engine for each key.  A connection belongs to the key that it has when its CONNACK comes: before that, rules
+with the scope of a session have nothing to remember.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, ClassVar, Protocol
+
+from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.lint.finding import Confidence, Scope, Severity
+from mqttscope.mqtt.codec import SpanIndex
+from mqttscope.mqtt.constants import Direction, ProtocolVersion
+from mqttscope.session.connection import Connection
+from mqttscope.session.history import History, PeerHistory, Sent
+from mqttscope.session.inflight import Side
+
+MAX_KEYS = 100_000
+"""Sessions, and servers, whose memories are kept; the one untouched for longest goes first, and is counted."""
+WIDE = (Scope.SESSION, Scope.BROKER)
+"""Scopes that look beyond one connection."""
+Kept = dict[tuple[Hashable, ...], dict[str, Any]]
+"""What rules keep, by the key of their scope and their code."""
+
+
+class KeepsState(Protocol):
+    """What is known here of a `rule.Rule`: whose memory it is, and how one begins."""
+
+    code: ClassVar[str]
+    scope: ClassVar[Scope]
+    Memory: ClassVar[type | None]
+
+
+class Memories:
+    """The memories of all rules of one engine."""
+
+    def __init__(self) -> None:
+        self.forgotten = 0
+        """Keys that had to make room."""
+        self.open: dict[ConnectionKey, History] = {}
+        """Connections that were seen and have not ended."""
+        self._kept: Kept = {}
+        self._last: tuple[tuple[Hashable, ...], dict[str, Any]] = ((), {})
+
+    @property
+    def kept(self) -> Kept:
+        """What rules of wide scopes keep."""
+        return self._kept
+
+    def resume(self, kept: Kept, histories: dict[ConnectionKey, History]) -> None:
+        """Go on with what another engine kept, and with the connections that were open there."""
+        self._kept, self._last = kept, ((), {})
+        self.open = histories
+
+    def of(self, rule: KeepsState, at: RuleContext) -> Any:
+        """What a rule keeps for the key of its scope."""
+        if rule.scope not in WIDE:
+            memories = at.history.memories
+        else:
+            key = scope_key(rule.scope, at.connection)
+            memories = self._last[1] if key == self._last[0] else self._touch(key)
+        memory = memories.get(rule.code)
+        if memory is None:
+            assert rule.Memory is not None
+            memory = memories[rule.code] = rule.Memory()
+        return memory
+
+    def _touch(self, key: tuple[Hashable, ...]) -> dict[str, Any]:
+        """The memories of a key, which is now the one that was touched last."""
+        found = self._kept.pop(key, None)
+        if found is None:
+            found = {}
+            if len(self._kept) >= MAX_KEYS:
+                del self._kept[next(iter(self._kept))]
+                self.forgotten += 1
+        self._kept[key] = found
+        self._last = key, found
+        return found
+
+    def opened(self, at: RuleContext) -> None:
+        """A connection is seen for the first time."""
+        self.open[at.key] = at.history
+
+    def closed(self, at: RuleContext) -> None:
+        """A connection has ended."""
+        self.open.pop(at.key, None)
+
+
+def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
+    """The key that findings of a scope depend on: run per key, an engine finds the same."""
+    if scope is Scope.BROKER:
+        return (connection.server,)
+    if scope is Scope.SESSION:
+        known = connection.session_identifier
+        name = connection.client_identifier if known is None else known
+        if name:
+            return (connection.server, name)
+    # Who has not said a Client Identifier, or waits for one, shares a session with nobody that is known.
+    return own_key(connection)
+
+
+def own_key(connection: Connection) -> tuple[Hashable, ...]:
+    """The key of a connection that shares it with no other."""
+    return (connection.capture, connection.number, connection.flow_key, connection.opened_ns)
+
+
+def is_of_one(key: tuple[Hashable, ...]) -> bool:
+    """Whether a key of `scope_key` is that of one connection, which shares it with no other."""
+    return len(key) > 2
+
+
+C2S = Direction.CLIENT_TO_SERVER
+
+ConnectionKey = tuple[str, int]
+"""What tells a connection from all others: the capture it began in, and its number."""
+Looked = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionClosed
+
+
+class RuleContext:
+    """One event and everything known before it.
+
+    The engine has one instance for each direction of a connection and moves it from event to event, so keep no
+    reference to it.
+    """
+
+    __slots__ = (
+        "_memories",
+        "_spans",
+        "client",
+        "connection",
+        "direction",
+        "event",
+        "from_client",
+        "history",
+        "other",
+        "party",
+        "receiver",
+        "sender",
+        "server",
+        "timestamp_ns",
+        "topic",
+        "version",
+    )
+
+    event: Looked
+    connection: Connection
+    history: History
+    direction: Direction
+    """Of the event; the client's where an event has none."""
+    from_client: bool
+    sender: Side
+    """State of the side that sends."""
+    receiver: Side
+    """State of the side that receives: its limits bind the sender."""
+    party: PeerHistory
+    """History of the side that sends."""
+    other: PeerHistory
+    """History of the side that receives."""
+    version: ProtocolVersion
+    topic: str | None
+    """Resolved topic of a PUBLISH."""
+    timestamp_ns: int
+
+    def __init__(self, memories: Memories, connection: Connection, history: History, direction: Direction) -> None:
+        self._memories = memories
+        self._spans: SpanIndex | None = None
+        self.connection, self.history, self.direction = connection, history, direction
+        self.client, self.server = connection.client_side, connection.server_side
+        self.from_client = direction is C2S
+        if self.from_client:
+            self.sender, self.receiver = self.client, self.server
+            self.party, self.other = history.client, history.server
+        else:
+            self.sender, self.receiver = self.server, self.client
+            self.party, self.other = history.server, history.client
+
+    def move(self, event: Looked, topic: str | None = None) -> None:
+        """Go to the next event."""
+        self.event, self.topic, self._spans = event, topic, None
+        self.version = self.connection.version
+        self.timestamp_ns = event.timestamp_ns
+
+    @property
+    def spans(self) -> SpanIndex:
+        """Where the fields of the packet are: traced when first asked for, and once for all findings."""
+        if self._spans is None:
+            event = self.event
+            assert isinstance(event, PacketEvent | MalformedEvent)
+            raw = event.packet.raw if isinstance(event, PacketEvent) else event.malformed.raw
+            self._spans = SpanIndex(raw, self.version)
+        return self._spans
+
+    @property
+    def number(self) -> int:
+        """Number of the packet."""
+        assert isinstance(self.event, PacketEvent | MalformedEvent)
+        return self.event.number
+
+    @property
+    def key(self) -> ConnectionKey:
+        """The connection, for memories that may not refer to it."""
+        return self.connection.capture, self.connection.number
+
+    @property
+    def client_name(self) -> str:
+        """The client for messages: its Client Identifier, or its endpoint where that is not known."""
+        return self.connection.client_identifier or self.connection.client
+
+    @property
+    def acknowledged(self) -> int:
+        """How far the sender had received the other side's stream when it began this packet; -1 where unproven."""
+        begun = self.party.begun
+        return self.party.acknowledged if begun is None else begun[0]
+
+    @property
+    def begun_ns(self) -> int:
+        """When the first byte of this packet was captured."""
+        begun = self.party.begun
+        return self.timestamp_ns if begun is None else begun[1]
+
+    def knew(self, sent: Sent | None) -> bool:
+        """Whether TCP proves that the sender had received that packet of the other side when it sent this one.
+
+        The capture shows the order at the place of capture, not at the endpoint; an acknowledgment number in the
+        segment itself cannot lie about what its sender had.
+        """
+        return sent is not None and self.acknowledged >= sent.position > 0
+
+    def awareness(self) -> tuple[Severity | None, Confidence | None]:
+        """Severity and confidence of breaking what CONNACK announced, where they are not the usual ones.
+
+        A client need not wait for CONNACK (5.0 3.1.4): where TCP proves that it had none when it began this packet,
+        that is worth a note, and where nothing is proven the finding is only likely.
+        """
+        sent = self.history.connack_sent
+        if not self.from_client or self.knew(sent):
+            return None, None
+        if sent is not None and 0 <= self.acknowledged < sent.position:
+            return Severity.INFO, None
+        return None, Confidence.LIKELY
+
+    def memory(self, rule: Any) -> Any:
+        """What a rule keeps for the key of its scope: an instance of its ``Memory``, made when first asked for."""
+        return self._memories.of(rule, self)
+
+    def history_of(self, whom: ConnectionKey) -> History | None:
+        """The history of another connection of the same key, while it is open."""
+        return self._memories.open.get(whom)
+
+    def ask(self, rule: Any, when_ns: int, whom: ConnectionKey | None = None) -> None:
+        """Have ``check_due`` of a rule called at the first event from that time on, the end included.
+
+        The event is one of this connection, or of another one that is open and has the same key.  There is no clock:
+        what a silent connection owes is judged when something of it is seen again.
+        """
+        history = self.history if whom is None else self.history_of(whom)
+        if history is not None:
+            history.ask(rule.code, when_ns)
+
+    def silence_ns(self, direction: Direction) -> int | None:
+        """Nanoseconds since a side's last packet, ``None`` when it has sent none."""
+        last = self.connection.side(direction).last_timestamp_ns
+        return None if last is None else self.timestamp_ns - last

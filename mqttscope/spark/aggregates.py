@@ -1,0 +1,175 @@
+"""Topics, clients and sessions of a lake, summed up by Spark: the same rows as `mqttscope.lake.aggregates` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mqttscope.lake.files import LakeFiles
+from mqttscope.lake.manifest import Manifest
+from mqttscope.lake.schemas import TABLES
+from mqttscope.spark.ingest_tasks import REPORT_DDL, Report
+from mqttscope.spark.tables import parquet_paths, run_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+MESSAGES_DDL = (
+    "connection_id string, server string, topic string, direction string, payload_length bigint, qos smallint, "
+    "retain boolean, retransmissions int, timestamp_ns bigint"
+)
+_BY_DIRECTION = "struct<client_to_server: bigint, server_to_client: bigint>"
+CONNECTIONS_DDL = (
+    "connection_id string, server string, client_identifier string, timestamp_ns bigint, closed_ns bigint, "
+    "clean_start boolean, session_present boolean, session_expiry_interval bigint, version string, "
+    f"packets {_BY_DIRECTION}, bytes {_BY_DIRECTION}"
+)
+_TOPIC = ("server", "topic", "direction")
+_CLIENT = ("server", "client_identifier")
+_ADDED = ("messages", "payload_bytes", "qos_0", "qos_1", "qos_2", "retained", "retransmissions")
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What a task that writes sums knows."""
+
+    root: str
+    generation: int
+    table: str
+
+
+def write_sums(spark: SparkSession, root: Path, after: Manifest) -> dict[str, int]:
+    """Make topics, clients and sessions anew of all files that ``after`` names, and put theirs into it.
+
+    Returns their rows.
+    """
+    root = root.resolve()
+    made = {}
+    messages, connections = (_read(spark, root, after, name) for name in ("messages", "connections"))
+    if messages is not None:
+        made["topics"] = topics(messages)
+    if connections is not None:
+        made |= {"clients": clients(connections), "sessions": sessions(connections)}
+    tasks = [
+        # One task for each table, in order of its key: they are small beside what they are sums of.
+        frame.repartition(1)
+        .sortWithinPartitions(*TABLES[name].key)
+        .mapInArrow(partial(_write, work=_Sum(str(root), after.generation, name)), REPORT_DDL)
+        for name, frame in made.items()
+    ]
+    files: dict[str, list[str]] = {"topics": [], "clients": [], "sessions": []}
+    rows: dict[str, int] = dict.fromkeys(files, 0)
+    for report in run_all(tasks):
+        files |= report.files
+        rows |= report.rows
+        after.checksums |= report.checksums
+    after.files |= files
+    return rows
+
+
+def topics(messages: DataFrame) -> DataFrame:
+    """Topics of each server; messages of unknown topic do not count."""
+    from pyspark.sql import functions as f
+
+    known = messages.where(f.col("topic").isNotNull())
+    levels = [f.sum((f.col("qos") == level).cast("bigint")).alias(f"qos_{level}") for level in range(3)]
+    # By connection first, so that counting connections needs no rows of its own.
+    parts = known.groupBy(*_TOPIC, "connection_id").agg(
+        f.count(f.lit(1)).alias("messages"),
+        f.sum("payload_length").alias("payload_bytes"),
+        *levels,
+        f.sum(f.col("retain").cast("bigint")).alias("retained"),
+        f.sum("retransmissions").alias("retransmissions"),
+        f.min("timestamp_ns").alias("first_ns"),
+        f.max("timestamp_ns").alias("last_ns"),
+    )
+    whole = parts.groupBy(*_TOPIC).agg(
+        *(f.sum(name).alias(name) for name in _ADDED),
+        f.count(f.lit(1)).alias("connections"),
+        f.min("first_ns").alias("first_ns"),
+        f.max("last_ns").alias("last_ns"),
+    )
+    return whole.select(*TABLES["topics"].names)
+
+
+def clients(connections: DataFrame) -> DataFrame:
+    """Clients of each server; connections without a Client Identifier do not count."""
+    from pyspark.sql import functions as f
+
+    made = (
+        _named(connections)
+        .groupBy(*_CLIENT)
+        .agg(
+            f.count(f.lit(1)).alias("connections"),
+            f.sum("packets.client_to_server").alias("packets_sent"),
+            f.sum("packets.server_to_client").alias("packets_received"),
+            f.sum("bytes.client_to_server").alias("bytes_sent"),
+            f.sum("bytes.server_to_client").alias("bytes_received"),
+            f.min("timestamp_ns").alias("first_ns"),
+            f.max(_last()).alias("last_ns"),
+            f.sort_array(f.collect_set("version")).alias("versions"),
+        )
+    )
+    return made.select(*TABLES["clients"].names)
+
+
+def sessions(connections: DataFrame) -> DataFrame:
+    """Sessions of each client: one begins where the connection is known to have none before it, or is the first."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy(*_CLIENT).orderBy("timestamp_ns", "connection_id")
+    fresh = f.coalesce(f.col("clean_start"), f.lit(False)) | ~f.coalesce(f.col("session_present"), f.lit(True))
+    begins = f.col("fresh") | (f.row_number().over(order) == 1)
+    numbered = (
+        _named(connections)
+        .withColumn("fresh", fresh)
+        .withColumn("begins", begins)
+        .withColumn("session", f.sum(f.col("begins").cast("bigint")).over(order) - 1)
+    )
+    place = f.struct("timestamp_ns", "connection_id")
+    listed = f.sort_array(f.collect_list(place))
+    made = numbered.groupBy(*_CLIENT, "session").agg(
+        f.min("timestamp_ns").alias("first_ns"),
+        f.max(_last()).alias("last_ns"),
+        f.min_by("clean_start", place).alias("clean_start"),
+        f.min_by("fresh", place).alias("begin_known"),
+        f.max_by("session_expiry_interval", place).alias("session_expiry_interval"),
+        f.count(f.lit(1)).alias("connections"),
+        f.transform(listed, lambda one: one["connection_id"]).alias("connection_ids"),
+    )
+    return made.select(*TABLES["sessions"].names)
+
+
+def _named(connections: DataFrame) -> DataFrame:
+    return connections.where("client_identifier is not null and client_identifier != ''")
+
+
+def _last() -> Column:
+    from pyspark.sql import functions as f
+
+    return f.coalesce("closed_ns", "timestamp_ns")
+
+
+def _read(spark: SparkSession, root: Path, manifest: Manifest, name: str) -> DataFrame | None:
+    """A table with the columns that sums need, what is still open included; ``None`` where it has no rows."""
+    names = [*manifest.files.get(name, ()), *manifest.open_files.get(name, ())]
+    if not names:
+        return None
+    columns = MESSAGES_DDL if name == "messages" else CONNECTIONS_DDL
+    return spark.read.schema(columns).parquet(*parquet_paths(root, names))
+
+
+def _write(batches: Iterable[pa.RecordBatch], work: _Sum) -> Iterator[pa.RecordBatch]:
+    schema = TABLES[work.table].arrow()
+    with LakeFiles(work.root, work.generation) as files:
+        for one in batches:
+            if one.num_rows:
+                columns = [one.column(field.name).cast(field.type) for field in schema]
+                files.write(work.table, pa.RecordBatch.from_arrays(columns, schema=schema))
+    yield Report(files.names, files.rows, files.checksums).dump()

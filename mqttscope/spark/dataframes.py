@@ -1,0 +1,95 @@
+"""Captures as data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mqttscope.capture.locations import Location
+from mqttscope.spark.distribute import ship
+from mqttscope.spark.plan import Planned, good_size, plan, settled, write_plan
+from mqttscope.spark.rows import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ORDER = ("file", "frame")
+"""What orders rows as ``inspect`` reads them."""
+
+
+def read_captures(
+    spark: SparkSession,
+    sources: str | Sequence[str],
+    *,
+    columns: Iterable[str] | None = None,
+    rows: str = "all",
+    split_bytes: int | None = None,
+    ports: Iterable[int] = (),
+    settings: dict[str, str] | None = None,
+    measure: bool | None = None,
+    plan: str | None = None,
+) -> DataFrame:
+    """Rows of captures (``rows.COLUMNS``): segments, fragments and all else that the captures say.
+
+    ``columns``: only these, which is faster.  ``rows``, ``split_bytes``, ``ports``: options of the data source.
+    ``settings``: for the file systems of URIs.  ``measure``: whether the executors find the ranges, in a job that runs
+    at once, instead of the driver when the rows are asked for; ``None`` does so where a URI is named.  ``plan``: what
+    to read instead of ``sources``, as `plan_captures` gives it.
+    """
+    from mqttscope.spark.source import FORMAT
+
+    ship(spark)
+    named = [sources] if isinstance(sources, str) else list(sources)
+    options = {"rows": rows, "split_bytes": str(split_bytes or 0), "ports": ",".join(map(str, ports))}
+    options |= {f"fs.{name}": value for name, value in (settings or {}).items()}
+    reader = spark.read.format(FORMAT).options(**options)
+    if plan is not None:
+        reader = reader.option("plan", plan)
+    elif measure or (measure is None and any("://" in one and not one.startswith("file:") for one in named)):
+        measures = spark.read.format(FORMAT).options(**(options | {"rows": "measures"})).load(named).collect()
+        reader = reader.option("plan", write_plan(settled(row.asDict() for row in measures)))
+    if columns is not None:
+        wanted = set(columns)
+        reader = reader.schema(", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if name in wanted))
+    return reader.load(named)
+
+
+def plan_captures(
+    spark: SparkSession,
+    locations: Sequence[Location],
+    *,
+    split_bytes: int | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> str:
+    """The ranges of captures: what lies on this machine is walked through, what lies in a store the executors measure.
+
+    The order of ``locations`` is the order of reading.
+    """
+    from mqttscope.spark.source import FORMAT
+
+    ship(spark)
+    known = dict(settings or {})
+    size = split_bytes or good_size(locations)
+    remote = [one for one in locations if one.is_remote and one.fault is None and not one.behind]
+    if not any(one.size > size for one in remote):
+        return write_plan(plan(locations, known, size))
+    asked = write_plan([Planned(one) for one in remote])
+    options = {"rows": "measures", "plan": asked, "split_bytes": str(size)}
+    options |= {f"fs.{name}": value for name, value in known.items()}
+    far = iter(settled(row.asDict() for row in spark.read.format(FORMAT).options(**options).load().collect()))
+    near = iter(plan([one for one in locations if one not in remote], known, size))
+    return write_plan([next(far) if one in remote else next(near) for one in locations])
+
+
+def ingest_notes(rows: DataFrame) -> DataFrame:
+    """What the captures say beside their frames, once for each capture: of rows as `read_captures` gives them.
+
+    What every range of a capture says for itself (frames that were skipped, link types that are not supported) is
+    counted together.
+    """
+    from pyspark.sql import functions as f
+
+    notes = rows.where(~f.col("kind").isin("segment", "fragment"))
+    return notes.groupBy("kind", "file", "capture", "message", "notice", "payload", "offset").agg(
+        f.min("frame").alias("frame"), f.sum("count").alias("count")
+    )

@@ -1,0 +1,201 @@
+"""Segments of captures folded into a lake: one pass over the rows, in which the executors write all tables.
+
+Rows of segments and what the lake remembers of open flows are brought together by flow, sorted, and run through the
+kernel.  Both directions and all captures of a flow are in one task, however large; rows stream, so that memory holds
+what one flow remembers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mqttscope.lake.files import LakeFiles, add_files
+from mqttscope.lake.kernel import ORDER, ORDER_BY_TIME, SEGMENT_COLUMNS, STATE_KIND, errors_of
+from mqttscope.lake.manifest import Manifest
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import EVENT_TABLES, SCOPE_EVENTS, STATE
+from mqttscope.lake.writer import dropping_captures
+from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.spark.cross_connection_stage import fold_scopes
+from mqttscope.spark.ingest_tasks import REPORT_DDL, Report, Work, fold_flows
+from mqttscope.spark.rows import COLUMNS, DROPS, READ, SUMMARY, notice_of
+from mqttscope.spark.tables import parquet_paths, run_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+NOTE_COLUMNS = ("message", "offset", "count", "notice")
+"""Columns of rows that are no segments."""
+_STATE_DDL = "flow binary, last_ns bigint, state binary"
+
+
+@dataclass(slots=True)
+class Folded:
+    """What a fold did."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows that were added to each table."""
+    open_flows: int = 0
+    """Flows that go on."""
+    out_of_order: list[str] = field(default_factory=list)
+    """Captures with segments from before the last one of earlier ingests."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Frames that hold no segment, by reason."""
+    fragmented: list[int] = field(default_factory=list)
+    """Captures with IP fragments, by their place in the order of reading; nothing else was done then."""
+    read: list[dict[str, Any]] = field(default_factory=list)
+    """How far a stream has read its captures: rows of the kind `READ`."""
+    ends: list[int] = field(default_factory=list)
+    """Times of the last segments of the captures, by their place in the order of reading."""
+    errors: list[tuple[int, CaptureError]] = field(default_factory=list)
+    """What is wrong with captures, with their places in the order of reading."""
+
+
+def fold(
+    spark: SparkSession,
+    rows: DataFrame,
+    root: Path,
+    before: Manifest,
+    after: Manifest,
+    options: LakeOptions,
+    *,
+    more: bool = True,
+    watermark_ns: int | None = None,
+    partitions: int = 1,
+    stops_at_fragments: bool = False,
+    by_time: bool = False,
+) -> Folded:
+    """Fold rows into the lake in ``root``, whose manifest is ``before``; ``after`` gets what was written.
+
+    ``rows``: as `read_captures` gives them, best with ``rows="ingest"``: then each range tells the time of its last
+    segment, which is the watermark that flows time out by.  Else ``watermark_ns`` says it, nanoseconds since the epoch.
+    ``more``: captures will follow, so that flows stay open.  ``partitions``: into how many tasks the flows go.
+    ``stops_at_fragments``: do nothing but name the captures that have IP fragments, where there are any.  ``by_time``:
+    put captures that overlap in time into each other, instead of reading one behind the other.
+
+    Nothing counts before the caller has committed ``after`` (`lake.files.commit`); what a fold that fails leaves behind
+    is taken away then.  Raises what Spark raises.
+    """
+    root = root.resolve()
+    options = replace(options, scope_events=options.has_wide_rules())
+    dropping = frozenset(dropping_captures(root, before))
+    work = Work(
+        str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments, dropping, by_time
+    )
+    flows = by_flow(_with_states(spark, as_input(rows), root, before), partitions)
+    task = partial(fold_flows, work=work)
+    order = ORDER_BY_TIME if by_time else ORDER
+    reports = run_all([flows.sortWithinPartitions(*order).mapInArrow(task, REPORT_DDL)])
+    done = Folded(fragmented=sorted({file for one in reports for file in one.fragmented}))
+    if done.fragmented:
+        return done
+    after.open_files, after.state_files, after.scope_state_files = {}, [], []
+    # Without any row there is no task.
+    same = reports[0] if reports else Report()
+    wrong = found_wrong([note for one in reports for note in one.notes], same.drops)
+    done.errors = [(file, one) for file, one in wrong if isinstance(one, CaptureError)]
+    reports.append(write_errors(root, after.generation, [one for _, one in wrong]))
+    if options.scope_events:
+        events = [name for one in reports for name in one.files.get(SCOPE_EVENTS.name, ())]
+        reports += fold_scopes(spark, root, before, work, events, partitions)
+    for one in reports:
+        take(one, after, done)
+    done.open_flows = sum(one.rows.get(STATE.name, 0) for one in reports)
+    done.read, done.ends = same.read, same.ends
+    for one in reports:
+        done.skipped.update(one.skipped)
+    done.out_of_order = sorted({name for one in reports for name in one.late})
+    times = [one.last_ns for one in reports if one.last_ns is not None]
+    after.last_ns = max(times, default=before.last_ns)
+    return done
+
+
+def take(report: Report, after: Manifest, done: Folded) -> None:
+    """Put what a task wrote into the manifest."""
+    add_files(after, report.files, report.checksums)
+    for kind, rows in report.rows.items():
+        if kind in EVENT_TABLES:
+            done.rows[kind] = done.rows.get(kind, 0) + rows
+
+
+def as_input(rows: DataFrame) -> DataFrame:
+    """Rows of captures with the columns that tasks read."""
+    from pyspark.sql import functions as f
+
+    given = set(rows.columns)
+    # Who has rows of another origin may know the time of each alone.
+    clock = f.col("clock_ns") if "clock_ns" in given else f.col("timestamp_ns").alias("clock_ns")
+    columns = [
+        clock if name == "clock_ns" else f.col(name) if name in given else f.lit(None).cast(COLUMNS[name]).alias(name)
+        for name in (*SEGMENT_COLUMNS, *NOTE_COLUMNS)
+    ]
+    return rows.select(*columns, f.lit(1).alias("kind_order"))
+
+
+def _with_states(spark: SparkSession, known: DataFrame, root: Path, before: Manifest) -> DataFrame:
+    """The rows, and before those of each flow what is remembered of it."""
+    from pyspark.sql import functions as f
+
+    if not before.state_files:
+        return known
+    states = spark.read.schema(_STATE_DDL).parquet(*parquet_paths(root, before.state_files))
+    values: dict[str, Column] = {"kind": f.lit(STATE_KIND), "flow": f.col("flow"), "payload": f.col("state")}
+    values |= {name: f.lit(0) for name in ("timestamp_ns", "clock_ns", "file", "frame", "kind_order")}
+    return known.unionByName(
+        states.select(
+            *(values.get(name, f.lit(None)).cast(COLUMNS.get(name, "int")).alias(name) for name in known.columns)
+        )
+    )
+
+
+def by_flow(rows: DataFrame, partitions: int) -> DataFrame:
+    """The rows of each flow in one partition, and the summaries of all ranges and all drops in every partition.
+
+    So every task knows the time of the last segment, and where frames were dropped, before it begins, without a pass
+    over the captures for that.
+    """
+    from pyspark.sql import functions as f
+
+    own = f.pmod(f.xxhash64("flow"), f.lit(partitions)).cast("int")
+    everywhere = f.sequence(f.lit(0), f.lit(partitions - 1))
+    places = f.when(f.col("kind").isin(SUMMARY, READ, DROPS), everywhere).otherwise(f.array(own))
+    placed = rows.withColumn("place", f.explode(places))
+    return placed.repartitionById(partitions, "place").drop("place")
+
+
+def found_wrong(
+    errors: Sequence[dict[str, Any]], drops: Sequence[dict[str, Any]]
+) -> list[tuple[int, CaptureError | CaptureDrops]]:
+    """What is wrong with captures, of rows of the data source; with the place of each in the order of reading.
+
+    Once for each capture: every range of it says for itself what is wrong with all of it (a link type that is not
+    supported).  But frames may be dropped again and again.
+    """
+    ordered = sorted(errors, key=_place, reverse=True)
+    once = {(note["capture"], note["message"], note["offset"]): note for note in ordered}
+    ordered = sorted([*once.values(), *drops], key=_place)
+    return [(note["file"], told) for note in ordered if (told := _error(note)) is not None]
+
+
+def write_errors(root: Path, generation: int, found: Sequence[CaptureError | CaptureDrops]) -> Report:
+    """Write what is wrong with captures into the table of errors."""
+    with LakeFiles(root, generation) as files:
+        if found:
+            files.write("ingest_errors", errors_of(found))
+    return Report(files.names, files.rows, files.checksums)
+
+
+def _place(note: dict[str, Any]) -> tuple[int, int]:
+    return note["file"], note["frame"] or 0
+
+
+def _error(note: dict[str, Any]) -> CaptureError | CaptureDrops | None:
+    told = notice_of(
+        note["kind"], note["capture"], note["message"], note["frame"], note["offset"], note["notice"], None
+    )
+    return told if isinstance(told, CaptureError | CaptureDrops) else None

@@ -1,0 +1,260 @@
+"""What the tasks of a fold do: sorted rows in, Parquet files of a lake written, one report out.
+
+A task writes its files itself and reports only their names, so that rows of tables never go back through Spark.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate, chain
+from operator import itemgetter
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mqttscope.lake.files import LakeFiles
+from mqttscope.lake.kernel import SEGMENT, kernel
+from mqttscope.lake.manifest import LakeError
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.schemas import INTERNAL, OPEN, TABLES
+from mqttscope.lake.tables import Drop
+from mqttscope.spark.follower import BEHIND
+from mqttscope.spark.rows import DROPS, ERROR, READ, SKIPPED, SUMMARY
+from mqttscope.spark.scan import NEVER
+
+REPORT_DDL = "report string"
+"""The one column that a task gives back."""
+ROWS_AT_A_TIME = 2_048
+"""Rows that are made Python values together: batches of Spark may hold 64 MiB."""
+NOTE = ("kind", "file", "capture", "frame", "message", "offset", "count", "notice")
+"""Columns of what a capture says beside its segments."""
+_SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
+
+
+class FoldFailed(Exception):  # noqa: N818 - a name for people
+    """A program error while segments were decoded, or a file that cannot be written; the text names the place."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What every task of a fold knows.  Plain data."""
+
+    root: str
+    """The lake, as all executors see it."""
+    generation: int
+    options: LakeOptions
+    more: bool = True
+    watermark_ns: int | None = None
+    """Time of the last segment of all flows, where the rows have no summaries to say it."""
+    before_ns: int | None = None
+    """Time of the last segment of earlier ingests."""
+    stops_at_fragments: bool = False
+    """Do nothing where summaries tell of IP fragments."""
+    dropping: frozenset[str] = frozenset()
+    """Captures of earlier ingests that said to have dropped frames."""
+    by_time: bool = False
+    """Captures are put into each other by time."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a task did."""
+
+    files: dict[str, list[str]] = field(default_factory=dict)
+    """Paths relative to the lake, by kind (`LakeFiles.names`)."""
+    rows: dict[str, int] = field(default_factory=dict)
+    checksums: dict[str, int] = field(default_factory=dict)
+    """CRC-32 of each file."""
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    """What the captures say beside their segments: rows of the data source."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Frames that hold no segment, by reason."""
+    drops: list[dict[str, Any]] = field(default_factory=list)
+    """The same of drops; every task says all of them."""
+    read: list[dict[str, Any]] = field(default_factory=list)
+    """How far a stream has read its captures; every task says the same."""
+    ends: list[int] = field(default_factory=list)
+    """Times of the last segments of the captures, by their place in the order of reading."""
+    last_ns: int | None = None
+    late: list[str] = field(default_factory=list)
+    """Captures with segments from before the last one of earlier ingests."""
+    fragmented: list[int] = field(default_factory=list)
+    """Captures with IP fragments, by their place in the order of reading, where that was a reason to stop."""
+
+    def dump(self) -> pa.RecordBatch:
+        """The report as the row that goes to the driver."""
+        return pa.RecordBatch.from_pydict({"report": [orjson.dumps(asdict(self)).decode()]})
+
+    @classmethod
+    def load(cls, text: str) -> Report:
+        """The report of such a row."""
+        return cls(**orjson.loads(text))
+
+
+def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
+    """Run the kernel over the sorted rows of whole flows; what belongs to no flow comes first."""
+    report = Report()
+    aside, rest = asides(batches)
+    summaries = [row for row in aside if row["kind"] == SUMMARY]
+    report.notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == ERROR]
+    for row in aside:
+        if row["kind"] == SKIPPED:
+            report.skipped[row["message"]] = report.skipped.get(row["message"], 0) + (row["count"] or 0)
+    report.drops = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == DROPS]
+    report.fragmented = sorted({row["file"] for row in summaries if row["count"]})
+    if report.fragmented and work.stops_at_fragments:
+        # Workers of Spark are used again only where they were read to the end.
+        for _ in rest:
+            pass
+        yield report.dump()
+        return
+    report.fragmented = []
+    times = [row["timestamp_ns"] for row in summaries if row["timestamp_ns"] is not None]
+    times += [one for one in (work.watermark_ns,) if one is not None]
+    # Flows time out by what is read now: what came late is not idle because newer captures came before.
+    read_ns = max(times, default=None)
+    times += [one for one in (work.before_ns if times else None,) if one is not None]
+    report.last_ns = max(times, default=None)
+    report.read = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == READ]
+    # What is behind the others has flows that go on, whatever these say.
+    behind = [row["timestamp_ns"] for row in aside if row["kind"] == READ and row["message"] == BEHIND]
+    watermark_ns = None if read_ns is None else min([read_ns, *filter(None, behind)])
+    report.ends = list(ends_of(summaries))
+    look = _Look(work, report)
+    with LakeFiles(work.root, work.generation) as files:
+        made = kernel(
+            clocked(look.through(rest), summaries), work.options, more=work.more, watermark_ns=watermark_ns,
+            dropping=work.dropping, drops=first_drops(aside), ends=() if work.by_time else tuple(report.ends),
+        )  # fmt: skip
+        for kind, found in unpacked(look.named(made)):
+            files.write(kind, found)
+    report.files, report.rows, report.checksums = files.names, files.rows, files.checksums
+    yield report.dump()
+
+
+def asides(batches: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], Iterator[pa.RecordBatch]]:
+    """The rows without a flow, which sort first, and the others."""
+    found: list[dict[str, Any]] = []
+    rest = iter(batches)
+    for one in rest:
+        count = one.column("flow").null_count
+        found += one.slice(0, count).to_pylist()
+        if count < one.num_rows:
+            return found, chain([one.slice(count)], rest)
+    return found, rest
+
+
+def first_drops(aside: Iterable[Mapping[str, Any]]) -> dict[str, Drop]:
+    """Where each capture says for the first time that frames were dropped, by its name: of rows without a flow."""
+    drops: list[Mapping[str, Any]] = []
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for row in aside:
+        if row["kind"] == DROPS:
+            drops.append(row)
+        elif row["kind"] == SUMMARY and row["frame"] is not None and row["timestamp_ns"] is not None:
+            ranges.setdefault(row["file"], []).append((row["frame"], row["timestamp_ns"]))
+    found: dict[str, Drop] = {}
+    for row in sorted(drops, key=itemgetter("file", "frame")):
+        known = ranges.get(row["file"], [])
+        # Of its own range the row says it: the latest one may lie behind the notice.
+        own = max((begin for begin, _ in known if begin <= row["frame"]), default=0)
+        times = [last_ns for begin, last_ns in known if begin < own] + [row["timestamp_ns"]]
+        last_ns = max((one for one in times if one is not None), default=None)
+        found.setdefault(row["capture"], Drop(row["file"], row["frame"], last_ns))
+    return found
+
+
+def clocked(batches: Iterable[pa.RecordBatch], summaries: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """Rows whose ``clock_ns`` tells how far time had come in the whole capture, not in their range of it alone."""
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for row in summaries:
+        if row["frame"] is not None:
+            ranges.setdefault(row["file"], []).append(
+                (row["frame"], NEVER if row["timestamp_ns"] is None else row["timestamp_ns"])
+            )
+    cut = {}
+    for file, found in ranges.items():
+        begins, ends = zip(*sorted(found), strict=True)
+        if len(begins) > 1:
+            cut[file] = begins, list(accumulate(ends, max, initial=NEVER))
+    for one in batches:
+        if cut:
+            column = one.schema.get_field_index("clock_ns")
+            values = [one.column(name).to_pylist() for name in ("file", "frame", "clock_ns")]
+            clock = pa.array([_clock(cut.get(file), frame, now) for file, frame, now in zip(*values, strict=True)])
+            yield one.set_column(column, "clock_ns", clock)
+        else:
+            yield one
+
+
+def _clock(ranges: tuple[tuple[int, ...], list[int]] | None, frame: int, clock_ns: int) -> int:
+    return clock_ns if ranges is None else max(clock_ns, ranges[1][bisect_left(ranges[0], frame) - 1])
+
+
+def ends_of(summaries: Sequence[dict[str, Any]]) -> tuple[int, ...]:
+    """Times of the last segments of captures, by their place in the order of reading."""
+    ends: dict[int, int] = {}
+    for row in summaries:
+        if row["timestamp_ns"] is not None:
+            ends[row["file"]] = max(row["timestamp_ns"], ends.get(row["file"], row["timestamp_ns"]))
+    return tuple(ends.get(file, NEVER) for file in range(max(ends, default=-1) + 1))
+
+
+def smaller(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at most `ROWS_AT_A_TIME`."""
+    for one in batches:
+        for start in range(0, one.num_rows, ROWS_AT_A_TIME):
+            yield one.slice(start, ROWS_AT_A_TIME)
+
+
+def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Batches of a kernel as batches of their tables, with the exact schemas."""
+    for one in batches:
+        kind: str = one.column("kind")[0].as_py()
+        table = kind.removeprefix(OPEN)
+        yield kind, pa.RecordBatch.from_arrays(one.column(table).flatten(), schema=_SCHEMAS[table])
+
+
+class _Look:
+    """Looks at segments on their way into the kernel."""
+
+    def __init__(self, work: Work, report: Report) -> None:
+        self._before_ns = work.before_ns
+        self._report = report
+        self._place = "before the first segment"
+
+    def through(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass everything on in smaller batches."""
+        for piece in smaller(batches):
+            self._note(piece)
+            yield piece
+
+    def _note(self, piece: pa.RecordBatch) -> None:
+        segments = piece.filter(pc.equal(piece.column("kind"), SEGMENT))
+        if not segments.num_rows:
+            return
+        first: Mapping[str, Any] = segments.slice(0, 1).select(["capture", "frame"]).to_pylist()[0]
+        self._place = f"{first['capture']}, from frame {first['frame']} on"
+        times = segments.column("timestamp_ns")
+        report = self._report
+        report.last_ns = max(pc.max(times).as_py(), -1 << 63 if report.last_ns is None else report.last_ns)
+        if self._before_ns is not None:
+            late = segments.column("capture").filter(pc.less(times, self._before_ns))
+            report.late = sorted({*report.late, *late.unique().to_pylist()})
+
+    def named(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass on what the kernel makes; `FoldFailed` tells where in the captures it failed."""
+        while True:
+            try:
+                found = next(made)
+            except StopIteration:
+                return
+            except LakeError as error:
+                raise FoldFailed(str(error)) from None
+            except Exception as error:
+                raise FoldFailed(f"{self._place}: {type(error).__name__}: {error}") from error
+            yield found

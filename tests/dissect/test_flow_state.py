@@ -1,0 +1,458 @@
+"""What a flow is taken for, who is its client, and which version it speaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect.flow_state import (
+    LOOKS,
+    MAX_UNDECIDED_BYTES,
+    NOTHING,
+    UNDECIDED,
+    FlowState,
+    begins_with_packet,
+    client_speaks,
+    looks_like_mqtt,
+    may_start_packet,
+    starts_with_connect,
+)
+from mqttscope.events import ConnectionOpened, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.mqtt import Auth, Disconnect, Unsuback, Unsubscribe
+from tests.dissect.scenes import HELLO, HTTP, HTTP_ANSWER, dialogue_of, types
+from tests.dissect.talk import (
+    CONNACK,
+    PINGREQ,
+    PINGRESP,
+    PUBACK_3,
+    PUBLISH_1,
+    SUBACK,
+    SUBACK_5,
+    SUBSCRIBE,
+    SUBSCRIBE_5,
+    V3_1,
+    V3_1_1,
+    V5,
+    Talk,
+    connect,
+    names,
+    only,
+    publish,
+    read,
+    wire,
+)
+from tests.mqtt.octets import framed, string
+from tests.net.framing import request, response
+from tests.net.hellos import record, server_hello
+from tests.net.test_proxy_protocol import BINARY, LOCAL, TEXT
+
+LONG = "x" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("head", "answer"),
+    [
+        pytest.param(b"", None, id="nothing yet"),
+        pytest.param(b"\x10", None, id="one byte"),
+        pytest.param(b"\x10\x0c\0\x04MQ", None, id="half of the name"),
+        pytest.param(b"\x10\x0c\0\x06MQIs", None, id="half of the old name"),
+        pytest.param(b"\x10\x8c", None, id="half of the length"),
+        pytest.param(b"\x10\x0c\0\x04MQTT", True, id="the name"),
+        pytest.param(wire(connect(3)), True, id="3.1"),
+        pytest.param(wire(connect(4)), True, id="3.1.1"),
+        pytest.param(wire(connect(5)), True, id="5.0"),
+        pytest.param(wire(connect(5, LONG)), True, id="a length of three bytes"),
+        pytest.param(framed(0x1F, string("MQTT"), b"\x04"), True, id="wrong flags"),
+        pytest.param(framed(0x10, string("mqtt"), b"\x04"), True, id="a name in lower case"),
+        pytest.param(b"\x10\xff\xff\xff\x7f\0\x04MQTT", True, id="a length of four bytes"),
+        pytest.param(b"\x10\x0c\0\x04HTTP", False, id="another name"),
+        pytest.param(b"\x10\x0c\0\x05MQTT", False, id="a wrong length of the name"),
+        pytest.param(wire(PUBLISH_1), False, id="PUBLISH"),
+        pytest.param(b"GET / HTTP/1.1\r\n", False, id="HTTP"),
+        pytest.param(b"SSH-2.0-x\r\n", False, id="SSH"),
+        pytest.param(b"\x16\x03\x01\0\xc8\x01", False, id="TLS"),
+    ],
+)
+def test_starts_with_connect(head: bytes, answer: bool | None) -> None:
+    assert starts_with_connect(head) is answer
+
+
+def test_no_prefix_of_a_connect_is_refused_and_more_bytes_change_no_answer() -> None:
+    for level in (3, 4, 5):
+        whole = wire(connect(level, LONG))
+        answers = [starts_with_connect(whole[:length]) for length in range(16)]
+
+        assert False not in answers
+        assert answers == sorted(answers, key=bool)
+        assert answers[-1] is True
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "answer"),
+    [
+        pytest.param(wire(PUBLISH_1, PUBLISH_1), wire(PUBACK_3), True, id="two packets answered by one"),
+        pytest.param(wire(PINGREQ), wire(PINGRESP, PINGRESP), True, id="the server shows two"),
+        pytest.param(wire(SUBSCRIBE_5, PINGREQ, version=V5), wire(SUBACK_5, version=V5), True, id="5.0"),
+        pytest.param(wire(PUBLISH_1), wire(PUBACK_3), False, id="one packet each may be chance"),
+        pytest.param(wire(PUBLISH_1, PUBLISH_1), b"", False, id="one direction alone"),
+        pytest.param(b"", b"", False, id="nothing"),
+        pytest.param(wire(PUBLISH_1, PUBLISH_1), b"HTTP/1.1 200 OK\r\n", False, id="answered by something else"),
+        pytest.param(b"0" * 100, b"0" * 100, False, id="text that looks like PUBLISH"),
+        pytest.param(b"\0" * 100, b"\0" * 100, False, id="zeros"),
+        pytest.param(b"SSH-2.0-a\r\n", b"SSH-2.0-b\r\n", False, id="SSH"),
+        pytest.param(
+            wire(PUBLISH_1, PUBLISH_1)[:-1], wire(PUBACK_3), False, id="the second packet is not complete yet"
+        ),
+    ],
+)
+def test_looks_like_mqtt(first: bytes, second: bytes, answer: bool) -> None:
+    assert looks_like_mqtt(first, second) is answer
+
+
+@pytest.mark.parametrize(
+    ("head", "begins", "may"),
+    [
+        pytest.param(b"", False, True, id="nothing"),
+        pytest.param(wire(PUBLISH_1), True, True, id="a packet"),
+        pytest.param(wire(PUBLISH_1)[:5], False, True, id="a part of one"),
+        pytest.param(b"\x30", False, True, id="its first byte"),
+        pytest.param(b"HTTP/1.1", False, False, id="HTTP"),
+        pytest.param(b"SSH-2.0", False, False, id="SSH"),
+        pytest.param(b"\x17\x03\x03\0\x20", False, False, id="a TLS record"),
+        pytest.param(b"\0\0\0\0", False, False, id="zeros"),
+        pytest.param(wire(Auth(0x18), version=V5), True, True, id="AUTH exists in 5.0"),
+    ],
+)
+def test_whether_a_packet_begins(head: bytes, begins: bool, may: bool) -> None:
+    assert (begins_with_packet(head), may_start_packet(head)) == (begins, may)
+
+
+@pytest.mark.parametrize(
+    ("head", "client"),
+    [
+        pytest.param(wire(connect()), True, id="CONNECT"),
+        pytest.param(wire(SUBSCRIBE), True, id="SUBSCRIBE"),
+        pytest.param(wire(Unsubscribe(1, topic_filters=["a"])), True, id="UNSUBSCRIBE"),
+        pytest.param(wire(PINGREQ), True, id="PINGREQ"),
+        pytest.param(wire(CONNACK), False, id="CONNACK"),
+        pytest.param(wire(SUBACK), False, id="SUBACK"),
+        pytest.param(wire(Unsuback(1)), False, id="UNSUBACK"),
+        pytest.param(wire(PINGRESP), False, id="PINGRESP"),
+        pytest.param(wire(PUBLISH_1, PUBACK_3), None, id="PUBLISH and PUBACK go both ways"),
+        pytest.param(wire(Disconnect(), version=V5), None, id="DISCONNECT goes both ways in 5.0"),
+        pytest.param(wire(PUBLISH_1, publish(payload=LONG.encode()), PINGREQ), True, id="behind long packets"),
+        pytest.param(wire(PUBLISH_1, PINGRESP), False, id="behind others, by a server"),
+        pytest.param(b"\x30\xff\xff\xff\xff", None, id="a length that never ends"),
+        pytest.param(b"\x30\xff", None, id="half a length"),
+        pytest.param(b"", None, id="nothing"),
+    ],
+)
+def test_client_speaks(head: bytes, client: bool | None) -> None:
+    assert client_speaks(head) is client
+
+
+@pytest.mark.parametrize("port", [1883, 1884, 80, 443, 8883, 22], ids=lambda port: f"port {port}")
+@pytest.mark.parametrize(
+    ("level", "version"), [(3, V3_1), (4, V3_1_1), (5, V5)], ids=["MQTT 3.1", "MQTT 3.1.1", "MQTT 5.0"]
+)
+def test_a_connect_is_mqtt_on_any_port(port: int, level: int, version: object) -> None:
+    talk = Talk(port=port).handshake()
+    talk.client(connect(level))
+    talk.server(CONNACK)
+
+    events = talk.events()
+
+    assert names(events)[0] == "ConnectionOpened"
+    connection = only(events, PacketEvent)[0].connection
+    assert (connection.version, connection.version_known, connection.version_evidence) == (version, True, "CONNECT")
+    assert (connection.client, connection.server) == ("192.0.2.4:50000", f"192.0.2.2:{port}")
+    assert (connection.roles_known, connection.roles_evidence) == (True, "TCP handshake")
+    assert (connection.handshake_seen, connection.transport, connection.frame) == (True, "tcp", 1)
+
+
+def test_a_connect_byte_by_byte_is_mqtt_on_any_port() -> None:
+    talk = Talk(port=9999).handshake()
+    raw = wire(connect(5))
+    for at in range(len(raw)):
+        talk.client(raw[at : at + 1])
+
+    (event,) = only(talk.events(), PacketEvent)
+
+    assert (event.type, event.frame) == ("connect", 3 + len(raw))
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        pytest.param({}, [], id="an unknown port is not read"),
+        pytest.param({4000: "mqtt"}, ["publish"], id="a port that the user names is read"),
+        pytest.param({50_000: "mqtt"}, ["publish"], id="the client's port may be the one named"),
+    ],
+)
+def test_without_connect_the_port_decides(said: dict[int, str], expected: list[str]) -> None:
+    talk = Talk(port=4000).handshake()
+    talk.client(PUBLISH_1)
+
+    assert types(talk, Options(ports=said)) == expected
+
+
+def test_on_the_port_of_mqtt_what_is_no_connect_is_read_as_mqtt() -> None:
+    talk = Talk().handshake()
+    talk.client(PUBLISH_1)
+    talk.server(PUBACK_3)
+
+    events = talk.events()
+
+    assert [event.type for event in only(events, PacketEvent)] == ["publish", "puback"]
+    assert only(events, ConnectionOpened)[0].connection.roles_known
+
+
+def test_without_detection_only_named_and_well_known_ports_are_looked_at() -> None:
+    options = Options(ports={7000: "mqtt"}, detect=False)
+    found = {}
+    for port in (1883, 7000, 9999):
+        talk = Talk(port=port).handshake()
+        talk.client(connect())
+        found[port] = types(talk, options)
+
+    assert found == {1883: ["connect"], 7000: ["connect"], 9999: []}
+
+
+def test_the_side_that_sends_connect_is_the_client_whoever_opened_the_connection() -> None:
+    talk = Talk(port=7777).handshake()
+    talk.server(connect())
+    talk.client(CONNACK)
+
+    events = only(talk.events(), PacketEvent)
+
+    connection = events[0].connection
+    assert (connection.client, connection.server) == ("192.0.2.2:7777", "192.0.2.4:50000")
+    assert (connection.roles_known, connection.roles_evidence) == (True, "CONNECT")
+    assert [event.direction for event in events] == ["client_to_server", "server_to_client"]
+
+
+def test_a_connect_overrules_the_version_that_the_user_said() -> None:
+    talk = Talk().handshake()
+    talk.client(connect(5))
+    talk.server(CONNACK, version=V5)
+
+    events = only(talk.events(Options(version=V3_1_1)), PacketEvent)
+
+    assert [event.type for event in events] == ["connect", "connack"]
+    assert events[0].connection.version is V5
+    assert events[0].connection.version_evidence == "CONNECT"
+
+
+def test_a_connect_that_breaks_off_inside_still_says_the_version() -> None:
+    talk = Talk().handshake()
+    raw = wire(connect(5, "dev"))
+    overrun = raw[:-5] + b"\0\x20dev"
+    talk.client(overrun)
+    talk.server(b"\x20\x03\0\x81\0")
+
+    events = talk.events()
+
+    (bad,) = only(events, MalformedEvent)
+    (good,) = only(events, PacketEvent)
+    assert (bad.type, bad.malformed.complete) == ("connect", False)
+    assert (good.type, good.connection.version, good.connection.version_known) == ("connack", V5, True)
+
+
+def test_a_connect_of_an_unknown_level_leaves_the_version_open_for_the_answer() -> None:
+    talk = Talk().handshake()
+    talk.client(connect(6))
+    talk.server(b"\x20\x03\0\x84\0")
+
+    events = talk.events()
+
+    assert only(events, MalformedEvent)[0].malformed.reason == "protocol_version_unknown"
+    connack = only(events, PacketEvent)[0]
+    assert (connack.type, connack.connection.version, connack.connection.version_known) == ("connack", V5, False)
+    assert connack.connection.version_evidence == "a CONNACK that is well formed in 5.0 only"
+
+
+@pytest.mark.parametrize("port", [21, 22, 25, 80, 443, 9999], ids=lambda port: f"port {port}")
+@pytest.mark.parametrize(
+    ("client", "server"),
+    [
+        pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", id="SSH"),
+        pytest.param(HTTP, HTTP_ANSWER, id="HTTP"),
+        pytest.param(HELLO, record(22, server_hello()), id="TLS"),
+        pytest.param(b"EHLO a\r\n", b"220 mail ESMTP\r\n", id="SMTP"),
+        pytest.param(b"\0\0\0\x55\xffSMB", b"\0\0\0\x55\xffSMB", id="SMB"),
+    ],
+)
+@pytest.mark.parametrize("first", ["client", "server"], ids=["client first", "server first"])
+def test_other_protocols_are_ignored_and_forgotten_at_once(port: int, client: bytes, server: bytes, first: str) -> None:
+    talk = Talk(port=port).handshake()
+    dissector = Dissector()
+    if first == "client":
+        talk.client(client)
+        talk.server(server)
+    else:
+        talk.server(server)
+        talk.client(client)
+
+    events = [event for segment in talk.tape.segments for event in dissector.feed(segment)]
+
+    assert events == []
+    assert dialogue_of(talk, dissector) is None
+    assert dissector.other_flows == 1
+    assert (dissector.connections, dissector.packets) == (0, 0)
+
+
+def test_a_server_that_only_sends_is_given_up_at_the_limit() -> None:
+    talk = Talk(port=9999).handshake()
+    dissector = Dissector()
+    for _ in range(20):
+        talk.server(b"x" * 1000)
+    kept = []
+    for segment in talk.tape.segments:
+        list(dissector.feed(segment))
+        dialogue = dialogue_of(talk, dissector)
+        kept.append(-1 if dialogue is None else dialogue.waiting_bytes)
+
+    assert kept[-1] == -1
+    assert 1000 < max(kept) < MAX_UNDECIDED_BYTES
+
+
+def test_tiny_pieces_and_gaps_are_bounded_while_nothing_is_decided() -> None:
+    pieces, gaps = Talk(port=9999).handshake(), Talk(port=9999).handshake()
+    for _ in range(2000):
+        pieces.server(b"x")
+        gaps.server(b"", missing=1000)
+    most = {}
+    for name, talk in (("pieces", pieces), ("gaps", gaps)):
+        dissector = Dissector()
+        most[name] = 0
+        for segment in talk.tape.segments:
+            list(dissector.feed(segment))
+            dialogue = dialogue_of(talk, dissector)
+            most[name] = max(most[name], len(dialogue.waiting) if dialogue else 0)
+        assert dialogue_of(talk, dissector) is None
+
+    assert 200 < most["pieces"] < 1000
+    assert 10 < most["gaps"] < 100
+
+
+def test_a_long_undecided_beginning_is_not_looked_at_again_for_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    decide = FlowState._decide
+
+    def counting(self: FlowState, options: Options, *, final: bool = False) -> None:
+        nonlocal looks
+        looks += 1
+        decide(self, options, final=final)
+
+    monkeypatch.setattr(FlowState, "_decide", counting)
+    talk = Talk(port=9999).handshake()
+    for _ in range(900):
+        talk.server(b"x")
+    dissector = Dissector()
+    for segment in talk.tape.segments:
+        list(dissector.feed(segment))
+
+    dialogue = dialogue_of(talk, dissector)
+    assert dialogue is not None
+    assert dialogue.phase == UNDECIDED
+    assert LOOKS <= looks < LOOKS + 20
+
+
+def test_headers_alone_on_the_port_of_mqtt_are_a_connection_full_of_gaps() -> None:
+    talk = Talk().handshake()
+    for _ in range(100):
+        talk.client(b"", missing=50)
+    talk.close()
+
+    events = talk.events()
+
+    assert sum(event.length for event in only(events, GapEvent)) == 5000
+    assert names(events).count("ConnectionOpened") == names(events).count("ConnectionClosed") == 1
+    assert not only(events, PacketEvent)
+
+
+@pytest.mark.parametrize(
+    ("said", "packets"),
+    [("mqtt", ["publish", "puback"]), ("ws", []), ("tls", [])],
+    ids=["read as MQTT", "read as WebSocket", "listed as TLS"],
+)
+def test_the_user_may_say_what_a_port_speaks(said: str, packets: list[str]) -> None:
+    talk = Talk(port=5000).handshake()
+    talk.client(PUBLISH_1)
+    talk.server(PUBACK_3)
+
+    events = talk.events(Options(ports={5000: said}))
+
+    assert [event.type for event in only(events, PacketEvent)] == packets
+
+
+def test_undecided_beginnings_are_decided_by_the_end_of_the_capture() -> None:
+    known, unknown = Talk().handshake(), Talk(port=9999).handshake()
+    for talk in (known, unknown):
+        talk.client(b"\x10\x0c\0\x04MQ")
+
+    assert names(known.events()) == ["ConnectionOpened", "UnparsedEvent", "ConnectionClosed"]
+    assert names(unknown.events()) == []
+
+
+def test_the_end_of_the_initiators_stream_decides_too() -> None:
+    talk = Talk().handshake()
+    talk.client(b"\x10\x0c\0\x04MQ")
+    talk.fin("client")
+
+    events = talk.events()
+
+    (bad,) = only(events, MalformedEvent)
+    assert (bad.malformed.reason, bad.frame) == ("truncated", 5)
+
+
+def test_a_flow_without_any_data_is_nothing() -> None:
+    talk = Talk(port=9999).handshake()
+    talk.close()
+    dissector = Dissector()
+
+    assert read(talk.tape, dissector=dissector) == []
+    assert dissector.other_flows == 1
+    assert NOTHING == "ignored"
+
+
+@pytest.mark.parametrize("pieces", [1, 5, 200])
+@pytest.mark.parametrize("header", [TEXT, BINARY, LOCAL])
+def test_a_proxy_protocol_header_is_told_and_what_is_behind_it_is_read(header: bytes, pieces: int) -> None:
+    talk = Talk(port=9999).handshake()
+    data = header + wire(connect(), PINGREQ)
+    for start in range(0, len(data), pieces):
+        talk.client(data[start : start + pieces])
+    talk.server(CONNACK)
+    talk.close()
+
+    events = talk.events()
+
+    assert [type(event).__name__ for event in events][:2] == ["ConnectionOpened", "UnparsedEvent"]
+    (told,) = only(events, UnparsedEvent)
+    assert (told.unparsed.reason, told.unparsed.raw, told.direction) == ("proxy_header", header, "client_to_server")
+    assert [event.type for event in only(events, PacketEvent)] == ["connect", "pingreq", "connack"]
+    connection = told.connection
+    assert not connection.client_side.gapped
+    expected = None if header == LOCAL else {"client": "10.0.0.4:51234", "server": "10.0.0.2:1883"}
+    assert connection.details.get("proxy") == expected
+
+
+def test_a_proxy_protocol_header_before_tls_and_websocket() -> None:
+    for rest, transport in ((HELLO, "tls"), (request(), "websocket")):
+        talk = Talk(port=8883).handshake()
+        talk.client(TEXT + rest)
+        talk.server(response() if transport == "websocket" else b"")
+        talk.close()
+
+        (opened,) = only(talk.events(), ConnectionOpened)
+
+        assert (opened.connection.transport, "proxy" in opened.connection.details) == (transport, True)
+
+
+def test_a_proxy_protocol_header_alone_is_no_mqtt() -> None:
+    talk = Talk(port=9999).handshake()
+    talk.client(TEXT)
+    talk.close()
+
+    assert talk.events() == []

@@ -1,0 +1,60 @@
+"""Findings as they are: what tasks give of flows, and counts that add up."""
+
+from __future__ import annotations
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect_segments, segments
+from mqttscope.lake.finding_collector import Judge, Sums
+from mqttscope.lake.kernel import Row, run_flow
+from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.state import dump, load
+from mqttscope.lint.catalogue import select
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Finding
+from mqttscope.lint.quality import Quality
+from mqttscope.net.segment import Segment
+from tests.cli.running import capture
+from tests.lake.reading import segment_rows
+
+
+def judged(name: str, rules: tuple[str, ...]) -> Judge:
+    """A capture of one flow, judged as a task would."""
+    options = LakeOptions(rules=tuple(rule() for rule in select(rules, (), ()).values()))
+    judge = Judge(options)
+    found = [one for one in segments(open_capture([capture(name)])) if isinstance(one, Segment)]
+    rows = (Row._make(one) for one in segment_rows(found))
+    for _ in run_flow(rows, options, judge, []):
+        pass
+    assert judge.linter is not None
+    judge.sums.take_linter(judge.linter, quality=True)
+    return judge
+
+
+def test_findings_are_those_of_the_linter_but_for_how_packets_are_counted() -> None:
+    linter = Linter(rule() for rule in select(("PUB", "ALS", "FLW"), (), ()).values())
+    events = dissect_segments(segments(open_capture([capture("failing-device")])))
+    here = [finding for event in events for finding in linter.feed(event)]
+
+    judge = judged("failing-device", ("PUB", "ALS", "FLW"))
+    there: list[Finding] = [load(row[-1]) for row in judge.found]
+    assert len(here) > 2
+    assert there == here
+    assert [row[0] for row in judge.seen] == [judge.found[0][0]]
+    assert {row[3] for row in judge.packets} >= {one.packet for one in here}
+    assert judge.sums.quality == linter.quality
+
+
+def test_sums_of_tasks_add_up() -> None:
+    one, other = judged("failing-device", ("CON",)).sums, judged("joined-v5", ("CON",)).sums
+    both = Sums()
+    for sums in (one, other):
+        both.add(load(dump(sums)))
+
+    assert both.connections == both.quality.connections == one.connections + other.connections
+    assert both.quality.joined == other.quality.joined > 0
+    assert both.clients == one.clients | other.clients
+    assert both.packets == one.packets + other.packets > 0
+    assert both.spoken == one.spoken | other.spoken
+    assert len(both.spoken) == 2
+    assert both.kept_bytes == one.kept_bytes + other.kept_bytes > 0
+    assert Quality() != both.quality

@@ -1,0 +1,158 @@
+"""Memories by key: one engine for each key finds what one engine finds that sees everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect, dissect_segments
+from mqttscope.events import ConnectionClosed, Event
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.context import WIDE, RuleContext, scope_key
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.example_segments import segments
+from mqttscope.lint.examples import Conversation, client, closes, conversation, on, opened, server
+from mqttscope.lint.finding import Finding, Scope
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp
+from mqttscope.session.connection import Connection
+from tests.conftest import ROOT
+
+CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
+EXAMPLES = [one for rule in all_rules().values() if rule.scope in WIDE for one in (*rule.good, *rule.bad)]
+
+Source = Callable[[], Iterable[Event]]
+
+
+def keys(source: Source, scope: Scope) -> dict[int, tuple[Hashable, ...]]:
+    """The key of each connection, by number: known for certain when it has ended."""
+    return {
+        event.connection.number: scope_key(scope, event.connection)
+        for event in source()
+        if isinstance(event, ConnectionClosed)
+    }
+
+
+def told(findings: Iterable[Finding]) -> list[tuple[Any, ...]]:
+    rows = []
+    for one in findings:
+        number = -1 if one.packet is None else one.packet
+        sure = (str(one.severity), str(one.confidence), one.fingerprint)
+        rows.append((one.rule, one.connection, one.frame, number, one.field, one.message, *sure))
+    return sorted(rows)
+
+
+def check(source: Source) -> int:
+    """Compare one engine with one for each key, for each scope; returns how many findings there were."""
+    together = Linter([rule() for rule in all_rules().values()], strict=True)
+    found = [finding for event in source() for finding in together.feed(event)]
+    for scope in Scope:
+        rules = [rule for rule in all_rules().values() if rule.scope is scope]
+        homes = keys(source, scope)
+        engines: dict[Hashable, Linter] = {}
+        apart: list[Finding] = []
+        for event in source():
+            connection = getattr(event, "connection", None)
+            if connection is None:
+                continue
+            home = homes[connection.number]
+            if home not in engines:
+                # Others look at what these have found.
+                engines[home] = Linter([rule() for rule in all_rules().values()], strict=True)
+            apart += engines[home].feed(event)
+        codes = {rule.code for rule in rules}
+        assert told(one for one in apart if one.rule in codes) == told(one for one in found if one.rule in codes), scope
+    return len(found)
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+def test_a_capture_gives_the_same_by_key(path: Path) -> None:
+    check(lambda: dissect(open_capture([str(path)])))
+
+
+@pytest.mark.parametrize("talk", EXAMPLES, ids=lambda talk: talk.title)
+def test_an_example_gives_the_same_by_key(talk: Conversation) -> None:
+    check(lambda: dissect_segments(segments(talk)))
+
+
+def test_there_are_findings_that_look_beyond_one_connection() -> None:
+    bad = [rule.bad[0] for rule in all_rules().values() if rule.scope in WIDE]
+
+    assert len(bad) >= 5
+    assert all(check(lambda talk=talk: dissect_segments(segments(talk))) for talk in bad)  # type: ignore[misc]
+
+
+class Patient(Rule):
+    """Asks to be asked ten seconds after a CONNACK."""
+
+    code = "TST320"
+    severity = "error"  # type: ignore[assignment]
+    looks_at = Connack
+    other = False
+
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
+        whom = None
+        if self.other:
+            memory = at.memory(self)
+            whom = memory.setdefault("first", at.key)
+        at.ask(self, at.timestamp_ns + 10_000_000_000, whom)
+        return None
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        return self.report("", f"due on {connection.number}", overdue=True, topic="t")
+
+    Memory = dict
+
+
+def run(rule: Rule, *steps: Any) -> list[Finding]:
+    linter = Linter([rule], strict=True)
+    return [one for event in dissect_segments(segments(conversation("x", *steps))) for one in linter.feed(event)]
+
+
+def test_a_rule_is_asked_at_the_first_event_from_the_time_on() -> None:
+    (found,) = run(Patient(), *opened(), client(Pingreq()), client(Pingreq(), after=11), client(Pingreq(), after=11))
+
+    assert (found.packet, found.packet_type, found.topic, found.direction) == (None, None, "t", None)
+    assert found.offset is None
+    assert round((found.timestamp_ns - 1_767_323_045_000_000_000) / 1e9) == 11
+
+
+def test_a_rule_is_asked_at_the_end_where_nothing_came_before_and_not_when_that_is_too_early() -> None:
+    assert len(run(Patient(), *opened(), closes("client", after=11))) == 1
+    assert run(Patient(), *opened(), closes("client", after=5)) == []
+
+
+def test_another_connection_of_the_key_can_be_asked_about() -> None:
+    rule = type("Others", (Patient,), {"code": "TST321", "other": True})()
+    second = on(1, *opened())
+    found = run(rule, *opened(), *second, *on(1, client(Pingreq(), after=11)), client(Pingreq()))
+
+    assert [one.message for one in found] == ["due on 0"]
+
+
+def test_a_connection_that_has_ended_is_not_asked_about() -> None:
+    rule = type("Gone", (Patient,), {"code": "TST322", "other": True})()
+    found = run(rule, *opened(), closes("client"), *on(1, *opened(), client(Pingreq(), after=11)))
+
+    assert found == []
+
+
+def test_the_key_of_a_session_is_that_of_the_first_connack() -> None:
+    """A second CONNECT is a mistake that changes nothing of whose session it is."""
+    talk = conversation(
+        "two",
+        *opened(client_identifier="a"),
+        client(Connect(protocol_level=5, client_identifier="b")),
+        server(Pingresp()),
+        client(Disconnect()),
+    )
+    connections = [
+        event.connection for event in dissect_segments(segments(talk)) if isinstance(event, ConnectionClosed)
+    ]
+
+    assert [scope_key(Scope.SESSION, one)[1] for one in connections] == ["a"]
+    assert connections[0].client_identifier == "b"

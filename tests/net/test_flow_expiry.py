@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamData, StreamGap
+from mqttscope.net.flow_expiry import REMEMBERED_BYTES
+from mqttscope.net.flows import FlowTable
+from mqttscope.net.segment import ACK, SYN, Segment, direction_key
+from tests.net.script import CLOSED, FORWARD, HANDSHAKE, STEP, UNFINISHED, check_tiling, feed, parse, play, render
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113"],
+            ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl"],
+            id="acknowledged: the capture lost it",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 104"],
+            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl"],
+            id="not acknowledged: unproven",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 107"],
+            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl"],
+            id="acknowledged in part only: unproven",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501 110"],
+            ["> 0:abc", "> gap 3+6 not_captured"],
+            id="only an acknowledgment is left",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110 501"], ["> 0:abc", "> gap 3+6 unproven"], id="only an empty segment is left"
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501 110", "> A 104:defghi 501"],
+            ["> 0:abc", "> 3:defghi"],
+            id="the acknowledgment was captured before the data",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501 105"], ["> 0:abc"], id="one byte beyond may be a FIN that was not captured"
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 105 501", "< A 501 105", "> A 105 501 t=5"],
+            ["> 0:abc"],
+            id="an empty segment one byte on may follow a FIN that was not captured",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "> A 120:tu 501"],
+            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl", "> gap 12+7 unproven", "> 19:tu"],
+            id="two holes",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=0.2", "> A 104:defghi 501 t=0.24"],
+            ["> 0:abc", "> 3:defghijklm"],
+            id="acknowledged but late by less than a quarter of a second",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=0.265", "> A 104:defghi 501 t=0.3"],
+            ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl", "> 12:m", "> discarded 6 late"],
+            id="acknowledged and late by more than a quarter of a second",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 104 t=1", "> A 104:defghi 501 t=900"],
+            ["> 0:abc", "> 3:defghijkl"],
+            id="not acknowledged: waits for the retransmission however long it takes",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "< A 501 110", "> A 110 501 t=1", "> A 110:j 501 t=4"],
+            ["> 0:abc", "> gap 3+6 not_captured", "> 9:j"],
+            id="acknowledged and passed by an empty segment, then two seconds",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", "> A 1073842000:x 501", "> A 104:d 501"],
+            ["> 0:abc", "> discarded 1 out_of_window", "> 3:d"],
+            id="a segment outside of any window is not the stream",
+        ),
+        pytest.param(
+            ["> A 101:abc 501", *(f"> A {1500000000 + i}:x 501" for i in range(4)), "> A 1500000004:yz 501"],
+            [
+                "> 0:abc",
+                "> discarded 1 out_of_window",
+                "> discarded 1 out_of_window",
+                f"> gap 3+{1500000002 - 104} unproven",
+                *(f"> {at - 101}:{data}" for at, data in ((1500000002, "x"), (1500000003, "x"), (1500000004, "yz"))),
+            ],
+            id="a run of segments outside of any window is where the stream goes on",
+        ),
+    ],
+)
+def test_holes(lines: list[str], expected: list[str]) -> None:
+    assert play(HANDSHAKE + lines) == ["opened", *expected, UNFINISHED]
+
+
+ONE_SIDED = ["> S 100", "> A 101 501"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(
+            ["> A 101:abc 501", "> A 104:def 521"],
+            ["> 0:abc", "> 3:def", "< gap 0+20 not_captured"],
+            id="what the silent side sent is known from the acknowledgments alone",
+        ),
+        pytest.param(
+            ["> A 110:jkl 501", "> A 101:abcdefghi 501 t=4.9"],
+            ["> 0:abcdefghijkl"],
+            id="late by less than five seconds",
+        ),
+        pytest.param(
+            ["> A 110:jkl 501", "> A 113:m 501 t=5.01", "> A 101:abcdefghi 501 t=5.1"],
+            ["> gap 0+9 unproven", "> 9:jkl", "> 12:m", "> discarded 9 late"],
+            id="late by more than five seconds",
+        ),
+    ],
+)
+def test_one_sided_captures(lines: list[str], expected: list[str]) -> None:
+    assert play(ONE_SIDED + lines) == ["opened", *expected, UNFINISHED]
+
+
+def test_a_one_sided_capture_gives_up_a_hole_when_much_waits_behind_it() -> None:
+    table = FlowTable()
+    lines = ["> S 100", f"> A 102:{'x' * 200_000} 501", f"> A 200102:{'y' * 70_000} 501"]
+    events = feed(table, parse(lines))
+
+    assert [type(event) for event in events] == [FlowOpened, StreamGap, StreamData]
+
+
+def test_a_proven_hole_is_given_up_when_a_quarter_of_the_buffer_waits_behind_it() -> None:
+    table = FlowTable(max_buffered_bytes=100)
+    lines = [*HANDSHAKE, f"> A 102:{'x' * 20} 501", "< A 501 122", "> A 122:yyyyy 501"]
+
+    assert [render(event) for event in feed(table, parse(lines))][1:] == [
+        "> gap 0+1 not_captured",
+        f"> 1:{'x' * 20}yyyyy",
+    ]
+
+
+@pytest.mark.parametrize("limits", [{"max_buffered_bytes": 10}, {"max_buffered_segments": 2}])
+def test_a_full_buffer_gives_up_the_first_hole(limits: dict[str, int]) -> None:
+    table = FlowTable(**limits)
+    lines = [*HANDSHAKE, "> A 103:xxxx 501", "> A 109:yyyy 501", "> A 115:zzzz 501", "> A 107:-- 501"]
+    events = feed(table, parse(lines))
+
+    assert [render(event) for event in events][1:] == ["> gap 0+2 unproven", "> 2:xxxx", "> 6:--yyyy"]
+    assert events[0].flow.initiator.limit_hits == 1
+
+
+def other_flow(number: int, now: float, data: bytes = b"", sequence: int = 100) -> Segment:
+    """A segment of one of many flows: a SYN, or data."""
+    addresses = bytes([10, 1, number >> 8, number & 0xFF, 10, 0, 0, 2])
+    key = direction_key(addresses, (50000).to_bytes(2, "big") + (1883).to_bytes(2, "big"))
+    return Segment(key, sequence, 0, ACK if data else SYN, 1000, data, 0, number, round(now * 1e9), "c")
+
+
+def test_the_longest_idle_flow_is_evicted_when_the_table_is_full() -> None:
+    table = FlowTable(max_flows=4)
+    events = feed(table, [other_flow(number, number) for number in range(4)])
+    events += feed(table, [other_flow(0, 10, b"abc", 101), other_flow(1, 11, b"bcd", 102)])
+    events += feed(table, [other_flow(number, number) for number in range(20, 23)])
+
+    evicted = [event.flow.first_frame for event in events if isinstance(event, FlowClosed)]
+    assert evicted == [2, 3, 0]
+    assert (table.evicted_flows, table.opened_flows, len(table.flows)) == (3, 7, 4)
+    events += table.close()
+    check_tiling(events)
+    assert [render(event) for event in events if isinstance(event, StreamGap)] == ["> gap 0+1 unproven"]
+
+
+def test_closed_flows_make_room_before_open_ones_are_evicted() -> None:
+    table = FlowTable(max_flows=2)
+    events = feed(table, [other_flow(0, 0), *parse(CLOSED), other_flow(1, 1)])
+
+    assert [event.how for event in events if isinstance(event, FlowClosed)] == ["fin"]
+    assert len(table.flows) == 2
+
+
+def test_many_evictions_stay_exact() -> None:
+    table = FlowTable(max_flows=50)
+    events = feed(table, [other_flow(number, number / 1000) for number in range(1000)])
+
+    assert [event.flow.first_frame for event in events if isinstance(event, FlowClosed)] == list(range(950))
+
+
+def test_idle_flows_are_closed_by_the_traffic_of_others() -> None:
+    table = FlowTable(idle_timeout_ns=60 * 10**9)
+    events = feed(table, [*parse([*HANDSHAKE, "> A 102:bc 501"]), *(other_flow(1, t) for t in range(0, 200, 5))])
+
+    assert [render(event) for event in events if event.flow.first_frame == 1 and event.flow.key == FORWARD] == [
+        "opened",
+        "> gap 0+1 unproven",
+        "> 1:bc",
+        "closed idle",
+    ]
+    assert table.idle_flows == 1
+    closing = next(event for event in events if isinstance(event, FlowClosed))
+    assert (closing.frame, closing.timestamp_ns) == (4, round(3 * STEP * 1e9))
+
+
+def test_a_hole_is_given_up_in_time_though_its_flow_is_silent() -> None:
+    table = FlowTable()
+    feed(table, parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]))
+
+    assert not [event for event in feed(table, [other_flow(1, 0.2)]) if isinstance(event, StreamGap)]
+    assert [render(event) for event in feed(table, [other_flow(1, 0.6)])] == ["> gap 0+1 not_captured", "> 1:bc"]
+
+
+def test_time_passes_without_a_segment() -> None:
+    table = FlowTable(idle_timeout_ns=60 * 10**9)
+    assert table.advance(10**9) == []
+    feed(table, parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]))
+
+    assert table.advance(10**8) == []
+    assert [render(event) for event in table.advance(10**9)] == ["> gap 0+1 not_captured", "> 1:bc"]
+    assert [render(event) for event in table.advance(200 * 10**9)] == ["closed idle"]
+    assert not table.flows
+
+
+def test_a_held_start_is_released_in_time_though_its_flow_is_silent() -> None:
+    table = FlowTable()
+    assert [render(event) for event in feed(table, parse(["> A 101:abc 501"]))] == ["opened"]
+    assert [render(event) for event in feed(table, [other_flow(1, 0.5)])] == ["> 0:abc", "opened"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*HANDSHAKE, "> A 102:bc 501", "< A 501 104", "> A 104:d 501 t=3", "> A 101:a 501 t=4"],
+        [*HANDSHAKE, "> A 101:a 501 t=8000", "> A 102:b 501 t=9000"],
+        ["> A 102:bc 501", "> A 101:a 501 t=1", "> A 104:d 501 t=2"],
+        [*CLOSED, "> A 101:late 501 t=100", "> A 101:ghost 501 t=130", "> A 106:x 501 t=131"],
+    ],
+    ids=["hole", "idle", "held start", "closed flow"],
+)
+def test_what_happens_to_a_flow_does_not_depend_on_the_traffic_around_it(lines: list[str]) -> None:
+    alone, crowded = FlowTable(), FlowTable()
+    segments = parse(lines)
+    end = segments[-1].timestamp_ns // 10**9 + 60
+    noise = [other_flow(7, t / 10) for t in range(1500)] + [other_flow(7, t) for t in range(150, end, 50)]
+    together = sorted([*noise, *segments], key=lambda segment: segment.timestamp_ns)
+    apart = [*feed(alone, segments), *alone.close()]
+    mixed = [event for event in [*feed(crowded, together), *crowded.close()] if event.flow.key == FORWARD]
+
+    def lines_of(events: list[FlowEvent]) -> list[tuple[str, int, int]]:
+        return [(render(event), event.frame, event.timestamp_ns) for event in events]
+
+    assert lines_of(mixed) == lines_of(apart)
+
+
+def test_time_outs_count_at_their_own_time_whoever_brings_them_out() -> None:
+    table = FlowTable(idle_timeout_ns=10 * 10**9)
+    hole = [other_flow(1, 0), other_flow(1, 9.9, b"late", 105)]
+    feed(table, [hole[0], other_flow(2, 4), other_flow(3, 6), hole[1], other_flow(2, 13, b"x", 101)])
+
+    found = feed(table, [other_flow(4, 100)])
+
+    told = [(type(event).__name__, event.flow.first_frame) for event in found if not isinstance(event, StreamData)]
+    assert told == [
+        ("StreamGap", 1), ("FlowClosed", 3), ("FlowClosed", 1), ("FlowClosed", 2), ("FlowOpened", 4),
+    ]  # fmt: skip
+    assert table.next_due_ns == 110 * 10**9 + 1
+
+
+def test_of_time_outs_at_once_that_of_the_earlier_frame_counts_first() -> None:
+    table = FlowTable()
+    feed(table, [replace(other_flow(number, 0), frame=9 - number) for number in range(5)])
+
+    assert [event.frame for event in table.advance(10**15) if isinstance(event, FlowClosed)] == [5, 6, 7, 8, 9]
+    assert table.next_due_ns is None
+
+
+def test_flows_that_come_and_go_leave_no_time_outs_behind() -> None:
+    table = FlowTable(max_flows=50)
+    feed(table, [other_flow(number, number / 1000) for number in range(5000)])
+
+    assert len(table._dues) < 2 * 50 + 1_100
+
+
+def test_closed_flows_are_forgotten_after_a_while() -> None:
+    table = FlowTable()
+    feed(table, [*parse([*HANDSHAKE, "> A 101:abc 501", "> FA 104 501", "< FA 501 105"]), other_flow(1, 100)])
+    assert table.flows[FORWARD].closed == "fin"
+    assert sum(map(len, table.flows[FORWARD].initiator.history)) <= REMEMBERED_BYTES
+
+    feed(table, [other_flow(1, 200)])
+    assert FORWARD not in table.flows
+
+
+def test_an_older_capture_may_follow_a_newer_one() -> None:
+    table = FlowTable()
+    feed(table, [other_flow(1, 1_000_000)])
+    events = feed(table, [*parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]), other_flow(2, 3)])
+
+    assert [render(event) for event in events] == ["opened", "> gap 0+1 not_captured", "> 1:bc", "opened"]
+
+
+def test_all_buffers_together_are_limited() -> None:
+    table = FlowTable(max_total_buffered_bytes=25)
+    events = feed(table, [other_flow(number, 0) for number in range(4)])
+    events += feed(table, [other_flow(number, 0, b"x" * 10, 200) for number in range(4)])
+
+    assert [event.flow.first_frame for event in events if isinstance(event, StreamGap)] == [2, 3]
+    assert (table.buffered_bytes, table.total_limit_hits) == (20, 2)
+    check_tiling([*events, *table.close()])

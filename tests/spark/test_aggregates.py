@@ -1,0 +1,68 @@
+"""Sums by Spark are those that are made in process."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+import pyarrow as pa
+
+from mqttscope.lake import aggregates
+from mqttscope.lake.schemas import TABLES
+from mqttscope.spark import aggregates as queries
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def messages(random: Random, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "connection_id": random.choice("abc"), "server": random.choice(["s:1", "s:2"]),
+            "topic": random.choice([None, "", "a/b", "ä", "\U0001f600", "\uffff"]),
+            "direction": random.choice(["client_to_server", "server_to_client"]),
+            "payload_length": random.randrange(100), "qos": random.randrange(3), "retain": random.random() < 0.5,
+            "retransmissions": random.randrange(2), "timestamp_ns": random.randrange(1000),
+        }
+        for _ in range(count)
+    ]  # fmt: skip
+
+
+def connections(random: Random, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "connection_id": f"{number:02d}", "server": random.choice(["s:1", "s:2"]),
+            "client_identifier": random.choice([None, "", "one", "two"]), "timestamp_ns": random.randrange(20),
+            "closed_ns": random.choice([None, random.randrange(20, 40)]),
+            "clean_start": random.choice([None, True, False]), "session_present": random.choice([None, True, False]),
+            "session_expiry_interval": random.choice([None, 0, 60]), "version": random.choice(["3.1.1", "5.0"]),
+            "packets": {"client_to_server": random.randrange(9), "server_to_client": random.randrange(9)},
+            "bytes": {"client_to_server": random.randrange(9), "server_to_client": random.randrange(9)},
+        }
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def test_topics_clients_and_sessions(spark: SparkSession) -> None:
+    random = Random(1)
+    some, others = messages(random, 300), connections(random, 60)
+
+    def same(name: str, found: DataFrame, wanted: pa.Table) -> None:
+        rows = [
+            row.asDict(recursive=True) for row in found.repartition(1).sortWithinPartitions(*TABLES[name].key).collect()
+        ]
+        assert rows == wanted.to_pylist()
+        assert tuple(found.columns) == TABLES[name].names
+
+    batch = pa.RecordBatch.from_pylist(
+        some,
+        schema=pa.schema([(name, TABLES["messages"].arrow().field(name).type) for name in aggregates.TOPIC_COLUMNS]),
+    )
+    same("topics", queries.topics(spark.createDataFrame(some, queries.MESSAGES_DDL)), aggregates.topics([batch]))
+    ours = spark.createDataFrame(others, queries.CONNECTIONS_DDL)
+    same("clients", queries.clients(ours), aggregates.clients(others))
+    same("sessions", queries.sessions(ours), aggregates.sessions(others))

@@ -1,0 +1,139 @@
+"""Reading with Spark: the rows are those that are read in process, however files are cut and wherever they lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+from mqttscope.capture.ranges import boundaries, measure, read_head, split
+from mqttscope.spark.dataframes import ingest_notes, read_captures
+from mqttscope.spark.fragments import assemble
+from mqttscope.spark.rows import COLUMNS
+from tests.capture.test_pcap import pcap_file
+from tests.conftest import ROOT
+from tests.spark.expected import in_process, of_rows
+from tests.spark.samples import everything, frames, pcap
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CAPTURES = [str(ROOT / "captures" / "*" / "capture.pcap*")]
+
+
+def collected(frame: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def test_all_captures_of_the_project(spark: SparkSession) -> None:
+    expected = in_process(CAPTURES)
+
+    assert of_rows(collected(read_captures(spark, CAPTURES))) == expected
+    assert of_rows(collected(read_captures(spark, CAPTURES[0], split_bytes=5000, measure=True))) == expected
+    # The order in which sources are named does not matter, only their times.
+    turned = sorted((str(path) for path in ROOT.glob("captures/*/capture.pcap*")), reverse=True)
+    assert sorted(map(repr, of_rows(collected(read_captures(spark, turned)))[0])) == sorted(map(repr, expected[0]))
+
+
+def test_whatever_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
+    sources = everything(tmp_path)
+    rows = read_captures(spark, sources, split_bytes=4000)
+
+    assert of_rows(collected(rows)) == in_process(sources)
+    notes = {(row["capture"].rpartition("/")[2], row["kind"]): row for row in collected(ingest_notes(rows))}
+    assert notes["usb.pcap", "skipped"]["count"] == 40
+    assert notes["usb.pcap", "error"]["frame"] == 0
+    assert notes["cut.pcap", "error"]["offset"] == 24 + 199 * 150
+    assert notes["a.pcapng", "drops"]["count"] == 3
+    assert notes["damaged.pcap", "unsplit"]["offset"] <= 7974
+    assert set(read_captures(spark, sources, columns=["kind", "frame"]).columns) == {"kind", "frame"}
+
+
+def test_fragments(spark: SparkSession, tmp_path: Path) -> None:
+    everything(tmp_path)
+
+    made = collected(assemble(read_captures(spark, f"{tmp_path}/*", rows="fragments")))
+
+    assert [(row["kind"], row["frame"], row["message"]) for row in made] == [
+        ("segment", 9, None),
+        ("skipped", None, "not_tcp"),
+    ]
+    assert made[0]["flow"] is not None
+    assert list(made[0]) == list(COLUMNS)
+
+
+def test_a_payload_that_is_a_capture_costs_a_task_and_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    """Chains of records, longer than the guess asks for, in records of nearly the full length."""
+    inner = pcap_file([(1_700_000_000, number, b"i" * 30) for number in range(5600)])[24:]
+    data = [*frames(300), *([inner[:260_000]] * 12), *frames(300)]
+    path = tmp_path / "hostile.pcap"
+    path.write_bytes(pcap_file([(1_700_000_000, number, one) for number, one in enumerate(data)], snap_length=262_144))
+    with path.open("rb") as file:
+        found = boundaries(read_head(file))
+        assert found is not None
+        size = path.stat().st_size
+        assert any(measure(file, found, one, size).fault for one in split(found, size, 300_000))
+
+    rows = collected(read_captures(spark, str(path), split_bytes=300_000, measure=True))
+
+    assert of_rows(rows) == in_process([str(path)])
+
+
+def test_paths_relative_to_the_directory_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Its processes run somewhere else than this one and the source tree."""
+    (tmp_path / "a b.pcap").write_bytes(pcap(frames(10)))
+
+    rows = collected(
+        read_captures(spark, f"file://{tmp_path}/a%20b.pcap", rows="segments", columns=["frame", "capture"])
+    )
+
+    assert [row["frame"] for row in rows] == list(range(1, 11))
+    assert {row["capture"] for row in rows} == {f"{tmp_path}/a b.pcap"}
+
+
+def test_nothing_that_matches_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match=r"NoCaptures: .*/none\* matches no file"):
+        read_captures(spark, f"{tmp_path}/none*").collect()
+
+
+def test_filters_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_bytes(pcap(frames(10)))
+    rows = spark.read.format("mqttcapture").option("pushdown", "true").load(str(tmp_path))
+
+    found = rows.where(f"capture = '{tmp_path}/b' and kind = 'segment' and timestamp_ns >= 1700000005000000000")
+
+    assert {(row["capture"][-1], row["frame"]) for row in collected(found)} == {("b", one) for one in range(6, 11)}
+    assert rows.where("length(payload) > 0").count() == 20
+
+
+def test_sql(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(pcap(frames(10)))
+    spark.sql(f"create or replace temporary view seen using mqttcapture options (path '{tmp_path}', rows 'segments')")
+
+    assert spark.sql("select count(*), count(distinct flow) from seen").collect()[0][:] == (10, 1)
+
+
+def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, str]], tmp_path: Path) -> None:
+    client, settings = bucket
+    content = pcap(frames(3000, 1000))
+    client.put_object(Bucket="captures", Key="rotated/2.pcap", Body=content)
+    client.put_object(Bucket="captures", Key="rotated/1.pcap", Body=pcap(frames(5), seconds=1_600_000_000))
+    # The workers of Spark were started without the credentials of this test.
+    uri = "s3a://test:test@captures/rotated/*.pcap"
+    (tmp_path / "2.pcap").write_bytes(content)
+
+    rows = collected(read_captures(spark, uri, split_bytes=1 << 20, settings=settings))
+
+    found = of_rows([row for row in rows if row["file"] == 1])
+    whole = in_process([str(tmp_path / "2.pcap")])
+    assert [(one.frame, one.payload) for one in found[0]] == [(one.frame, one.payload) for one in whole[0]]
+    # Names are for tables, so that they hold no secrets.
+    assert {row["capture"] for row in rows if row["file"] == 0} == {"s3a://captures/rotated/1.pcap"}
+    assert len(rows) == 3005
+    assert found[1:] == ([], [], {})
