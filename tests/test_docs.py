@@ -128,6 +128,21 @@ def test_the_library_example_of_the_readme_runs(
     assert "plant/line1/temperature b'21.0'" in capsys.readouterr().out
 
 
+SANS_IO = re.findall(
+    r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", (ROOT / "docs" / "sans-io.md").read_text("utf-8"), re.M | re.S
+)
+
+
+@pytest.mark.parametrize(("example", "printed"), SANS_IO)
+def test_the_examples_of_parts_in_a_loop_run(
+    example: str, printed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    exec(compile(example, "sans-io.md", "exec"), {})
+
+    assert capsys.readouterr().out == printed
+
+
 JSONL = (ROOT / "docs" / "jsonl.md").read_text("utf-8")
 
 
