@@ -196,6 +196,9 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
         start = half.locate(segment.sequence)
         if 0 < start < half.offset and _differs(half, segment):
             return Verdict.NEW
+        known = half.beginning or (half.history[0] if half.history else b"")
+        if start < 0 and half.offset and (half.initial_sequence >= 0 or begins_connection(known)):
+            return Verdict.NEW  # nothing comes before the SYN, nor before what begins a connection
         if 0 <= start < half.offset:
             # What begins the stream comes again.  Data that is sent again carries the latest acknowledgment; what
             # carries an older one is a copy, or comes from a stack that has forgotten the connection.  So does what

@@ -444,3 +444,17 @@ def test_what_follows_on_seeming_copies_is_spliced_to_nothing() -> None:
 
     assert found.topics == [["one"], ["two", "three"]]
     assert (found.connects, found.errors, found.strange) == ([1, 0], [], [])
+
+
+@pytest.mark.parametrize("handshake", [True, False])
+@pytest.mark.parametrize("below", [1, 300, 60_000])
+def test_numbers_that_begin_before_those_of_the_connection_before(below: int, handshake: bool) -> None:
+    """The second handshake was not captured: nothing comes before the first byte of a connection."""
+    tape = Tape()
+    boot(tape, 100_000, 200_000, "one", handshake=handshake)
+    tape.wait(9)
+    boot(tape, 100_000 - below, 200_000 + below, "two", handshake=False)
+
+    found = outcome(tape.segments)
+
+    assert (found.topics, found.connects, found.errors) == ([["one"], ["two"]], [1, 1], [])
