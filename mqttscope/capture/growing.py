@@ -66,7 +66,7 @@ class Grown:
     size: int
 
 
-class Changed(Exception):  # noqa: N818 - it is no fault of anybody's
+class CaptureChangedError(Exception):
     """A part does not hold what it held when it was measured: the file is another one."""
 
 
@@ -112,12 +112,12 @@ def advance(file: BinaryIO, memory: Memory, size: int, *, limit: int = PIECE_BYT
 def read_on(file: BinaryIO, capture: str, part: Grown) -> Iterator[Frame | CaptureNotice]:
     """Frames and notices of a part, numbered as in the whole capture.
 
-    ``file``: open and seekable.  Raises `Changed` behind the last frame where the file is not what it was.
+    ``file``: open and seekable.  Raises `CaptureChangedError` behind the last frame where the file is not what it was.
     """
     memory, end = part.begin.copy(), part.end
     yield from _read(file, capture, memory, part.size if end is None else end.position, more=end is not None)
     if end is not None and (memory.position, memory.frames) != (end.position, end.frames):
-        raise Changed(
+        raise CaptureChangedError(
             f"has changed: frame {end.frames} ended at byte {end.position}, now frame {memory.frames} at "
             f"{memory.position}"
         )

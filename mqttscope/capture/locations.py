@@ -44,7 +44,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class NoCaptures(ValueError):  # noqa: N818 - a name for people
+class NoCapturesError(ValueError):
     """Nothing that was named can be read."""
 
     def __init__(self, faulty: Sequence[Location] = ()) -> None:
@@ -81,7 +81,7 @@ def find(sources: Sequence[str], settings: Mapping[str, str] | None = None) -> l
     """The captures that ``sources`` stand for, in the order in which ``open_capture`` reads them.
 
     ``settings``: for the remote file systems, as in `open_location`.  What is faulty stands among the others;
-    `NoCaptures` where there is nothing else.
+    `NoCapturesError` where there is nothing else.
     """
     found: list[Location] = []
     for source in sources:
@@ -99,7 +99,7 @@ def find(sources: Sequence[str], settings: Mapping[str, str] | None = None) -> l
             found.append(Location(one, os.path.abspath(one)))
     looked = list(_each(lambda one: _look(one, settings or {}, alone=len(found) == 1), found))
     if all(one.fault is not None for one in looked):
-        raise NoCaptures(looked)
+        raise NoCapturesError(looked)
     return sorted(looked, key=lambda one: one.first_ns)
 
 

@@ -291,7 +291,7 @@ SPLIT_BYTES = 64 << 20
 REFUSED = "the frames at its two ends do not belong together"
 
 
-class RangeRefused(Exception):  # noqa: N818 - it is no fault of anybody's
+class RangeRefusedError(Exception):
     """A range did not hold what it held when it was measured: the file has changed."""
 
 
@@ -429,7 +429,7 @@ def read_range(file: BinaryIO, capture: str, part: Range = WHOLE, head: bytes = 
 
     ``file``: open at its beginning; seekable unless the range is `WHOLE`.  ``capture``: name for the frames.  ``head``:
     what stands before the records (`Boundaries.head`).  A `CaptureError` is an item, as in `read_capture`; raises
-    `RangeRefused` behind the last frame when the file is not what it was.
+    `RangeRefusedError` behind the last frame when the file is not what it was.
     """
     if part.start == 0 and part.stop is None:
         yield from read_capture(file, capture)
@@ -449,7 +449,7 @@ def read_range(file: BinaryIO, capture: str, part: Range = WHOLE, head: bytes = 
                 whole = whole and (part.stop is None or item.offset >= part.stop)
         yield item
     if part.stop is not None and (frames != part.frames or not whole):
-        raise RangeRefused(
+        raise RangeRefusedError(
             f"has changed: the {part.frames} frames of bytes {part.start} to {part.stop} are {frames} now"
         )
 

@@ -44,7 +44,7 @@ class SparkRun(Run):
 
     def _judge(self) -> None:
         try:
-            from mqttscope.capture.locations import NoCaptures, find
+            from mqttscope.capture.locations import NoCapturesError, find
             from mqttscope.lake.options import LakeOptions
             from mqttscope.spark.linting import judge
             from mqttscope.spark.session import followed
@@ -54,7 +54,7 @@ class SparkRun(Run):
         options = LakeOptions(dissect=given.options, rules=tuple(given.rules), secret_length=given.secret_length)
         try:
             found = find(list(self.captures))
-        except NoCaptures as error:
+        except NoCapturesError as error:
             self.begun = True
             self._tell_notices([CaptureError(one.name, one.fault or "") for one in error.faulty])
             return

@@ -25,7 +25,7 @@ from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.mutate import Flow, NotApplicable
+from mqttscope.mutate import Flow, NotApplicableError
 from mqttscope.mutate.catalogue import matches
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.redact.addresses import public_name
@@ -119,7 +119,7 @@ def _single(given: dict[str, Any], numbering: Numbering, flows: Flows) -> Number
     number, pattern = given["number"], given["pattern"]
     try:
         found = numbering.of(number)
-    except NotApplicable as error:
+    except NotApplicableError as error:
         raise click.UsageError(f"--case {number}: {error}") from None
     name = found.case.mutation.name
     if not matches(name, pattern):

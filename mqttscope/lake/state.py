@@ -49,7 +49,7 @@ class StateError(ValueError):
     """State that cannot be read: damaged, of another version, or not of this program."""
 
 
-class Unwritable(TypeError):  # noqa: N818 - it says what the value is
+class NotSerializableError(TypeError):
     """A value that is no plain data."""
 
 
@@ -63,14 +63,14 @@ def allow(cls: type) -> type:
 
 
 def class_name(cls: type) -> str:
-    """The name a class is written by; `Unwritable` when it may not be."""
+    """The name a class is written by; `NotSerializableError` when it may not be."""
     full = f"{cls.__module__}.{cls.__qualname__}"
     if full in _extra:
         return full
     name = full.removeprefix(_ROOT)
     if name != full and name.split(".")[0] in PACKAGES and _NAME.fullmatch(name):
         return name
-    raise Unwritable(f"{full} is not among the classes that may be written down")
+    raise NotSerializableError(f"{full} is not among the classes that may be written down")
 
 
 def find_class(name: str) -> type:
@@ -101,7 +101,7 @@ def field_names(cls: type, name: str) -> tuple[str, ...]:
     return tuple(one.name for one in dataclasses.fields(cls) if (name, one.name) not in LEFT_OUT)
 
 
-__all__ = ["MAGIC", "VERSION", "StateError", "Unwritable", "allow", "dump", "field_names", "load"]
+__all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
 MAGIC = b"MQTS"
 VERSION = 3
@@ -124,7 +124,7 @@ class _Kind:
 
 
 def dump(value: Any, *, compress: bool = True, shown: Callable[[Any], Any] | None = None) -> bytes:
-    """A value as bytes; `Unwritable` where something in it is no plain data.
+    """A value as bytes; `NotSerializableError` where something in it is no plain data.
 
     ``shown`` gives the object that is written in the place of another.
     """
@@ -204,7 +204,7 @@ class _Writer:
     def _int(self, value: int) -> None:
         size = (value.bit_length() >> 3) + 1
         if size > 255:
-            raise Unwritable("the number is too large")
+            raise NotSerializableError("the number is too large")
         self.parts += (b"i", bytes((size,)), value.to_bytes(size, "big", signed=True))
 
     def _text(self, value: str) -> None:
@@ -269,7 +269,7 @@ def _described(cls: type) -> tuple[tuple[str, ...], bytes]:
     """The fields of a class, and its name with theirs as the first use has them."""
     name = class_name(cls)
     if not may_be_read(cls, name):
-        raise Unwritable(f"{name} is no dataclass")
+        raise NotSerializableError(f"{name} is no dataclass")
     names = () if issubclass(cls, Enum) else field_names(cls, name)
     writer = _Writer()
     writer.write((name, names))

@@ -15,7 +15,7 @@ version, or that it is legal, and what the receiver has to do.
 from mqttscope.mutate.cases import Case, again, apply, case, cases, steps_of
 from mqttscope.mutate.catalogue import as_json, catalogue, mutation, select
 from mqttscope.mutate.flow import Action, Change, Entry, Flow, MutatedFlow, Step
-from mqttscope.mutate.mutation import Chance, Demand, Kind, Mutation, NotApplicable, Reaction, Verdict
+from mqttscope.mutate.mutation import Chance, Demand, Kind, Mutation, NotApplicableError, Reaction, Verdict
 
 __all__ = [
     "Action",
@@ -28,7 +28,7 @@ __all__ = [
     "Kind",
     "MutatedFlow",
     "Mutation",
-    "NotApplicable",
+    "NotApplicableError",
     "Reaction",
     "Step",
     "Verdict",

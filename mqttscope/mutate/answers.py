@@ -15,7 +15,7 @@ from mqttscope.mutate.mutation import (
     Demand,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     Reaction,
     Target,
     by_attributes,
@@ -105,7 +105,7 @@ def answer_mutations() -> Iterator[Mutation]:
     def raised(packet: Any, target: Target) -> None:
         connect = target.connect
         if connect is None or (connect.properties is not None and connect.properties.session_expiry_interval):
-            raise NotApplicable("the session was to outlive the connection anyway")
+            raise NotApplicableError("the session was to outlive the connection anyway")
         expiry(packet, target)
 
     yield Mutation(
@@ -123,7 +123,7 @@ def answer_mutations() -> Iterator[Mutation]:
     def other_method(packet: Any, target: Target) -> None:
         connect = target.connect
         if connect is None or connect.properties is None or connect.properties.authentication_method is None:
-            raise NotApplicable("CONNECT names no Authentication Method")
+            raise NotApplicableError("CONNECT names no Authentication Method")
         ensure(packet, "reason_code", V5)
         packet.properties = with_property(packet.properties, "authentication_method", "MQTTSCOPE-OTHER")
 

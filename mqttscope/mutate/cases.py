@@ -33,7 +33,7 @@ from mqttscope.mutate.mutation import (
     Chance,
     FlowTarget,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     Reaction,
     Target,
     Verdict,
@@ -155,13 +155,13 @@ class Case:
 
 
 def apply(one: Mutation, flow: Flow, chance: Chance, *, sender: str | None = None) -> MutatedFlow:
-    """Apply a mutation to a flow; `NotApplicable` where the flow has nothing for it.
+    """Apply a mutation to a flow; `NotApplicableError` where the flow has nothing for it.
 
     ``sender`` is the side that is played; the mutation's first one unless given.
     """
     side = one.senders[0] if sender is None else sender
     if side not in one.senders or flow.version not in one.versions:
-        raise NotApplicable(f"{one.name} is not for a {side} of MQTT {flow.version.text}")
+        raise NotApplicableError(f"{one.name} is not for a {side} of MQTT {flow.version.text}")
     if one.change_flow is not None:
         view = FlowTarget(flow, side, chance, recorded_steps(flow, side))
         steps = one.change_flow(view)
@@ -176,11 +176,11 @@ def _new(step: Step) -> bool:
 
 def _apply_to_packet(one: Mutation, flow: Flow, chance: Chance, side: str) -> MutatedFlow:
     assert one.change_packet is not None
-    reason = NotApplicable(f"the {side} sends no packet that {one.name} is for")
+    reason = NotApplicableError(f"the {side} sends no packet that {one.name} is for")
     for index in chance.shuffled(flow.places(side, one.packet_type)):
         try:
             made = _changed(one, target(flow, index, chance))
-        except NotApplicable as error:
+        except NotApplicableError as error:
             reason = error
             continue
         steps = recorded_steps(flow, side)
@@ -214,15 +214,15 @@ def _put_in(one: Mutation, flow: Flow, chance: Chance, side: str) -> MutatedFlow
 def _changed(one: Mutation, where: Target) -> bytes:
     """The mutated bytes of one packet."""
     if not exists_in(where.packet, where.version, where.sender):
-        raise NotApplicable("the version has no such packet")
+        raise NotApplicableError("the version has no such packet")
     assert one.change_packet is not None
     made = one.change_packet(where)
     if made == where.raw:
-        raise NotApplicable("the packet is like that already")
+        raise NotApplicableError("the packet is like that already")
     if one.verdict(where.version, where.sender) is Verdict.LEGAL:
         beyond = exceeded(made, where)
         if beyond:
-            raise NotApplicable(f"the receiver announced {beyond}")
+            raise NotApplicableError(f"the receiver announced {beyond}")
     return made
 
 
@@ -233,7 +233,7 @@ def order(flow: Flow, seed: int, sender: str, turn: int) -> list[Mutation]:
 
 
 def case(flow: Flow, seed: int, number: int, *, sender: str = CLIENT) -> Case:
-    """The case of a number; `NotApplicable` where its mutation has nothing to do in this flow."""
+    """The case of a number; `NotApplicableError` where its mutation has nothing to do in this flow."""
     count = len(select(version=flow.version, sender=sender))
     one = order(flow, seed, sender, number // count)[number % count]
     return _case(one, flow, seed, number, sender)
@@ -270,7 +270,7 @@ def cases(
                 return
             try:
                 found = _case(one, flow, seed, number, sender)
-            except NotApplicable:
+            except NotApplicableError:
                 continue
             made += 1
             yield found

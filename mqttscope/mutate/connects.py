@@ -26,7 +26,7 @@ from mqttscope.mutate.mutation import (
     Demand,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     PacketChange,
     Reaction,
     Target,
@@ -148,7 +148,7 @@ def connack_mutations() -> Iterator[Mutation]:
 
     def reference(packet: Any, target: Target) -> None:
         if packet.reason_code in (0x9C, 0x9D):
-            raise NotApplicable("the server has moved")
+            raise NotApplicableError("the server has moved")
         packet.properties = with_property(packet.properties, "server_reference", "other.example")
 
     yield _connack(
@@ -163,7 +163,7 @@ def connack_mutations() -> Iterator[Mutation]:
 
     def present(packet: Any, target: Target) -> None:
         if target.connect is None or not target.connect.clean_start or packet.reason_code:
-            raise NotApplicable("the client did not ask for a new session")
+            raise NotApplicableError("the client did not ask for a new session")
         packet.session_present = True
 
     yield _connack(

@@ -22,7 +22,7 @@ from mqttscope.mutate.mutation import (
     FlowTarget,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     Reaction,
 )
 from mqttscope.mutate.samples import TOPIC, sample
@@ -84,7 +84,7 @@ def _acknowledgements() -> Iterator[Mutation]:
             identifier = free_identifiers(target, 1)[0]
             places = target.flow.places(target.sender, kind.packet_type)
             if not places:
-                raise NotApplicable(f"the side sends no {kind.packet_type.name}")
+                raise NotApplicableError(f"the side sends no {kind.packet_type.name}")
             at = target.chance.pick(places)
             instead = send(kind(packet_identifier=identifier), target.version)
             return [*target.steps[:at], replace(instead, entry=at), *target.steps[at + 1 :]]
@@ -103,7 +103,7 @@ def _acknowledgements() -> Iterator[Mutation]:
                 identifier = entry.packet.packet_identifier  # type: ignore[union-attr]
                 instead = send(Pubrec(packet_identifier=identifier), target.version)
                 return [*target.steps[:index], replace(instead, entry=index), *target.steps[index + 1 :]]
-        raise NotApplicable("the side sends no PUBACK")
+        raise NotApplicableError("the side sends no PUBACK")
 
     yield _flow(
         "acknowledge-wrong-type",
@@ -117,7 +117,7 @@ def _acknowledgements() -> Iterator[Mutation]:
         for index, entry in enumerate(target.flow.entries):
             if entry.sender == target.sender and entry.packet_type in (PacketType.PUBACK, PacketType.PUBCOMP):
                 return [*target.steps[: index + 1], marked(target.steps[index]), *target.steps[index + 1 :]]
-        raise NotApplicable("the side sends no PUBACK and no PUBCOMP")
+        raise NotApplicableError("the side sends no PUBACK and no PUBCOMP")
 
     yield _flow("acknowledge-twice", "A PUBACK or PUBCOMP is sent twice.", twice)
 
@@ -132,7 +132,7 @@ def _acknowledgements() -> Iterator[Mutation]:
             between = target.steps[first + 1 : second]
             swapped = [marked(target.steps[second]), marked(target.steps[first])]
             return [*target.steps[:first], *between, *swapped, *target.steps[second + 1 :]]
-        raise NotApplicable("the side sends no two PUBACKs that could change places")
+        raise NotApplicableError("the side sends no two PUBACKs that could change places")
 
     yield _flow(
         "acknowledge-out-of-order",
@@ -146,7 +146,7 @@ def _acknowledgements() -> Iterator[Mutation]:
         for index, entry in enumerate(target.flow.entries):
             if entry.sender == target.sender and entry.packet_type == PacketType.SUBACK:
                 return [*target.steps[: index + 1], marked(target.steps[index]), *target.steps[index + 1 :]]
-        raise NotApplicable("the server sends no SUBACK")
+        raise NotApplicableError("the server sends no SUBACK")
 
     yield _flow(
         "suback-twice",
@@ -173,7 +173,7 @@ def _identifiers() -> Iterator[Mutation]:
 
         def in_use(target: FlowTarget, qos: int = qos) -> list[Step]:
             if target.limit("receive_maximum", 65_535) < 2:
-                raise NotApplicable("the receiver takes one message at a time")
+                raise NotApplicableError("the receiver takes one message at a time")
             identifier = free_identifiers(target, 1)[0]
             pair = [publish(target, qos, identifier, text) for text in ("/one", "/two")]
             # One segment, so that no acknowledgement can come between them.
@@ -263,7 +263,7 @@ def _alias(target: FlowTarget) -> int:
     for alias in range(target.limit("topic_alias_maximum", 0), 0, -1):
         if alias not in used:
             return alias
-    raise NotApplicable("the receiver takes no Topic Alias that is free")
+    raise NotApplicableError("the receiver takes no Topic Alias that is free")
 
 
 def _aliases() -> Iterator[Mutation]:
@@ -307,7 +307,7 @@ def _quotas() -> Iterator[Mutation]:
     def limit(target: FlowTarget) -> int:
         found = target.limit("receive_maximum", 65_535)
         if found > MOST_PACKETS:
-            raise NotApplicable(f"the Receive Maximum is above {MOST_PACKETS:,}")
+            raise NotApplicableError(f"the Receive Maximum is above {MOST_PACKETS:,}")
         return found
 
     def overrun(target: FlowTarget) -> list[Step]:

@@ -33,7 +33,7 @@ from mqttscope.mutate.mutation import (
     MALFORMED,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     PacketChange,
     Target,
     senders_of,
@@ -205,7 +205,7 @@ def field_length_mutations() -> Iterator[Mutation]:
                 ) -> bytes:
                     made = with_length(target, field, make, part)
                     if overrun and len(made) > LONGEST:
-                        raise NotApplicable("the packet is long enough for any length")
+                        raise NotApplicableError("the packet is long enough for any length")
                     return made
 
                 yield Mutation(
@@ -311,7 +311,7 @@ def _lying(make: Callable[[int], int]) -> Callable[[Target], bytes]:
         true = len(layout.body())
         told = make(true)
         if told < 0 or told == true:
-            raise NotApplicable("the Remaining Length cannot lie like that")
+            raise NotApplicableError("the Remaining Length cannot lie like that")
         return layout.join(remaining_length=write_variable_byte_integer(told))
 
     return change
@@ -328,7 +328,7 @@ def _encoded(make: Callable[[bytes], bytes]) -> Callable[[Target], bytes]:
 
 def _not_minimal(length: bytes) -> bytes:
     if len(length) == 4:
-        raise NotApplicable("a longer form would have five bytes")
+        raise NotApplicableError("a longer form would have five bytes")
     return length[:-1] + bytes((length[-1] | 0x80, 0))
 
 

@@ -147,7 +147,7 @@ MALFORMED = Reaction(Demand.CLOSE, (0x81,))
 PROTOCOL_ERROR = Reaction(Demand.CLOSE, (0x82, 0x81))
 
 
-class NotApplicable(Exception):  # noqa: N818 - no error: the flow has nothing for the mutation
+class NotApplicableError(Exception):
     """The flow lacks what the mutation needs."""
 
 

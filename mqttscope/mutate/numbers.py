@@ -23,7 +23,7 @@ from mqttscope.mutate.mutation import (
     Demand,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     PacketChange,
     Reaction,
     Target,
@@ -186,7 +186,7 @@ def _greatest(field: Field) -> PacketChange:
 
     def checked(target: Target) -> bytes:
         if target.sender == SERVER and getattr(target.packet, "qos", 1) == 0:
-            raise NotApplicable("with QoS 1 it might be above what the client was granted")
+            raise NotApplicableError("with QoS 1 it might be above what the client was granted")
         return change(target)
 
     return checked
@@ -295,7 +295,7 @@ def _filled(length: int) -> PacketChange:
         packet.payload = b""
         room = length - len(target.layout().body())
         if room < 0:
-            raise NotApplicable(f"the packet is longer than {length:,} bytes without its payload")
+            raise NotApplicableError(f"the packet is longer than {length:,} bytes without its payload")
         packet.payload = bytes(room)
         return target.encoded()
 
@@ -307,7 +307,7 @@ def _padded(prefix: str, length: int) -> PacketChange:
         block = ensure_block(target.packet, prefix)
         room = length - _size(target, prefix) - _EMPTY_PAIR
         if not 0 <= room <= _LONGEST_VALUE:
-            raise NotApplicable(f"no User Property fills the properties up to {length:,} bytes")
+            raise NotApplicableError(f"no User Property fills the properties up to {length:,} bytes")
         set_block(target.packet, prefix, Properties.of([*block.items, (_USER_PROPERTY, ("", "x" * room))]))
         return target.encoded()
 

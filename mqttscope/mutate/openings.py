@@ -19,7 +19,7 @@ from mqttscope.mutate.mutation import (
     FlowTarget,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     Reaction,
     exists_in,
     senders_of,
@@ -58,7 +58,7 @@ def opening_mutations() -> Iterator[Mutation]:
         at = target.flow.places(CLIENT, PacketType.CONNECT)
         rest = [index for index in target.flow.places(CLIENT) if at and index > at[0]]
         if not rest:
-            raise NotApplicable("the client sent nothing but CONNECT")
+            raise NotApplicableError("the client sent nothing but CONNECT")
         # Nobody answers before CONNECT, so there is nothing to wait for.
         return [Step(Action.SEND, target.steps[index].data, index, mutated=True) for index in rest]
 
@@ -113,7 +113,7 @@ def _authentication() -> Iterator[Mutation]:
     def during(target: FlowTarget) -> list[Step]:
         connect = connect_of(target)
         if connect.properties is None or connect.properties.authentication_method is None:
-            raise NotApplicable("the client names no Authentication Method")
+            raise NotApplicableError("the client names no Authentication Method")
         at = target.flow.places(CLIENT, PacketType.CONNECT)[0] + 1
         return put(target, [send(Pingreq(), V5)], at)
 
@@ -129,7 +129,7 @@ def _authentication() -> Iterator[Mutation]:
     def unsolicited(target: FlowTarget) -> list[Step]:
         connect = connect_of(target)
         if connect.properties is not None and connect.properties.authentication_method is not None:
-            raise NotApplicable("the client names an Authentication Method")
+            raise NotApplicableError("the client names an Authentication Method")
         code = 0x19 if target.sender == CLIENT else 0x18
         auth = Auth(reason_code=code, properties=Properties(authentication_method="PLAIN"))
         return put(target, [send(auth, V5)])
@@ -148,7 +148,7 @@ def _authentication() -> Iterator[Mutation]:
 def _endings() -> Iterator[Mutation]:
     def after(target: FlowTarget) -> list[Step]:
         if not exists_in(Disconnect, target.version, target.sender):
-            raise NotApplicable("before 5.0 only clients send DISCONNECT")
+            raise NotApplicableError("before 5.0 only clients send DISCONNECT")
         at = ending(target)
         kept = target.steps[:at]
         last = Pingreq() if target.sender == CLIENT else Pingresp()

@@ -18,7 +18,7 @@ from mqttscope.mutate.mutation import (
     PROTOCOL_ERROR,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     Reaction,
     Target,
     senders_of,
@@ -82,7 +82,7 @@ def _repeated(kind: PacketType, prefix: str, row: Property) -> Mutation:
         if value is None:
             value = PROPERTY_VALUES[row.name]
             if row.name == "topic_alias" and not target.limit("topic_alias_maximum", 0):
-                raise NotApplicable("the receiver takes no Topic Alias")
+                raise NotApplicableError("the receiver takes no Topic Alias")
             block = with_property(block, row.name, value)
             if row.name == "authentication_data" and block.authentication_method is None:
                 block = with_property(block, "authentication_method", PROPERTY_VALUES["authentication_method"])

@@ -17,7 +17,7 @@ from mqttscope.mutate.mutation import (
     Demand,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     Reaction,
     Target,
     by_attributes,
@@ -82,7 +82,7 @@ def publish_mutations() -> Iterator[Mutation]:
 
         def first(packet: Any, target: Target, level: int = level) -> None:
             if packet.qos != level or packet.dup:
-                raise NotApplicable(f"the packet is no first PUBLISH with QoS {level}")
+                raise NotApplicableError(f"the packet is no first PUBLISH with QoS {level}")
             packet.dup = True
 
         yield _publish(
@@ -243,7 +243,7 @@ def _limits() -> Iterator[Mutation]:
         def make(packet: Any, target: Target) -> None:
             told = value(target.limit("topic_alias_maximum", 0))
             if not 0 < told <= 0xFFFF:
-                raise NotApplicable("the limit leaves no such Topic Alias")
+                raise NotApplicableError("the limit leaves no such Topic Alias")
             packet.topic_name = packet.topic_name or TOPIC
             packet.properties = with_property(packet.properties, "topic_alias", told)
 
@@ -282,7 +282,7 @@ def _limits() -> Iterator[Mutation]:
     def qos(packet: Any, target: Target) -> None:
         limit = target.limit("maximum_qos", 2)
         if limit >= 2 or target.sender == SERVER:
-            raise NotApplicable("the receiver takes every QoS")
+            raise NotApplicableError("the receiver takes every QoS")
         packet.qos = limit + 1
         packet.packet_identifier = packet.packet_identifier or 0xFFFE
 
@@ -299,7 +299,7 @@ def _limits() -> Iterator[Mutation]:
 
     def retain(packet: Any, target: Target) -> None:
         if target.limit("retain_available", 1):
-            raise NotApplicable("the server takes retained messages")
+            raise NotApplicableError("the server takes retained messages")
         packet.retain = True
 
     yield _publish(
@@ -316,7 +316,7 @@ def _limits() -> Iterator[Mutation]:
     def large(packet: Any, target: Target) -> None:
         limit = target.limit("maximum_packet_size", 0)
         if not 0 < limit <= 4_000_000:
-            raise NotApplicable("the receiver announced no Maximum Packet Size within reach")
+            raise NotApplicableError("the receiver announced no Maximum Packet Size within reach")
         packet.payload = bytes(limit)
         if packet.properties is not None:
             packet.properties = type(packet.properties).of(one for one in packet.properties.items if one[0] != 1)

@@ -11,7 +11,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mutate.flow import CLIENT, SERVER, Action, Step
-from mqttscope.mutate.mutation import FlowTarget, NotApplicable
+from mqttscope.mutate.mutation import FlowTarget, NotApplicableError
 from mqttscope.mutate.samples import TOPIC
 
 V5 = ProtocolVersion.V5
@@ -41,7 +41,7 @@ def opening(target: FlowTarget) -> int:
     for index, entry in enumerate(target.flow.entries):
         if isinstance(entry.packet, Connack) and not entry.from_client and entry.packet.reason_code == 0:
             return index + 1
-    raise NotApplicable("the recording has no connection that was accepted")
+    raise NotApplicableError("the recording has no connection that was accepted")
 
 
 def ending(target: FlowTarget) -> int:
@@ -78,7 +78,7 @@ def free_identifiers(target: FlowTarget, count: int) -> list[int]:
             found.append(identifier)
         identifier -= 1
     if len(found) < count:
-        raise NotApplicable("there are not enough free Packet Identifiers")
+        raise NotApplicableError("there are not enough free Packet Identifiers")
     return found
 
 
@@ -86,7 +86,7 @@ def publish(target: FlowTarget, qos: int = 0, identifier: int | None = None, tex
     """A PUBLISH with nothing special in it."""
     limit = target.limit("maximum_qos", 2)
     if qos > limit and target.sender == CLIENT:
-        raise NotApplicable(f"the server takes no QoS {qos}")
+        raise NotApplicableError(f"the server takes no QoS {qos}")
     block = Properties() if target.version == V5 else None
     return Publish(
         qos=qos,
@@ -106,7 +106,7 @@ def connect_of(target: FlowTarget) -> Connect:
     """The CONNECT of the flow."""
     found = target.flow.first(Connect, from_client=True)
     if found is None:
-        raise NotApplicable("the recording has no CONNECT")
+        raise NotApplicableError("the recording has no CONNECT")
     made: Connect = found
     return made
 

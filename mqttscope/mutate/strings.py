@@ -15,7 +15,7 @@ from mqttscope.mutate.mutation import (
     Demand,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     PacketChange,
     Reaction,
     Target,
@@ -208,7 +208,7 @@ def _empty(field: Field, part: int, name: str, common: dict[str, object]) -> Mut
 
         def change(target: Target) -> bytes:
             if target.version == V5 and target.packet.properties and target.packet.properties.topic_alias is not None:
-                raise NotApplicable("a PUBLISH with a Topic Alias may have an empty Topic Name")
+                raise NotApplicableError("a PUBLISH with a Topic Alias may have an empty Topic Name")
             return plain(target)
 
         legal, reaction = (), Reaction(Demand.CLOSE, (0x82, 0x90, 0x81))

@@ -16,7 +16,7 @@ from mqttscope.mutate.mutation import (
     Demand,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     Reaction,
     Target,
     by_attributes,
@@ -265,7 +265,7 @@ def _unavailable() -> Iterator[Mutation]:
 
         def make(packet: Any, target: Target, name: str = name, text: str = text) -> None:
             if target.limit(name, 1):
-                raise NotApplicable("the server has it")
+                raise NotApplicableError("the server has it")
             if text:
                 _set_filter(packet, target, text)
             else:
@@ -283,7 +283,7 @@ def _unavailable() -> Iterator[Mutation]:
 
     def shared(packet: Any, target: Target) -> None:
         if not target.limit("shared_subscription_available", 1):
-            raise NotApplicable("the server has no Shared Subscriptions")
+            raise NotApplicableError("the server has no Shared Subscriptions")
         _set_filter(packet, target, "$share/group/mqttscope/mutate")
         block = packet.properties or Properties()
         number = BY_NAME["subscription_identifier"].identifier

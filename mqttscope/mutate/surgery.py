@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mqttscope.mutate.fields import Field
 from mqttscope.mutate.layout import Layout
-from mqttscope.mutate.mutation import NotApplicable, Target
+from mqttscope.mutate.mutation import NotApplicableError, Target
 from mqttscope.mutate.samples import ensure
 
 LONGEST = 65_535
@@ -19,7 +19,7 @@ def prepared(target: Target, field: Field) -> tuple[Layout, int]:
     layout = target.layout()
     index = layout.index(field.path)
     if index < 0:
-        raise NotApplicable(f"the packet has no {field.name}")
+        raise NotApplicableError(f"the packet has no {field.name}")
     return layout, index
 
 
@@ -45,7 +45,7 @@ def with_length(target: Target, field: Field, make: Callable[[int], int], part: 
         true = int.from_bytes(value[start : start + 2], "big")
         told = make(true)
         if not 0 <= told <= LONGEST or told == true:
-            raise NotApplicable(f"{field.name} cannot lie like that")
+            raise NotApplicableError(f"{field.name} cannot lie like that")
         return value[:start] + told.to_bytes(2, "big") + value[start + 2 :]
 
     return with_value(target, field, lie)
@@ -59,7 +59,7 @@ def cut_at(target: Target, field: Field, *, inside: bool) -> bytes:
     layout, index = prepared(target, field)
     data = layout.pieces[index].data
     if inside and len(data) < 2:
-        raise NotApplicable(f"one cannot cut inside of {field.name}")
+        raise NotApplicableError(f"one cannot cut inside of {field.name}")
     if layout.block(index) and inside:
         # The block ends in the field, and what follows the block stays.
         block = layout.block(index).removesuffix("property_length")
@@ -79,7 +79,7 @@ def break_off(target: Target, field: Field, *, inside: bool) -> bytes:
     layout, index = prepared(target, field)
     data = layout.pieces[index].data
     if inside and len(data) < 2:
-        raise NotApplicable(f"one cannot break off inside of {field.name}")
+        raise NotApplicableError(f"one cannot break off inside of {field.name}")
     del layout.pieces[index + 1 :]
     layout.pieces[index].data = data[:-1] if inside else b""
     return layout.join(blocks=False, remaining_length=layout.remaining_length)

@@ -21,7 +21,7 @@ from mqttscope.mutate.mutation import (
     FlowTarget,
     Kind,
     Mutation,
-    NotApplicable,
+    NotApplicableError,
     Reaction,
 )
 from mqttscope.mutate.samples import sample
@@ -69,7 +69,7 @@ def _one_of(target: FlowTarget) -> int:
     last = ending(target)
     choices = [index for index in sends(target, start=opening(target)) if index < last]
     if not choices:
-        raise NotApplicable("the side sends nothing on the open connection")
+        raise NotApplicableError("the side sends nothing on the open connection")
     return target.chance.pick(choices)
 
 
@@ -93,7 +93,7 @@ def _order() -> Iterator[Mutation]:
         index = _one_of(target)
         later = [one for one in sends(target, start=index + 1) if one < ending(target)]
         if not later:
-            raise NotApplicable("no packet follows that it could change places with")
+            raise NotApplicableError("no packet follows that it could change places with")
         kept = list(target.steps)
         kept[index], kept[later[0]] = marked(kept[later[0]]), marked(kept[index])
         return kept
@@ -110,7 +110,7 @@ def _order() -> Iterator[Mutation]:
             packet = entry.packet
             if entry.from_client and isinstance(packet, Publish) and packet.qos == 0:
                 return [*target.steps[: index + 1], marked(target.steps[index]), *target.steps[index + 1 :]]
-        raise NotApplicable("the client sends no PUBLISH with QoS 0")
+        raise NotApplicableError("the client sends no PUBLISH with QoS 0")
 
     yield _legal("publish-qos-0-twice", "A PUBLISH with QoS 0 is sent twice: two messages.", same_again)
 
@@ -153,7 +153,7 @@ def _pieces() -> Iterator[Mutation]:
             else:
                 made.append(one)
         if len(made) == len(target.steps):
-            raise NotApplicable("no two packets follow each other")
+            raise NotApplicableError("no two packets follow each other")
         return made
 
     yield _legal("coalesce", "Packets that follow each other travel in one segment.", coalesce, senders=_BOTH)
@@ -161,7 +161,7 @@ def _pieces() -> Iterator[Mutation]:
     def with_connect(target: FlowTarget) -> list[Step]:
         connect = connect_of(target)
         if connect.properties is not None and connect.properties.authentication_method is not None:
-            raise NotApplicable("the client has to wait for the authentication")
+            raise NotApplicableError("the client has to wait for the authentication")
         at = target.flow.places(CLIENT, PacketType.CONNECT)[0]
         opening(target)
         both = target.steps[at].data + send(sample(PacketType.PUBLISH, target.version), target.version).data
@@ -194,7 +194,7 @@ def _time() -> Iterator[Mutation]:
     def just_met(target: FlowTarget) -> list[Step]:
         seconds = keep_alive(target)
         if not seconds:
-            raise NotApplicable("the client has no Keep Alive")
+            raise NotApplicableError("the client has no Keep Alive")
         added = [
             send(Pingreq(), target.version),
             wait(PacketType.PINGRESP),
@@ -209,7 +209,7 @@ def _time() -> Iterator[Mutation]:
     def overrun(target: FlowTarget) -> list[Step]:
         seconds = keep_alive(target)
         if not seconds:
-            raise NotApplicable("the client has no Keep Alive")
+            raise NotApplicableError("the client has no Keep Alive")
         return put(target, [pause(seconds * SECOND * 2), send(Pingreq(), target.version)], ending(target), rest=False)
 
     yield _flow(

@@ -168,7 +168,7 @@ MAX_DIGITS = 200
 HINT = "pip install 'mqttscope[payload]'"
 
 
-class Undecodable(Exception):  # noqa: N818 - it only carries the reason to the note
+class UndecodableError(Exception):
     """Why bytes are not shown as asked for."""
 
 
@@ -177,33 +177,33 @@ class Pairs(list[Any]):
 
 
 def from_cbor(data: bytes) -> Any:
-    """The value of CBOR bytes; `Undecodable` when they are none, or cbor2 is not installed."""
+    """The value of CBOR bytes; `UndecodableError` when they are none, or cbor2 is not installed."""
     try:
         import cbor2
     except ImportError:
-        raise Undecodable(f"cbor2 is not installed ({HINT})") from None
+        raise UndecodableError(f"cbor2 is not installed ({HINT})") from None
     stream = io.BytesIO(data)
     try:
         value = cbor2.CBORDecoder(stream).decode()
     except Exception as error:  # tags make cbor2 call parsers for dates, addresses, patterns: they raise anything
-        raise Undecodable(_reason(error)) from None
+        raise UndecodableError(_reason(error)) from None
     if stream.tell() < len(data):
-        raise Undecodable(f"the value ends at byte {stream.tell()} of {len(data)}")
+        raise UndecodableError(f"the value ends at byte {stream.tell()} of {len(data)}")
     return value
 
 
 def from_msgpack(data: bytes) -> Any:
-    """The value of MessagePack bytes; `Undecodable` when they are none, or msgpack is not installed."""
+    """The value of MessagePack bytes; `UndecodableError` when they are none, or msgpack is not installed."""
     try:
         import msgpack
     except ImportError:
-        raise Undecodable(f"msgpack is not installed ({HINT})") from None
+        raise UndecodableError(f"msgpack is not installed ({HINT})") from None
     try:
         return msgpack.unpackb(
             data, strict_map_key=False, object_pairs_hook=Pairs, unicode_errors="surrogateescape", timestamp=3
         )
     except Exception as error:
-        raise Undecodable(_reason(error)) from None
+        raise UndecodableError(_reason(error)) from None
 
 
 def _reason(error: Exception) -> str:
@@ -463,10 +463,10 @@ class PayloadView:
         if wanted in ("cbor", "msgpack"):
             try:
                 if len(data) > MAX_STRUCTURED_BYTES:
-                    raise Undecodable(f"longer than {MAX_STRUCTURED_BYTES} bytes")
+                    raise UndecodableError(f"longer than {MAX_STRUCTURED_BYTES} bytes")
                 value = from_cbor(data) if wanted == "cbor" else from_msgpack(data)
                 return Shown(wanted, wanted, iter([compact(value)]) if one_line else pretty(value))
-            except Undecodable as error:
+            except UndecodableError as error:
                 notes.append(f"not shown as {_NAMES[wanted]}: {error}")
         text = text_of(data[: self.limit], cut_off=cut_off or len(data) > self.limit)
         looks = text is not None and data.lstrip()[:1] in (b"{", b"[")

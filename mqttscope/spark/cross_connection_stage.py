@@ -21,7 +21,7 @@ from mqttscope.lake.scope_kernel import (
 )
 from mqttscope.lake.scope_kernel import SCOPE_ORDER as SCOPE_ORDER_BY_TIME
 from mqttscope.lint.finding import Scope
-from mqttscope.spark.ingest_tasks import REPORT_DDL, FoldFailed, Report, Work, smaller, unpacked
+from mqttscope.spark.ingest_tasks import REPORT_DDL, IngestFailedError, Report, Work, smaller, unpacked
 from mqttscope.spark.tables import parquet_paths, run_all, union_all
 
 if TYPE_CHECKING:
@@ -91,6 +91,6 @@ def _named(made: Iterator[pa.RecordBatch], scope: str) -> Iterator[pa.RecordBatc
     try:
         yield from made
     except LakeError as error:
-        raise FoldFailed(str(error)) from None
+        raise IngestFailedError(str(error)) from None
     except Exception as error:
-        raise FoldFailed(f"rules of {scope} scope: {type(error).__name__}: {error}") from error
+        raise IngestFailedError(f"rules of {scope} scope: {type(error).__name__}: {error}") from error

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from mqttscope import __version__
-from mqttscope.spark.java import SparkUnavailable
+from mqttscope.spark.java import SparkUnavailableError
 from mqttscope.spark.session import is_connect
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def ship(spark: SparkSession) -> bool:
     """Make this package known to the executors of a session, and the data source ``mqttcapture`` to the session.
 
     Returns whether anything was sent: executors of a local master run on what is installed here, and a session gets
-    the package once.  Raises `SparkUnavailable` where executors lack something, with names.
+    the package once.  Raises `SparkUnavailableError` where executors lack something, with names.
     """
     if spark in _served or is_local(spark):
         return False
@@ -104,7 +104,7 @@ def _contents(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def examine(spark: SparkSession, needed: Sequence[str] = NEEDED) -> None:
-    """Ask executors for what they have; `SparkUnavailable` says what is missing on which machine.
+    """Ask executors for what they have; `SparkUnavailableError` says what is missing on which machine.
 
     The tasks are as many as the cores, and none waits for a certain one, so that they are shared out evenly.
     """
@@ -118,11 +118,11 @@ def examine(spark: SparkSession, needed: Sequence[str] = NEEDED) -> None:
         tasks = spark.range(SLOTS).union(spark.range(0, SPARE_TASKS, 1, SPARE_TASKS))
         rows = tasks.select(ask(lit(" ".join(needed)), "id")).collect()
     except SPARK_ERRORS as error:
-        raise SparkUnavailable(f"executors cannot run mqttscope: {_cause(str(error))}") from None
+        raise SparkUnavailableError(f"executors cannot run mqttscope: {_cause(str(error))}") from None
     faults = sorted({row[0] for row in rows} - {""})
     if faults:
         more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
-        raise SparkUnavailable(
+        raise SparkUnavailableError(
             f"executors lack packages that mqttscope needs: {'; '.join(faults[:_NAMED])}{more}. Install them for that "
             "Python, or let PYSPARK_PYTHON name one that has them"
         )

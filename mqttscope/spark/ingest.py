@@ -207,8 +207,8 @@ def ingest(
     how many tasks the flows go, by default by the bytes of the captures.
 
     All or nothing: where this raises, the lake is as it was.  Raises `LakeError` where the lake cannot be written or
-    has other settings, `NoCaptures` where nothing can be opened, `SparkUnavailable` where executors lack something, and
-    what Spark raises.
+    has other settings, `NoCapturesError` where nothing can be opened, `SparkUnavailableError` where executors lack
+    something, and what Spark raises.
     """
     root, options, known = Path(lake), options or LakeOptions(), dict(settings or {})
     named = [one for one in sources if isinstance(one, str)]

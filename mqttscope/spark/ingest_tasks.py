@@ -35,7 +35,7 @@ NOTE = ("kind", "file", "capture", "frame", "message", "offset", "count", "notic
 _SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
 
 
-class FoldFailed(Exception):  # noqa: N818 - a name for people
+class IngestFailedError(Exception):
     """A program error while segments were decoded, or a file that cannot be written; the text names the place."""
 
 
@@ -247,14 +247,14 @@ class _Look:
             report.late = sorted({*report.late, *late.unique().to_pylist()})
 
     def named(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass on what the kernel makes; `FoldFailed` tells where in the captures it failed."""
+        """Pass on what the kernel makes; `IngestFailedError` tells where in the captures it failed."""
         while True:
             try:
                 found = next(made)
             except StopIteration:
                 return
             except LakeError as error:
-                raise FoldFailed(str(error)) from None
+                raise IngestFailedError(str(error)) from None
             except Exception as error:
-                raise FoldFailed(f"{self._place}: {type(error).__name__}: {error}") from error
+                raise IngestFailedError(f"{self._place}: {type(error).__name__}: {error}") from error
             yield found

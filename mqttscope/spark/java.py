@@ -32,7 +32,7 @@ _INSTALL = (
 _LEFT_OUT = "--add-modules=jdk.incubator.vector"
 
 
-class SparkUnavailable(Exception):  # noqa: N818 - a name for people
+class SparkUnavailableError(Exception):
     """There is no Spark; the text says what to install, or what the log says."""
 
 
@@ -47,11 +47,11 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The Java that Spark is to be started with; `SparkUnavailable` where there is none or it is too old."""
+    """The Java that Spark is to be started with; `SparkUnavailableError` where there is none or it is too old."""
     environment = os.environ if environment is None else environment
     try:
         return _examine(_usual(environment))
-    except SparkUnavailable:
+    except SparkUnavailableError:
         packaged = _packaged()
         if packaged is None:
             raise
@@ -66,11 +66,11 @@ def _usual(environment: Mapping[str, str]) -> str:
         # Spark looks nowhere else then.
         path = os.path.join(home, "bin", "java")
         if not os.access(path, os.X_OK):
-            raise SparkUnavailable(f"Spark needs Java, and JAVA_HOME ({home}) holds none: {_INSTALL}")
+            raise SparkUnavailableError(f"Spark needs Java, and JAVA_HOME ({home}) holds none: {_INSTALL}")
         return path
     found = shutil.which("java", path=environment.get("PATH"))
     if found is None:
-        raise SparkUnavailable(f"Spark needs Java, which is not installed: {_INSTALL}")
+        raise SparkUnavailableError(f"Spark needs Java, which is not installed: {_INSTALL}")
     return found
 
 
@@ -78,17 +78,17 @@ def _examine(path: str) -> Java:
     try:
         said, code = _asked(path)
     except OSError as error:
-        raise SparkUnavailable(f"Spark needs Java, and {path} does not run ({error}): {_INSTALL}") from None
+        raise SparkUnavailableError(f"Spark needs Java, and {path} does not run ({error}): {_INSTALL}") from None
     except subprocess.TimeoutExpired:
-        raise SparkUnavailable(
+        raise SparkUnavailableError(
             f"Spark needs Java, and {path} does not say its version within {PATIENCE_S:g} s: {_INSTALL}"
         ) from None
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if match is None:
         first = next(iter(said.splitlines()), f"exit code {code}")
-        raise SparkUnavailable(f"Spark needs Java, and {path} is none ({first}): {_INSTALL}")
+        raise SparkUnavailableError(f"Spark needs Java, and {path} is none ({first}): {_INSTALL}")
     if int(match[1]) < OLDEST_JAVA:
-        raise SparkUnavailable(f"Spark needs Java {OLDEST_JAVA}, and {path} is Java {match[1]}: {_INSTALL}")
+        raise SparkUnavailableError(f"Spark needs Java {OLDEST_JAVA}, and {path} is Java {match[1]}: {_INSTALL}")
     return Java(path, int(match[1]))
 
 

@@ -9,9 +9,9 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from mqttscope.capture.growing import Changed
+from mqttscope.capture.growing import CaptureChangedError
 from mqttscope.capture.locations import open_location, why_replaced
-from mqttscope.capture.ranges import RangeRefused
+from mqttscope.capture.ranges import RangeRefusedError
 from mqttscope.capture.sources import SINCE, why_not_opened
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.net.headers import segment as segment_of
@@ -34,7 +34,7 @@ from mqttscope.spark.rows import (
 NEVER = -1 << 63
 
 
-class ScanFailed(Exception):  # noqa: N818 - a name for people
+class ScanFailedError(Exception):
     """A program error while a capture was read; the text names the place."""
 
 
@@ -60,7 +60,7 @@ class Wanted:
 def scan(task: Task, batches: Batches, wanted: Wanted, settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     """The rows of one task.
 
-    What is wrong with a capture is a row; `ScanFailed` is raised for what is wrong with this program.
+    What is wrong with a capture is a row; `ScanFailedError` is raised for what is wrong with this program.
     """
     notes = list(task.notes)
     if task.start is not None:
@@ -130,14 +130,14 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
                     told.add(found.detail)  # type: ignore[union-attr]
                     error = CaptureError(task.location.name, found.detail, None, frame.number - 1)  # type: ignore[union-attr]
                     notes.append(note_of(error))
-    except (RangeRefused, Changed) as error:
+    except (RangeRefusedError, CaptureChangedError) as error:
         notes.append(Note(ERROR, str(error), task.frames_before, task.start))
     except OSError as error:
         number = task.frames_before if frame is None else frame.number
         notes.append(Note(ERROR, f"cannot be read any further: {error.strerror or error}", number, task.start))
     except Exception as error:
         behind = "before its first frame" if frame is None else f"behind frame {frame.number}"
-        raise ScanFailed(
+        raise ScanFailedError(
             f"{task.location.name}, from offset {task.start} on, {behind}: {type(error).__name__}: {error}"
         ) from error
     if segments:

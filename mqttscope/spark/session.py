@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mqttscope.spark.java import SparkUnavailable, find_java
+from mqttscope.spark.java import SparkUnavailableError, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def cancel(spark: SparkSession) -> None:
 
 __all__ = [
     "CONFIGURATION",
-    "SparkUnavailable",
+    "SparkUnavailableError",
     "cancelling",
     "find_java",
     "kill_java",
@@ -121,7 +121,7 @@ def spark_session(
     that Spark knows, or ``sc://HOST:PORT`` for Spark Connect.  Without it ``SPARK_REMOTE`` counts, then what
     spark-submit started, then spark-defaults.conf; else it is a local one with all cores.  ``log``: where the noise of
     Java goes; by default a temporary file, removed at the end.  ``warehouse``: the folder that Spark makes for tables
-    of its own; by default spark-warehouse in the working directory.  Raises `SparkUnavailable`.
+    of its own; by default spark-warehouse in the working directory.  Raises `SparkUnavailableError`.
     """
     if given is not None:
         return given
@@ -129,7 +129,7 @@ def spark_session(
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise SparkUnavailable(f"pyspark is not installed ({error}): pip install 'mqttscope[spark]'") from None
+        raise SparkUnavailableError(f"pyspark is not installed ({error}): pip install 'mqttscope[spark]'") from None
     remote = _remote(asked)
     if remote is None or "SPARK_CONNECT_MODE_ENABLED" in os.environ:
         active = SparkSession.getActiveSession()
@@ -232,7 +232,7 @@ def _connect(url: str, asked: Mapping[str, str]) -> SparkSession:
         import grpc
         from pyspark.sql.connect.client import DefaultChannelBuilder
     except ImportError as error:
-        raise SparkUnavailable(
+        raise SparkUnavailableError(
             f"Spark Connect needs more packages ({_first_line(error)}): pip install 'mqttscope[connect]'"
         ) from None
     ours = {name: value for name, value in CONFIGURATION.items() if name.startswith("spark.sql.")}
@@ -247,7 +247,7 @@ def _connect(url: str, asked: Mapping[str, str]) -> SparkSession:
             find_java()
         return SparkSession.builder.config(map=wanted).getOrCreate()
     except (PySparkException, ValueError) as error:
-        raise SparkUnavailable(f"Spark Connect does not work: {_first_line(error)}") from None
+        raise SparkUnavailableError(f"Spark Connect does not work: {_first_line(error)}") from None
 
 
 def _await_server(grpc: Any, builder: Any) -> None:
@@ -268,7 +268,7 @@ def _await_server(grpc: Any, builder: Any) -> None:
         channel.close()
     if ready not in seen:
         # Not the whole address, which may hold a token.
-        raise SparkUnavailable(f"no server of Spark Connect answers at {builder.endpoint}")
+        raise SparkUnavailableError(f"no server of Spark Connect answers at {builder.endpoint}")
 
 
 def _start(asked: Mapping[str, str], log: str | None, warehouse: str | None) -> SparkSession:
@@ -297,7 +297,7 @@ def _start(asked: Mapping[str, str], log: str | None, warehouse: str | None) -> 
         said = str(error).strip().splitlines() or [type(error).__name__]
         cause = next((line for line in said if "Exception" in line or "Error" in line), said[0])
     _keep(path)
-    raise SparkUnavailable(f"Spark does not start: {_plain(cause)}; {path} has all of it")
+    raise SparkUnavailableError(f"Spark does not start: {_plain(cause)}; {path} has all of it")
 
 
 def _wanted(asked: Mapping[str, str], warehouse: str | None = None) -> tuple[dict[str, str], bool]:
@@ -370,7 +370,7 @@ def _await_master(master: str) -> None:
         else:
             return
     if refused:
-        raise SparkUnavailable(f"no master of Spark answers at {', '.join(refused)}")
+        raise SparkUnavailableError(f"no master of Spark answers at {', '.join(refused)}")
 
 
 @contextmanager

@@ -90,7 +90,7 @@ OPTIONS = (
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-class BadOption(ValueError):  # noqa: N818 - a name for people
+class OptionError(ValueError):
     """An option, or a column that is asked for, makes no sense."""
 
 
@@ -111,22 +111,22 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Options:
-        """Read what Spark passes on; `BadOption` names what is wrong."""
+        """Read what Spark passes on; `OptionError` names what is wrong."""
         options = {name.lower(): value for name, value in given.items()}
         settings = {name[3:]: value for name, value in options.items() if name.startswith("fs.")}
         unknown = [name for name in options if name not in OPTIONS and not name.startswith("fs.")]
         if unknown:
-            raise BadOption(f"{FORMAT} has no option {unknown[0]}; it has {', '.join(OPTIONS)} and fs.NAME")
+            raise OptionError(f"{FORMAT} has no option {unknown[0]}; it has {', '.join(OPTIONS)} and fs.NAME")
         sources = json.loads(options["paths"]) if "paths" in options else []
         if "path" in options:
             sources.insert(0, options["path"])
         split_bytes, max_bytes = (_size(options, name) for name in ("split_bytes", "max_bytes"))
         rows = options.get("rows", "all").lower()
         if rows not in ROWS:
-            raise BadOption(f"rows is {rows!r}; it is one of {', '.join(ROWS)}")
+            raise OptionError(f"rows is {rows!r}; it is one of {', '.join(ROWS)}")
         pushdown = options.get("pushdown", "false").lower()
         if pushdown not in ("true", "false"):
-            raise BadOption(f"pushdown is {pushdown!r}; it is true or false")
+            raise OptionError(f"pushdown is {pushdown!r}; it is true or false")
         ports = _integers(options, "ports")
         start_ns, end_ns = (next(iter(_integers(options, name)), None) for name in ("start_ns", "end_ns"))
         return cls(
@@ -146,7 +146,7 @@ class Options:
 def _size(options: Mapping[str, str], name: str) -> int | None:
     size = re.fullmatch(r"(\d+)\s*([kmg]?)b?", options.get(name, "0").strip().lower())
     if size is None:
-        raise BadOption(f"{name} is {options[name]!r}; write 67108864 or 64m")
+        raise OptionError(f"{name} is {options[name]!r}; write 67108864 or 64m")
     return int(size[1]) * _UNITS[size[2]] or None
 
 
@@ -154,26 +154,26 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     try:
         return float(options.get(name, default))
     except ValueError:
-        raise BadOption(f"{name} is {options[name]!r}, which is no number") from None
+        raise OptionError(f"{name} is {options[name]!r}, which is no number") from None
 
 
 def _integers(options: Mapping[str, str], name: str) -> list[int]:
     try:
         return [int(one) for one in options.get(name, "").split(",") if one.strip()]
     except ValueError:
-        raise BadOption(f"{name} is {options[name]!r}, which is no number") from None
+        raise OptionError(f"{name} is {options[name]!r}, which is no number") from None
 
 
 def check_columns(schema: StructType, rows: str) -> None:
-    """`BadOption` where there are no such columns, or where rows of these kinds need others."""
+    """`OptionError` where there are no such columns, or where rows of these kinds need others."""
     for field in schema.fields:
         if field.name not in COLUMNS:
-            raise BadOption(f"{FORMAT} has no column {field.name}; it has {', '.join(COLUMNS)}")
+            raise OptionError(f"{FORMAT} has no column {field.name}; it has {', '.join(COLUMNS)}")
         expected = COLUMNS[field.name]
         if not expected.startswith("struct") and field.dataType.simpleString() != expected:
-            raise BadOption(f"column {field.name} is {expected}, not {field.dataType.simpleString()}")
+            raise OptionError(f"column {field.name} is {expected}, not {field.dataType.simpleString()}")
     if rows == "all" and "kind" not in schema.fieldNames():
-        raise BadOption("without the column kind nothing tells segments from other rows; add it, or option rows")
+        raise OptionError("without the column kind nothing tells segments from other rows; add it, or option rows")
 
 
 @dataclass
@@ -287,14 +287,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, schema: StructType, options: Options) -> None:
         if options.rows == "measures":
-            raise BadOption("rows is 'measures', which a stream has none of")
+            raise OptionError("rows is 'measures', which a stream has none of")
         check_columns(schema, options.rows)
         self.options = options
         self.sources: list[str] = []
         for source in options.sources:
             path = local_path(source)
             if path is None:
-                raise BadOption(f"{source} is no path: only captures on file systems can be followed while they grow")
+                raise OptionError(f"{source} is no path: only captures on file systems can be followed while they grow")
             self.sources.append(path)
         self._schema = schema
         self._follower: Follower | None = None

@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Subscribe
-from mqttscope.mutate import Case, Flow, NotApplicable, case, cases, select
+from mqttscope.mutate import Case, Flow, NotApplicableError, case, cases, select
 from mqttscope.replay.player import adapt
 from mqttscope.replay.script import C2S, S2C, Script
 from mqttscope.session.connection import Connection
@@ -56,7 +56,7 @@ class Numbering:
         return [len(select(version=flow.version, sender=self.sender)) for flow in self.flows]
 
     def of(self, number: int) -> Numbered:
-        """The case of a number; `NotApplicable` where its mutation has nothing to do in its flow."""
+        """The case of a number; `NotApplicableError` where its mutation has nothing to do in its flow."""
         counts = self.counts()
         turn, place = divmod(number, sum(counts))
         for index, count in enumerate(counts):
@@ -64,7 +64,7 @@ class Numbering:
                 flow = self.flows[index]
                 return Numbered(number, index, case(flow, self.seed, turn * count + place, sender=self.sender))
             place -= count
-        raise NotApplicable("there is no such case")
+        raise NotApplicableError("there is no such case")
 
     def cases(self, pattern: str, chosen: Iterable[int], turns: int = 1, *, begin: int = 0) -> Iterator[Numbered]:
         """The applicable cases of a pattern on chosen flows, in the order of their numbers, from a turn on."""

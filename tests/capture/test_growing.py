@@ -19,7 +19,7 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.detect_format import NO_FRAME
 from mqttscope.capture.files import Part
 from mqttscope.capture.growing import (
-    Changed,
+    CaptureChangedError,
     Grown,
     Limited,
     advance,
@@ -182,7 +182,7 @@ def test_a_file_that_is_another_one_is_noticed() -> None:
     end = Memory()
     advance(io.BytesIO(content), end, len(content))
 
-    with pytest.raises(Changed, match=r"has changed: frame 4 ended at byte \d+, now frame 3 at "):
+    with pytest.raises(CaptureChangedError, match=r"has changed: frame 4 ended at byte \d+, now frame 3 at "):
         list(read_on(io.BytesIO(content[:-40]), "a", Grown(Memory(), end, 0)))
     found = list(read_on(io.BytesIO(b"something else"), "a", Grown(end, None, 14)))
     assert found == [CaptureError("a", "has changed: it does not begin like a capture any more", 0, 4)]

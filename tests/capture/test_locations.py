@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mq
 
 from mqttscope.capture import locations as module
 from mqttscope.capture import open_capture
-from mqttscope.capture.locations import Location, NoCaptures, _pattern, _ReadAhead, find, open_location
+from mqttscope.capture.locations import Location, NoCapturesError, _pattern, _ReadAhead, find, open_location
 from tests.spark.samples import everything, frames, pcap
 
 
@@ -64,7 +64,7 @@ def test_uris_of_local_files(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_that_can_be_read_is_an_error(sources: list[str], message: str) -> None:
-    with pytest.raises(NoCaptures, match=message):
+    with pytest.raises(NoCapturesError, match=message):
         find(sources)
 
 
@@ -77,7 +77,7 @@ def test_what_is_faulty_stands_among_the_others(tmp_path: Path) -> None:
 
 
 def test_databricks_paths_are_local() -> None:
-    with pytest.raises(NoCaptures, match=r"^/dbfs/a/b does not exist$"):
+    with pytest.raises(NoCapturesError, match=r"^/dbfs/a/b does not exist$"):
         find(["dbfs:/a/b"])
 
 
@@ -120,7 +120,7 @@ def test_captures_in_a_store(bucket: tuple[Any, dict[str, str]], tmp_path: Path)
         ("s3://captures/none/*", "matches no file"),
         ("s3://captures/set/deeper/y*", "matches no file"),
     ):
-        with pytest.raises(NoCaptures, match=why):
+        with pytest.raises(NoCapturesError, match=why):
             found(source)
     both = find(["s3://captures/set/*", "s3://captures/set/c.pcap", "s3://captures/none"], reached)
     assert [one.name for one in both].count("s3://captures/set/c.pcap") == 1

@@ -25,7 +25,7 @@ from mqttscope.capture.ranges import (
     WHOLE,
     Extent,
     Range,
-    RangeRefused,
+    RangeRefusedError,
     Settled,
     Split,
     Walk,
@@ -464,7 +464,7 @@ def test_a_file_that_has_changed_since_is_refused() -> None:
         pcap_file(records(size=91)),
         content[: part.start] + pcap_file([(1, 0, b"")] * 100)[24:] + content[part.start :],
     ):
-        with pytest.raises(RangeRefused, match=r"has changed: the \d+ frames of bytes \d+ to \d+ are \d+ now"):
+        with pytest.raises(RangeRefusedError, match=r"has changed: the \d+ frames of bytes \d+ to \d+ are \d+ now"):
             again(changed)
 
 

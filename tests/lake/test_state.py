@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, Options, segments
 from mqttscope.lake import state
-from mqttscope.lake.state import MAGIC, VERSION, StateError, Unwritable, dump, load
+from mqttscope.lake.state import MAGIC, VERSION, NotSerializableError, StateError, dump, load
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.mqtt import packets
@@ -122,7 +122,7 @@ def test_other_objects_are_no_plain_data() -> None:
         value: int = 0
 
     for value in (object(), open, Local(), Linter([]), 1j, 1 << 2040):
-        with pytest.raises(Unwritable):
+        with pytest.raises(NotSerializableError):
             dump([value])
     assert state.allow(Local) is Local
     assert load(dump(Local(3))) == Local(3)

@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, decode
 from mqttscope.mqtt.constants import PacketType, allowed_reason_codes
-from mqttscope.mutate import NotApplicable
+from mqttscope.mutate import NotApplicableError
 from mqttscope.mutate.answers import reason_code_mutations
 from mqttscope.mutate.flow import SERVER
 from tests.mutate.talk import V3_1_1, V5, authenticated, good, packet_of
@@ -46,5 +46,5 @@ def test_authentication_with_another_method_or_none() -> None:
 
     assert other.properties.authentication_method == "MQTTSCOPE-OTHER"  # type: ignore[union-attr]
     assert not none.properties  # type: ignore[union-attr]
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         packet_of("auth.authentication_method:other", flow=good(V5))

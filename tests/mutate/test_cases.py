@@ -27,7 +27,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mutate import (
     Action,
     Chance,
-    NotApplicable,
+    NotApplicableError,
     Verdict,
     again,
     apply,
@@ -194,13 +194,13 @@ def test_a_packet_that_the_flow_lacks_is_put_in_on_the_open_connection() -> None
 
 
 def test_what_cannot_be_put_in_is_not_applicable() -> None:
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         mutated("pubrel:reserved-flag-0", flow=limited())
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         mutated("publish:qos-3", sender=SERVER, flow=limited())
-    with pytest.raises(NotApplicable, match="not for a server"):
+    with pytest.raises(NotApplicableError, match="not for a server"):
         mutated("connect:will-qos-3", sender=SERVER)
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         mutated("disconnect:extra-byte", V3_1_1, sender=SERVER)
 
 

@@ -15,7 +15,7 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Scope, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import Direction, ProtocolVersion
-from mqttscope.mutate import Chance, Flow, Mutation, NotApplicable, Verdict, apply, catalogue, select
+from mqttscope.mutate import Chance, Flow, Mutation, NotApplicableError, Verdict, apply, catalogue, select
 from mqttscope.mutate.catalogue import matches
 from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, MutatedFlow, recorded_steps
 from mqttscope.mutate.unversioned import BEFORE_THE_LEVEL, cited_instead
@@ -94,7 +94,7 @@ def applicable(flow: Flow, side: str, pattern: str = "*") -> Iterator[Mutation]:
             continue
         try:
             apply(one, flow, Chance("closed loop", one.name), sender=side)
-        except NotApplicable:
+        except NotApplicableError:
             continue
         yield one
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import Connect, Malformed, MalformedReason, ProtocolVersion, decode
-from mqttscope.mutate import Demand, NotApplicable, Verdict, mutation
+from mqttscope.mutate import Demand, NotApplicableError, Verdict, mutation
 from mqttscope.mutate.flow import CLIENT, SERVER
 from tests.mutate.talk import V3_1, V3_1_1, V5, good, made, packet_of
 
@@ -42,7 +42,7 @@ def test_a_suback_as_in_5_has_a_code_more() -> None:
 def test_a_connect_of_another_version_is_well_formed(version: ProtocolVersion) -> None:
     for recorded in ProtocolVersion:
         if recorded is version:
-            with pytest.raises(NotApplicable):
+            with pytest.raises(NotApplicableError):
                 packet_of(f"connect:of-{version.text}", recorded)
             continue
         found = decode(packet_of(f"connect:of-{version.text}", recorded), recorded)
@@ -77,12 +77,12 @@ def test_a_session_that_nobody_asked_for() -> None:
     rest = good(V5).entries[1:]
     connect = Connect(protocol_level=5, client_identifier="c", clean_start=False)
     other = made(V5, (CLIENT, connect), (SERVER, rest[0].packet))  # type: ignore[arg-type]
-    with pytest.raises(NotApplicable, match="new session"):
+    with pytest.raises(NotApplicableError, match="new session"):
         packet_of("connack:session-present-with-clean-start", flow=other)
 
 
 def test_3_1_has_no_session_present() -> None:
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         packet_of("connack:session-present-on-refusal", V3_1)
 
 

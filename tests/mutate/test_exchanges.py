@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import PacketStream, PacketType, Publish
-from mqttscope.mutate import Action, MutatedFlow, NotApplicable
+from mqttscope.mutate import Action, MutatedFlow, NotApplicableError
 from mqttscope.mutate.flow import CLIENT
 from tests.mutate.talk import V3_1_1, V5, good, limited, mutated
 
@@ -51,7 +51,7 @@ def test_the_receive_maximum_is_overrun_by_one() -> None:
 
 
 def test_a_limit_out_of_reach_is_not_overrun() -> None:
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         mutated("flow:receive-maximum-overrun", flow=limited())
 
 

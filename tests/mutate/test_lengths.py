@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, PacketType, decode
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mutate import Chance, Kind, NotApplicable, Verdict, apply, mutation
+from mqttscope.mutate import Chance, Kind, NotApplicableError, Verdict, apply, mutation
 from mqttscope.mutate.fields import all_fields
 from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.layout import Layout
@@ -131,7 +131,7 @@ def test_a_remaining_length_that_is_written_wrongly() -> None:
 
 
 def test_a_packet_without_a_body_has_no_shorter_length() -> None:
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         packet_of("pingreq.remaining_length:zero")
 
 

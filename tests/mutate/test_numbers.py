@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, PacketType, ProtocolVersion, decode
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mutate import NotApplicable, Verdict, mutation
+from mqttscope.mutate import NotApplicableError, Verdict, mutation
 from mqttscope.mutate.fields import blocks
 from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.layout import LENGTH, Layout
@@ -52,7 +52,7 @@ def test_a_property_length_at_the_boundary(kind: PacketType, prefix: str, length
 def test_it_is_legal_but_for_what_the_receiver_announced() -> None:
     assert mutation("publish.remaining_length:boundary-16384").verdict(V3_1) is Verdict.LEGAL
     assert mutation("subscribe.properties.property_length:boundary-128").verdict(V5) is Verdict.LEGAL
-    with pytest.raises(NotApplicable, match="Maximum Packet Size 1000"):
+    with pytest.raises(NotApplicableError, match="Maximum Packet Size 1000"):
         packet_of("publish.remaining_length:boundary-16384", flow=limited())
 
 
@@ -111,6 +111,6 @@ def test_binary_data_may_be_anything() -> None:
 
 
 def test_an_identifier_is_not_given_to_a_message_of_qos_0_that_must_stay_so() -> None:
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         mutated("publish.packet_identifier:maximum", flow=limited())
     assert decode(packet_of("publish.packet_identifier:maximum", sender=SERVER), V5).qos > 0  # type: ignore[union-attr]

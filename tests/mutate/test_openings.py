@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import Connack, Connect, PacketType, Properties
-from mqttscope.mutate import Action, NotApplicable
+from mqttscope.mutate import Action, NotApplicableError
 from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.openings import opening_mutations
 from tests.mutate.talk import V3_1_1, V5, authenticated, good, made, mutated
@@ -30,7 +30,7 @@ def test_nothing_comes_after_disconnect_but_here() -> None:
     sent = [one for one in mutated("flow:packet-after-disconnect").steps if one.action is Action.SEND]
 
     assert [one.data[0] >> 4 for one in sent[-2:]] == [PacketType.DISCONNECT, PacketType.PINGREQ]
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         mutated("flow:packet-after-disconnect", V3_1_1, sender=SERVER)
 
 
@@ -41,7 +41,7 @@ def test_a_connection_that_was_refused_has_no_inside() -> None:
         (CLIENT, Connect(protocol_level=5, client_identifier="c", properties=block)),
         (SERVER, Connack(reason_code=0x87, properties=block)),
     )
-    with pytest.raises(NotApplicable, match="accepted"):
+    with pytest.raises(NotApplicableError, match="accepted"):
         mutated("flow:second-connect", flow=refused)
 
 
@@ -67,9 +67,9 @@ def test_endings() -> None:
 
 def test_authentication_wants_a_method() -> None:
     assert mutated("flow:packet-during-authentication", flow=authenticated()).at == 1
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         mutated("flow:packet-during-authentication")
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         mutated("flow:auth-unsolicited", flow=authenticated())
 
 

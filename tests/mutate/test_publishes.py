@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, Publish, decode
-from mqttscope.mutate import NotApplicable, Verdict, mutation
+from mqttscope.mutate import NotApplicableError, Verdict, mutation
 from mqttscope.mutate.flow import CLIENT, SERVER
 from tests.mutate.talk import V3_1, V5, good, limited, packet_of
 
@@ -35,7 +35,7 @@ def test_aliases_at_and_above_the_limit_of_the_receiver() -> None:
     assert publish("publish.topic_alias:at-maximum").properties.topic_alias == 5  # type: ignore[union-attr]
     assert publish("publish.topic_alias:above-maximum").properties.topic_alias == 6  # type: ignore[union-attr]
     assert publish("publish.topic_alias:above-maximum", sender=SERVER).properties.topic_alias == 6  # type: ignore[union-attr]
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         publish("publish.topic_alias:at-maximum", flow=limited())
 
 
@@ -44,7 +44,7 @@ def test_what_the_server_announced_not_to_have() -> None:
     assert publish("publish.retain:not-available", flow=limited()).retain
     assert len(packet_of("publish:maximum-packet-size-exceeded", flow=limited())) > 1_000
     for name in ("publish.qos:above-maximum", "publish.retain:not-available", "publish:maximum-packet-size-exceeded"):
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             publish(name, flow=good(V5))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, decode
-from mqttscope.mutate import NotApplicable, Verdict, mutation
+from mqttscope.mutate import NotApplicableError, Verdict, mutation
 from mqttscope.mutate.strings import CONTROL, ILL_FORMED, NON_CHARACTERS, string_mutations
 from tests.mutate.talk import V3_1, V3_1_1, V5, good, packet_of
 
@@ -63,7 +63,7 @@ def test_an_empty_topic_with_an_alias_would_be_legal() -> None:
         if one.raw[0] >> 4 == 3:
             one.packet.properties = type(one.packet.properties)(topic_alias=1)  # type: ignore[union-attr]
 
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         packet_of("publish.topic_name:empty", flow=flow)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, Subscribe, decode
 from mqttscope.mqtt.topics import is_valid_topic_filter
-from mqttscope.mutate import NotApplicable
+from mqttscope.mutate import NotApplicableError
 from mqttscope.mutate.subscribes import BAD_FILTERS, BAD_SHARES, GOOD_FILTERS
 from tests.mutate.talk import V3_1_1, V5, good, limited, packet_of
 
@@ -33,7 +33,7 @@ def test_options(name: str, reason: MalformedReason) -> None:
 
 def test_bits_that_mean_something_in_5_0_are_reserved_before() -> None:
     assert packet_of("subscribe.subscriptions.reserved:bit-2", V3_1_1)
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         packet_of("subscribe.subscriptions.reserved:bit-2", V5)
 
 
@@ -49,7 +49,7 @@ def test_the_forest_has_every_choice_of_wildcards() -> None:
 def test_what_the_server_does_not_have() -> None:
     for slug in ("wildcard", "shared", "identifier"):
         assert packet_of(f"subscribe:{slug}-unavailable", flow=limited())
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             packet_of(f"subscribe:{slug}-unavailable", flow=good(V5))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.mutate import Action, NotApplicable
+from mqttscope.mutate import Action, NotApplicableError
 from mqttscope.mutate.flow import SIDES, MutatedFlow, recorded_steps
 from mqttscope.mutate.steps import SECOND
 from tests.mutate.talk import V3_1, V5, good, limited, mutated
@@ -72,5 +72,5 @@ def test_every_type_comes_and_is_answered() -> None:
     types = {one.data[0] >> 4 for one in found.steps if one.mutated and one.action is Action.SEND}
 
     assert types == {3, 6, 8, 10, 12}
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         mutated("flow:every-packet-type", flow=limited())

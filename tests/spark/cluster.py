@@ -32,11 +32,11 @@ def needs_spark(*modules: str) -> None:
     """Skip the calling test where Spark cannot be had, or one of the modules."""
     for name in ("pyspark", *modules):
         pytest.importorskip(name, reason=f"{name} is not installed: pip install 'mqttscope[spark,connect]'")
-    from mqttscope.spark.session import SparkUnavailable, find_java
+    from mqttscope.spark.session import SparkUnavailableError, find_java
 
     try:
         find_java()
-    except SparkUnavailable as error:
+    except SparkUnavailableError as error:
         pytest.skip(str(error))
 
 

@@ -50,11 +50,11 @@ def paths(spark: SparkSession) -> list[str]:
 def missing(spark: SparkSession) -> str:
     """What is said when executors lack a package."""
     from mqttscope.spark.distribute import NEEDED, examine
-    from mqttscope.spark.session import SparkUnavailable
+    from mqttscope.spark.session import SparkUnavailableError
 
     try:
         examine(spark, (*NEEDED, "no_such_package"))
-    except SparkUnavailable as error:
+    except SparkUnavailableError as error:
         return str(error)
     return ""
 

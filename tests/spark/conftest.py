@@ -27,11 +27,11 @@ QUICK = {
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session of two cores with a small heap, started in a directory that is not the source tree."""
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-    from mqttscope.spark.session import SparkUnavailable, find_java, spark_session
+    from mqttscope.spark.session import SparkUnavailableError, find_java, spark_session
 
     try:
         find_java()
-    except SparkUnavailable as error:
+    except SparkUnavailableError as error:
         pytest.skip(str(error))
     before = os.getcwd()
     os.chdir(tmp_path_factory.mktemp("elsewhere"))

@@ -97,7 +97,7 @@ def test_paths_relative_to_the_directory_of_spark(spark: SparkSession, tmp_path:
 def test_nothing_that_matches_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException
 
-    with pytest.raises(PySparkException, match=r"NoCaptures: .*/none\* matches no file"):
+    with pytest.raises(PySparkException, match=r"NoCapturesError: .*/none\* matches no file"):
         read_captures(spark, f"{tmp_path}/none*").collect()
 
 

@@ -21,7 +21,7 @@ The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
   File "/x/fold_tasks.py", line 3, in named
-    raise FoldFailed(where) from error
+    raise IngestFailedError(where) from error
 {raised}
 
 SQLSTATE: 38000
@@ -32,10 +32,10 @@ SQLSTATE: 38000
     ("raised", "told"),
     [
         (
-            "mqttscope.spark.ingest_tasks.FoldFailed: a.pcap, from frame 3 on: KeyError: 'x'",
+            "mqttscope.spark.ingest_tasks.IngestFailedError: a.pcap, from frame 3 on: KeyError: 'x'",
             "a.pcap, from frame 3 on: KeyError: 'x'",
         ),
-        ("mqttscope.spark.scan.ScanFailed: a: b\nmore lines", "a: b"),
+        ("mqttscope.spark.scan.ScanFailedError: a: b\nmore lines", "a: b"),
         ("ValueError: decoder exploded", "ValueError: decoder exploded"),
     ],
 )

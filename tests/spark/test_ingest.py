@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
-from mqttscope.capture.locations import Location, NoCaptures
+from mqttscope.capture.locations import Location, NoCapturesError
 from mqttscope.lake.files import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.writer import next_generation, read_table, write_lake
@@ -248,7 +248,7 @@ def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, s
 def test_what_cannot_be_is_said_before_anything_is_done(spark: SparkSession, tmp_path: Path) -> None:
     (capture,) = collection(tmp_path, FEW[:1])
     lake = tmp_path / "lake"
-    with pytest.raises(NoCaptures, match=r"none\.pcap does not exist"):
+    with pytest.raises(NoCapturesError, match=r"none\.pcap does not exist"):
         ingest(spark, [f"{tmp_path}/none.pcap"], lake)
     assert not lake.exists()
     write_lake([capture], lake, usual_options())

@@ -23,7 +23,7 @@ from mqttscope.lake.tables import Drop
 from mqttscope.lint.finding import Scope
 from mqttscope.spark.cross_connection_stage import fold_keys
 from mqttscope.spark.ingest_flows import NOTE_COLUMNS, Folded, found_wrong, take, write_errors
-from mqttscope.spark.ingest_tasks import FoldFailed, Report, Work, first_drops, fold_flows
+from mqttscope.spark.ingest_tasks import IngestFailedError, Report, Work, first_drops, fold_flows
 from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
 from mqttscope.spark.tables import parquet_paths
 from tests.lake.reading import CAPTURES, TYPES, options, ordered, read_segments, segment_rows, usual
@@ -167,7 +167,7 @@ def test_a_program_error_names_the_place(tmp_path: Path, monkeypatch: pytest.Mon
     rows = segment_rows(read_segments(QOS))
     monkeypatch.setattr(kernels, "run_flow", fail)
     with pytest.raises(
-        FoldFailed, match=r"v5-qos/capture\.pcapng, from frame \d+ on: ZeroDivisionError: nothing to div"
+        IngestFailedError, match=r"v5-qos/capture\.pcapng, from frame \d+ on: ZeroDivisionError: nothing to div"
     ):
         folded(work(tmp_path), segments=rows)
     assert list(tmp_path.rglob("*.parquet")) == []
@@ -184,7 +184,7 @@ def test_a_lake_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_rules_of_a_scope_that_fail_are_named(tmp_path: Path) -> None:
     rows = [pa.RecordBatch.from_pydict({"key": ["k"], "kind_order": [0]})]
 
-    with pytest.raises(FoldFailed, match="rules of session scope: KeyError"):
+    with pytest.raises(IngestFailedError, match="rules of session scope: KeyError"):
         list(fold_keys(rows, str(Scope.SESSION), work(tmp_path)))
 
 

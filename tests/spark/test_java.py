@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from mqttscope.spark import java as module
-from mqttscope.spark.java import Java, SparkUnavailable, find_java, wrapper
+from mqttscope.spark.java import Java, SparkUnavailableError, find_java, wrapper
 
 
 @pytest.fixture(autouse=True)
@@ -54,14 +54,14 @@ def test_java_is_found(tmp_path: Path, says: str, version: int) -> None:
     ],
 )  # fmt: skip
 def test_java_that_does_not_do(tmp_path: Path, says: str, code: int, message: str) -> None:
-    with pytest.raises(SparkUnavailable, match=message):
+    with pytest.raises(SparkUnavailableError, match=message):
         find_java(java(tmp_path, says, code=code))
 
 
 def test_no_java(tmp_path: Path) -> None:
-    with pytest.raises(SparkUnavailable, match="which is not installed: install Java 17"):
+    with pytest.raises(SparkUnavailableError, match="which is not installed: install Java 17"):
         find_java({"PATH": str(tmp_path)})
-    with pytest.raises(SparkUnavailable, match=r"JAVA_HOME \(/nowhere\) holds none: install Java 17"):
+    with pytest.raises(SparkUnavailableError, match=r"JAVA_HOME \(/nowhere\) holds none: install Java 17"):
         find_java({"JAVA_HOME": "/nowhere"})
 
 
@@ -126,7 +126,7 @@ def test_java_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     # What a script starts holds its output open.
     (tmp_path / "bin" / "java").write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {tmp_path}/pid\nwait\n")
 
-    with pytest.raises(SparkUnavailable, match=r"does not say its version within 0\.2 s: install Java 17"):
+    with pytest.raises(SparkUnavailableError, match=r"does not say its version within 0\.2 s: install Java 17"):
         find_java(environment)
     child = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 10

@@ -10,7 +10,7 @@ import pytest
 from mqttscope.capture.locations import find
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lint.catalogue import select
-from mqttscope.spark.java import SparkUnavailable
+from mqttscope.spark.java import SparkUnavailableError
 from mqttscope.spark.linting import judge
 from tests.cli.made import client, closes, site, write_capture
 from tests.cli.running import capture, invoke
@@ -129,7 +129,7 @@ def test_no_verdict_where_nothing_was_judged(tmp_path: Path, monkeypatch: pytest
     assert (there.out, there.err) == (b"", "mqttscope: none.pcap: does not exist\n")
 
     def unavailable(*_: object, **__: object) -> None:
-        raise SparkUnavailable("there is no Java")
+        raise SparkUnavailableError("there is no Java")
 
     monkeypatch.setattr("mqttscope.spark.session.spark_session", unavailable)
     report = tmp_path / "report.json"

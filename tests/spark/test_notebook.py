@@ -12,7 +12,7 @@ pytest.importorskip("ipykernel", reason="ipykernel is not installed: pip install
 
 import nbformat
 
-from mqttscope.spark.session import SparkUnavailable, find_java
+from mqttscope.spark.session import SparkUnavailableError, find_java
 from tests.spark.notebooks import NOTEBOOKS, execute, outputs
 
 
@@ -21,7 +21,7 @@ from tests.spark.notebooks import NOTEBOOKS, execute, outputs
 def test_what_it_shows_is_what_comes_out(path: Path) -> None:
     try:
         find_java()
-    except SparkUnavailable as error:
+    except SparkUnavailableError as error:
         pytest.skip(str(error))
 
     shown, found = outputs(nbformat.read(path, as_version=4)), outputs(execute(path))

@@ -16,7 +16,7 @@ from mqttscope.capture.ranges import Range
 from mqttscope.spark import scan as module
 from mqttscope.spark.plan import Task, measured, plan, settled, splits
 from mqttscope.spark.rows import COLUMNS, Batches
-from mqttscope.spark.scan import ScanFailed, Wanted, scan
+from mqttscope.spark.scan import ScanFailedError, Wanted, scan
 from tests.capture.test_ranges import short_chains
 from tests.conftest import ROOT
 from tests.spark.expected import all_of, in_process, of_rows
@@ -127,7 +127,7 @@ def test_errors_of_the_program_name_capture_offset_and_frame(tmp_path: Path) -> 
 
     with (
         patch.object(module, "segment_of", side_effect=RuntimeError("broken")),
-        pytest.raises(ScanFailed, match=r"^a\.pcap, from offset 0 on, behind frame 1: RuntimeError: broken$"),
+        pytest.raises(ScanFailedError, match=r"^a\.pcap, from offset 0 on, behind frame 1: RuntimeError: broken$"),
     ):
         rows([task])
     assert rows([replace(task, part=None)]) == []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mqttscope.spark import session as module
-from mqttscope.spark.session import SparkUnavailable, cancelling, spark_session
+from mqttscope.spark.session import SparkUnavailableError, cancelling, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,7 +120,9 @@ def closed_port() -> int:
 def test_a_master_that_does_not_listen() -> None:
     first, second = closed_port(), closed_port()
 
-    with pytest.raises(SparkUnavailable, match=rf"^no master of Spark answers at 127\.0\.0\.1:{first} \(.*refused\), "):
+    with pytest.raises(
+        SparkUnavailableError, match=rf"^no master of Spark answers at 127\.0\.0\.1:{first} \(.*refused\), "
+    ):
         module._await_master(f"spark://127.0.0.1:{first},127.0.0.1:{second}")
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -142,7 +144,7 @@ def test_a_master_that_does_not_listen() -> None:
 def test_a_server_that_does_not_answer(address: str, message: str) -> None:
     pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'mqttscope[connect]'")
 
-    with pytest.raises(SparkUnavailable, match=message):
+    with pytest.raises(SparkUnavailableError, match=message):
         module._connect(address.format(port=closed_port()), {})
 
 
@@ -209,10 +211,10 @@ def test_what_java_says_without_its_names(line: str) -> None:
 
 SCRIPT = """
 import sys
-from mqttscope.spark.session import SparkUnavailable, spark_session
+from mqttscope.spark.session import SparkUnavailableError, spark_session
 try:
     spark_session(configuration=dict(one.split("=", 1) for one in sys.argv[2:]), log=sys.argv[1])
-except SparkUnavailable as error:
+except SparkUnavailableError as error:
     print(error)
 """
 

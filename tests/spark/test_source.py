@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from mqttscope.spark.plan import MEASURES_DDL, plan, write_plan
 from mqttscope.spark.rows import DDL, KINDS
 from mqttscope.spark.scan import Wanted
-from mqttscope.spark.source import BadOption, MqttCapture, Options, Reader, Tasks
+from mqttscope.spark.source import MqttCapture, OptionError, Options, Reader, Tasks
 from tests.spark.expected import all_of
 from tests.spark.samples import frames, pcap
 
@@ -59,7 +59,7 @@ def test_options() -> None:
     ],
 )
 def test_wrong_options_are_named(options: dict[str, str], message: str) -> None:
-    with pytest.raises(BadOption, match=message):
+    with pytest.raises(OptionError, match=message):
         MqttCapture(options).schema()
 
 
@@ -72,7 +72,7 @@ def test_wrong_options_are_named(options: dict[str, str], message: str) -> None:
     ],
 )
 def test_wrong_columns_are_named(field: StructField, message: str) -> None:
-    with pytest.raises(BadOption, match=message):
+    with pytest.raises(OptionError, match=message):
         reader(StructType([field]), path="a")
 
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from mqttscope.lake.contents import content_at
 from mqttscope.lake.manifest import Manifest, write_manifest
-from mqttscope.spark.source import BadOption, MqttCapture, StreamReader
+from mqttscope.spark.source import MqttCapture, OptionError, StreamReader
 from tests.capture.test_pcapng import enhanced, interface, section, statistics
 from tests.spark.growth import PAST, Stream, batch_rows, comparable, put, reader
 from tests.spark.samples import everything, fragmented, frames, pcap
@@ -276,13 +276,13 @@ def test_options(tmp_path: Path) -> None:
     assert reader(tmp_path).getDefaultReadLimit() == ReadAllAvailable()
     assert reader(tmp_path, max_bytes="2k").getDefaultReadLimit() == ReadMaxBytes(2048)
     assert reader(f"file://{tmp_path}").sources == [str(tmp_path)]
-    with pytest.raises(BadOption, match="s3://bucket is no path: only captures on file systems can be followed"):
+    with pytest.raises(OptionError, match="s3://bucket is no path: only captures on file systems can be followed"):
         reader("s3://bucket")
-    with pytest.raises(BadOption, match="rows is 'measures', which a stream has none of"):
+    with pytest.raises(OptionError, match="rows is 'measures', which a stream has none of"):
         reader(tmp_path, rows="measures")
-    with pytest.raises(BadOption, match="quiet_seconds is 'long', which is no number"):
+    with pytest.raises(OptionError, match="quiet_seconds is 'long', which is no number"):
         reader(tmp_path, quiet_seconds="long")
-    with pytest.raises(BadOption, match="has no column topic"):
+    with pytest.raises(OptionError, match="has no column topic"):
         StreamReader(StructType([StructField("topic", StringType())]), reader(tmp_path).options)
     with pytest.raises(ValueError, match="the offset has version 2, this program reads 1"):
         reader(tmp_path).partitions({"version": 2}, {"version": 2})

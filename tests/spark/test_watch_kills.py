@@ -23,7 +23,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mq
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
-from mqttscope.spark.session import CONFIGURATION, SparkUnavailable, find_java
+from mqttscope.spark.session import CONFIGURATION, SparkUnavailableError, find_java
 from tests.conftest import ROOT
 from tests.spark.folders import rotated
 from tests.spark.growth import put
@@ -50,7 +50,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
     try:
         find_java()
-    except SparkUnavailable as error:
+    except SparkUnavailableError as error:
         pytest.skip(str(error))
     environment = os.environ | {
         "PYSPARK_PYTHON": sys.executable,

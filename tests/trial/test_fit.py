@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import Connack, Connect, Properties, Publish, decode, encode
-from mqttscope.mutate import NotApplicable, select
+from mqttscope.mutate import NotApplicableError, select
 from mqttscope.mutate.cases import order
 from mqttscope.trial.fit import Numbering, capture_hash, fitted, flow_of, recorded_failures
 from tests.replay.recordings import connect, conversation, publish
@@ -61,7 +61,7 @@ def test_a_case_that_has_nothing_to_do_says_so() -> None:
     # The client of this connection acknowledges nothing.
     hopeless = names.index("flow:acknowledge-wrong-type")
 
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         made.of(hopeless)
 
 

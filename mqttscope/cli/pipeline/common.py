@@ -201,7 +201,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
     """
     try:
         from mqttscope.spark.errors import SPARK_ERRORS, cause, hush
-        from mqttscope.spark.session import SparkUnavailable, cancelling, kill_java, running_session, spark_session
+        from mqttscope.spark.session import SparkUnavailableError, cancelling, kill_java, running_session, spark_session
     except ImportError as error:
         raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
 
@@ -231,7 +231,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
                 signal.signal(one, interrupted)
         with leaving(kill_java), cancelling(spark):
             yield spark
-    except SparkUnavailable as error:
+    except SparkUnavailableError as error:
         kept = log in str(error)
         raise Failed(str(error)) from None
     except SPARK_ERRORS as error:

@@ -58,7 +58,7 @@ class Run:
             if self.split_size is not None:
                 raise click.UsageError("--engine local reads captures whole: it takes no --split-size")
         try:
-            from mqttscope.capture.locations import NoCaptures, find
+            from mqttscope.capture.locations import NoCapturesError, find
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.lake.summary import summarize
         except ImportError as error:
@@ -70,7 +70,7 @@ class Run:
             faults = {one.name: one.fault for one in found if one.fault is not None}
             done = self._in_process(root, found, faults) if self._stays_here(found) else self._with_spark(root, found)
             summary = summarize(root, before, done)
-        except (LakeError, NoCaptures) as error:
+        except (LakeError, NoCapturesError) as error:
             raise Failed(printable(str(error))) from None
         except KeyboardInterrupt:
             warn(f"stopped: {self.lake} is as it was")

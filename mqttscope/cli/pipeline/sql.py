@@ -59,7 +59,7 @@ def command(
     steps.say("starting Spark")
     try:
         with asked(lake, manifest, master, configuration, question=True) as spark:
-            from mqttscope.spark.answers.query import NoQuestion, ask
+            from mqttscope.spark.answers.query import UnknownQueryError, ask
             from mqttscope.spark.errors import sentence
 
             steps.say("asking the lake")
@@ -67,7 +67,7 @@ def command(
             most = limit if format_ != "text" else (limit or TEXT_ROWS) + 1
             try:
                 answer = ask(spark, lake, query, most)
-            except NoQuestion as error:
+            except UnknownQueryError as error:
                 raise BadQuestion(sentence(str(error))) from None
             _each_name_once(answer)
             first = next(answer.rows, None)

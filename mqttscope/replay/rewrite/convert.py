@@ -20,7 +20,8 @@ Without loss are:
 * Reason codes of success in acknowledgements of servers (``No matching subscribers`` too, and all of UNSUBACK's), and
   those of CONNACK that have a Connect Return code.
 
-Everything else is a `Loss`: all of them are gathered, each with what is said in its place where losses do not matter.
+Everything else is a `ConversionLossError`: all of them are gathered, each with what is said in its place where losses
+do not matter.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ _WILL: Mapping[str, object] = {"will_delay_interval": 0, "payload_format_indicat
 _NONE: Mapping[str, object] = {}
 
 
-class Loss(Exception):  # noqa: N818 - `convert` makes the error of it, with the packet
+class ConversionLossError(Exception):
     """A field that the other version has no form for."""
 
     def __init__(self, field: str, why: str, instead: str = "left out") -> None:
@@ -103,11 +104,11 @@ class Loss(Exception):  # noqa: N818 - `convert` makes the error of it, with the
 class Losses:
     """What of one packet cannot be said."""
 
-    found: list[Loss] = field(default_factory=list)
+    found: list[ConversionLossError] = field(default_factory=list)
 
     def add(self, path: str, why: str, instead: str = "left out") -> None:
         """Note one."""
-        self.found.append(Loss(path, why, instead))
+        self.found.append(ConversionLossError(path, why, instead))
 
 
 def to_3_1_1(packet: ControlPacket, entry: Entry, changes: Changes, losses: Losses) -> ControlPacket | None:
@@ -276,7 +277,7 @@ class Lost:
     script: Script
     entry: Entry
     """The recorded packet."""
-    loss: Loss
+    loss: ConversionLossError
 
     @property
     def path(self) -> str:
@@ -347,7 +348,7 @@ def convert(
             try:
                 if not _entry(script, entry, version, changes, losses):
                     gone.append(entry)
-            except Loss as error:
+            except ConversionLossError as error:
                 losses.found.append(error)
                 gone.append(entry)
             lost += (Lost(recorded, original, one) for one in losses.found)
@@ -365,12 +366,15 @@ def convert(
 
 
 def _entry(script: Script, entry: Entry, version: ProtocolVersion, changes: Changes, losses: Losses) -> bool:
-    """Let an entry speak the other version; returns whether it has any form there.  Raises `Loss` where it cannot."""
+    """Let an entry speak the other version; returns whether it has any form there.
+
+    Raises `ConversionLossError` where it cannot.
+    """
     packet, before = entry.packet, script.version
     if isinstance(packet, Malformed):
-        raise Loss("", f"it is malformed ({packet.reason})")
+        raise ConversionLossError("", f"it is malformed ({packet.reason})")
     if version == V3_1:
-        raise Loss("", "nothing is converted to MQTT 3.1")
+        raise ConversionLossError("", "nothing is converted to MQTT 3.1")
     if before == V5:
         said = to_3_1_1(packet, entry, changes, losses)
         if said is not None:
@@ -395,9 +399,11 @@ def _from_3_1(packet: ControlPacket, changes: Changes) -> ControlPacket:
         changes.count(f"{packet.packet_type.name} packet", "without its header flags, which MQTT 3.1.1 reserves")
     if isinstance(packet, Connect):
         if packet.bridge:
-            raise Loss("protocol_level", "it marks a bridge between servers")
+            raise ConversionLossError("protocol_level", "it marks a bridge between servers")
         if packet.connect_flags is not None:
-            raise Loss("connect_flags", f"0x{packet.connect_flags:02x} has bits that MQTT 3.1.1 reserves")
+            raise ConversionLossError(
+                "connect_flags", f"0x{packet.connect_flags:02x} has bits that MQTT 3.1.1 reserves"
+            )
         return replace(packet, protocol_name="MQTT", protocol_level=4)
     if isinstance(packet, Connack) and packet.acknowledge_flags is not None:
         return replace(packet, acknowledge_flags=None)
@@ -413,7 +419,7 @@ def _to_5_0(packet: ControlPacket, entry: Entry, changes: Changes) -> ControlPac
     if isinstance(packet, Connack):
         code = RETURN_CODE_TO_REASON_CODE.get(packet.reason_code)
         if code is None:
-            raise Loss("reason_code", f"{packet.reason_code} is no Connect Return code")
+            raise ConversionLossError("reason_code", f"{packet.reason_code} is no Connect Return code")
         if code:
             changes.count("Connect Return code", "converted to a Connect Reason Code")
         return replace(packet, reason_code=code, properties=UNSAID)
@@ -429,11 +435,11 @@ def _to_5_0(packet: ControlPacket, entry: Entry, changes: Changes) -> ControlPac
 def _connect(packet: Connect, changes: Changes) -> Connect:
     """CONNECT: CleanSession 0 is a session that is resumed and never expires (5.0 3.1.2.4, 3.1.2.11.2)."""
     if packet.bridge or packet.protocol_level != V3_1_1:
-        raise Loss("protocol_level", f"{packet.protocol_level} is not that of MQTT 3.1.1")
+        raise ConversionLossError("protocol_level", f"{packet.protocol_level} is not that of MQTT 3.1.1")
     if packet.connect_flags is not None:
-        raise Loss("connect_flags", f"0x{packet.connect_flags:02x} does not fit the fields")
+        raise ConversionLossError("connect_flags", f"0x{packet.connect_flags:02x} does not fit the fields")
     if not packet.client_identifier and not packet.clean_start:
-        raise Loss(
+        raise ConversionLossError(
             "client_identifier", "an empty one with CleanSession 0 is refused before MQTT 5.0 and accepted there"
         )
     block = EMPTY

@@ -37,7 +37,7 @@ _COMMANDS = re.compile(
 _NO_QUERY = "the statement does more than ask: only queries are answered"
 
 
-class NoQuestion(ValueError):  # noqa: N818 - a name for people
+class UnknownQueryError(ValueError):
     """A statement that does more than ask, or that Spark cannot parse."""
 
 
@@ -64,14 +64,14 @@ def ask(spark: SparkSession, lake: str | os.PathLike[str], sql: str, limit: int 
 
 
 def question(spark: SparkSession, sql: str) -> str:
-    """The statement, in a form that does no more than ask; `NoQuestion` where there is none.  Nothing is executed.
+    """The statement, in a form that does no more than ask; `UnknownQueryError` without one.  Nothing is executed.
 
     Whether it is a query says Spark's parser: what only describes the columns of one takes no other statement.  What
     shows, describes and explains has its comments taken away, so that what is looked at here is what Spark reads.
     """
     program = _RUNS.search(sql)
     if program is not None:
-        raise NoQuestion(f"{(program[1] or 'using').lower()} runs a program, which a question does not")
+        raise UnknownQueryError(f"{(program[1] or 'using').lower()} runs a program, which a question does not")
     bare = without_comments(sql)
     if re.match(r"(?:describe|desc|show)\b", bare, re.I):
         return bare
@@ -84,7 +84,7 @@ def question(spark: SparkSession, sql: str) -> str:
 
 
 def _check_query(spark: SparkSession, sql: str) -> None:
-    """`NoQuestion` for what Spark's parser does not take for a query."""
+    """`UnknownQueryError` for what Spark's parser does not take for a query."""
     from pyspark.errors import ParseException, PySparkException
 
     bare = without_comments(sql)
@@ -94,12 +94,12 @@ def _check_query(spark: SparkSession, sql: str) -> None:
         spark.sql(f"describe query\n{sql}")
     except ParseException as error:
         does_more = _COMMANDS.match(bare) or (is_query and _CHANGES.search(_STRING.sub(" ", bare)))
-        raise NoQuestion(_NO_QUERY if does_more else _one_line_up(str(error))) from None
+        raise UnknownQueryError(_NO_QUERY if does_more else _one_line_up(str(error))) from None
     except PySparkException:
         # What else is wrong with it is said when it is asked, with the right places.
         pass
     if not is_query:
-        raise NoQuestion(_NO_QUERY)
+        raise UnknownQueryError(_NO_QUERY)
 
 
 def without_comments(sql: str) -> str:

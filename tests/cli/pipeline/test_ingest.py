@@ -304,11 +304,11 @@ def test_ctrl_c_says_that_the_lake_is_as_it_was(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-    from mqttscope.spark.session import SparkUnavailable, find_java
+    from mqttscope.spark.session import SparkUnavailableError, find_java
 
     try:
         find_java()
-    except SparkUnavailable as error:
+    except SparkUnavailableError as error:
         pytest.skip(str(error))
     (first,) = collection(tmp_path / "captures", NAMES[:1])
     generate(tmp_path / "long.pcapng", 30_000)

@@ -9,7 +9,7 @@ import pytest
 
 from mqttscope.mqtt import Auth, Connack, Connect, Disconnect, Properties, ProtocolVersion, Publish, encode
 from mqttscope.mutate import Action, Case, select
-from mqttscope.mutate.mutation import NotApplicable
+from mqttscope.mutate.mutation import NotApplicableError
 from mqttscope.replay.script import Script
 from mqttscope.report.trial.outcome import (
     RANK,
@@ -95,7 +95,7 @@ def test_no_mutation_lets_a_secret_through(family: str) -> None:
     for one in select(family, version=V5, sender="client"):
         try:
             case = make_case(one.name, script)
-        except NotApplicable:
+        except NotApplicableError:
             continue
         if sum(len(step.data) for step in case.flow.steps) > 100_000:
             continue

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 from mqttscope.lake.writer import read_table
-from mqttscope.spark.answers.query import NoQuestion, ask, without_comments
+from mqttscope.spark.answers.query import UnknownQueryError, ask, without_comments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,7 @@ def test_statements_that_do_more_than_ask(spark: SparkSession, lake: Path, sql: 
     insert = f"insert overwrite directory '{out}' using csv select 1"
     execute = f'execute immediate "{insert}"'
 
-    with pytest.raises(NoQuestion, match=told):
+    with pytest.raises(UnknownQueryError, match=told):
         ask(spark, lake, sql.format(out=out, insert=insert, execute=execute))
     assert not out.exists()
 
