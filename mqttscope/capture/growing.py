@@ -112,7 +112,7 @@ def advance(file: BinaryIO, memory: Memory, size: int, *, limit: int = PIECE_BYT
 def read_on(file: BinaryIO, capture: str, part: Grown) -> Iterator[Frame | CaptureNotice]:
     """Frames and notices of a part, numbered as in the whole capture.
 
-    ``file``: open and seekable.  Raises `CaptureChangedError` behind the last frame where the file is not what it was.
+    ``file``: open and seekable.  Raises `CaptureChangedError` after the last frame if the file has changed.
     """
     memory, end = part.begin.copy(), part.end
     yield from _read(file, capture, memory, part.size if end is None else end.position, more=end is not None)
@@ -217,7 +217,7 @@ def look_behind(file: BinaryIO, position: int) -> tuple[int, float]:
 
 
 class _Uncompressed:
-    """The content of a compressed file, as a file: going back begins anew."""
+    """The content of a compressed file, as a file: seeking back decompresses from scratch."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -23,7 +23,7 @@ Frames sooner: shorten how long the kernel gathers frames before it hands them t
 dumpcap asks for at most 250 ms and has no option for less: on a quiet link every frame comes that late.  As root
 on Linux this program starts dumpcap traced (ptrace), waits for the one system call that sets up the ring of an
 interface (``setsockopt PACKET_RX_RING``), writes a shorter time into its argument and lets dumpcap go.  That takes a
-few milliseconds, and where anything is not as expected dumpcap goes on as it would have without.  For other users
+few milliseconds, and if anything is not as expected, dumpcap continues as without it.  For other users
 it is not done: a traced program gets no capabilities from its file.
 
 What dumpcap complains about, told with its cause and its remedy.
@@ -162,7 +162,7 @@ def trace_me() -> None:  # pragma: no cover - runs in the child
 
 
 def shorten_time_out(pid: int, rings: int, retire_ms: int = RETIRE_MS) -> int:
-    """Let a traced program run until it has set up so many rings, each made prompt; returns how many were.
+    """Let a traced program run until it has set up so many rings, and shorten their time-outs; returns how many.
 
     It runs on untraced afterwards in any case.  When it ends meanwhile, its exit status is left to be waited for.
     """

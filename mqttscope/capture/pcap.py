@@ -3,7 +3,7 @@
 Format: draft-ietf-opsawg-pcap.  The version is not judged: every writer since 1998 says 2.4, and files that say
 something else have the same layout.
 
-What a reader remembers of a capture that is not at its end, so that it can go on later, in another process too.
+The state of a reader in the middle of a capture, from which it can continue later, also in another process.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Walk:
     """How far a walk came."""
 
     position: int
-    """Offset of the first record at or behind the one that was asked for, or of the one that stopped the walk."""
+    """Offset of the first record at or after the one that was asked for, or of the one that stopped the walk."""
     frames: int
     """Frames that were passed."""
     fault: str | None = None
@@ -429,7 +429,7 @@ def read_range(file: BinaryIO, capture: str, part: Range = WHOLE, head: bytes = 
 
     ``file``: open at its beginning; seekable unless the range is `WHOLE`.  ``capture``: name for the frames.  ``head``:
     what stands before the records (`Boundaries.head`).  A `CaptureError` is an item, as in `read_capture`; raises
-    `RangeRefusedError` behind the last frame when the file is not what it was.
+    `RangeRefusedError` after the last frame if the file has changed.
     """
     if part.start == 0 and part.stop is None:
         yield from read_capture(file, capture)

@@ -29,7 +29,7 @@ from mqttscope.net.segment import ACK, FIN, MASK, RST, SYN, Segment, distance, r
 
 _HELLO = b"\x16\x03"
 _RANDOM = slice(11, 43)
-"""In a ClientHello, behind the headers of record and message and the version."""
+"""In a ClientHello, after the headers of record and message and the version."""
 
 
 def begins(segment: Segment) -> bool:
