@@ -27,9 +27,6 @@ SMALLEST = 150
 SMALL = {
     "cli/linting_spark.py": "imports Spark, which only this way of linting needs",
     "cli/pipeline/watching.py": "imports Spark, which the help of the command does not need",
-    "lake/packet_rows.py": "imports no pyarrow, as its user does not",
-    "lake/spill.py": "a sort of its own: larger than memory",
-    "lake/wide.py": "joins two layers of the lake that know nothing of each other",
 }
 """Modules with fewer lines than `SMALLEST` that only a neighbour imports, and why they stand alone."""
 
@@ -59,7 +56,6 @@ TESTED_ELSEWHERE = {
     "filter/lexer.py": "filter/test_expressions.py, filter/test_errors.py: what expressions are made of",
     "filter/parser.py": "filter/test_expressions.py, filter/test_errors.py: how expressions are built",
     "lake/tracker.py": "lake/test_tables.py, lake/test_kernel.py: what is remembered of a connection",
-    "lake/wide.py": "lake/test_writer.py, lake/test_all_scopes.py: rules of wide scope in one ingest",
     "lake/options.py": "lake/test_tables.py: what the tables hold",
     "lint/examples.py": "lint/test_example_segments.py, lint/test_rules.py: conversations, by what is made of them",
     "lint/context.py": "lint/test_engine.py: what rules look at",
@@ -82,7 +78,7 @@ TESTED_ELSEWHERE = {
     "net/segment.py": "net/test_headers.py: segments are plain values",
     "replay/player/actions.py": "replay/player/test_player.py: actions and notes are plain values",
     "replay/player/reactions.py": "replay/player/test_player.py, replay/player/test_live.py: acknowledgements",
-    "redact/values.py": "lake/test_public.py, lake/test_scopes.py: packets as they are kept",
+    "redact/values.py": "lake/test_public.py: packets as they are kept",
     "report/base.py": "report/test_base.py",
     "report/hexdump.py": "report/test_tree.py: the hexdump of a packet",
     "report/notices.py": "report/test_text.py: events that are no packets",

@@ -39,7 +39,7 @@ from mqttscope.lake.manifest import (
     sync_folder,
     write_manifest,
 )
-from mqttscope.lake.schemas import EVENT_TABLES, OPEN, SCOPE_EVENTS, SCOPE_STATE, STATE, TABLES
+from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, OPEN, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.state import StateError
 
 LOCK = ".lock"
@@ -49,7 +49,7 @@ GROUP_BYTES = 8 << 20
 """So many rows or bytes of a table are written at a time, as one row group."""
 STREAM = "stream"
 """Folder of what streams that are watched remember."""
-_INTERNAL = (STATE.name, SCOPE_STATE.name, SCOPE_EVENTS.name)
+_INTERNAL = (STATE.name, SCOPE_STATE.name, FLOW_KEYS.name)
 _OURS = {LOCK, NAME, f"{NAME}.new", STREAM, OPEN.rstrip("/"), *TABLES, *_INTERNAL}
 """What an ingest makes in the folder of a lake."""
 

@@ -8,7 +8,6 @@ each connection the place at which it was recognised, by which `lint` numbers co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -16,9 +15,9 @@ from mqttscope.dissect import Dissector
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.lake.keys import connection_id
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import SCOPE_EVENTS
 from mqttscope.lake.state import dump
 from mqttscope.lake.tables import Collector, Scoped
+from mqttscope.lake.tracker import Tracker
 from mqttscope.lint.engine import InternalError, Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import client_key
@@ -27,7 +26,7 @@ from mqttscope.lint.selection import Selection
 
 MAX_CLIENTS = 100_000
 """Clients that are remembered by one task."""
-MAX_WAITING = 1 << 20
+MAX_CHOSEN_WAITING = 1 << 20
 """Findings and events of one connection that wait for its Client Identifier."""
 _MARK = 5
 """Columns of a row that says that an event is in the selection."""
@@ -127,16 +126,23 @@ class _Chosen:
 
 
 class Judge(Collector):
-    """Findings of the events that it is fed, and rows for rules of wider scope, until they are taken."""
+    """Findings of the events that it is fed, until they are taken."""
 
     def __init__(
-        self, options: LakeOptions, ends: tuple[int, ...] = (), selection: Selection[Any] | None = None
+        self,
+        options: LakeOptions,
+        ends: tuple[int, ...] = (),
+        selection: Selection[Any] | None = None,
+        *,
+        key: str | None = None,
     ) -> None:
         """``ends``: times of the last segments of all captures, in the order of reading.
 
         ``selection``: of which findings are wanted alone; which connections these are is left to who numbers them.
+        ``key``: run the rules of wide scopes over the connections of this key (`lake.keys.stage_key`), all of which are
+        fed; else the others run, and everything is counted.
         """
-        super().__init__(options, linter=Linter(options.narrow_rules()))
+        super().__init__(options, key=key)
         self.found: list[Row] = []
         """Findings, as `found_row` makes them."""
         self.seen: list[Row] = []
@@ -150,59 +156,51 @@ class Judge(Collector):
         self._selection = selection
         self._chosen: dict[int, _Chosen] = {}
         self.sums = Sums()
-        self.emitted.ends = ends
-        self.ordered = True
+        self.position.ends = ends
 
     def feed(self, event: Event) -> None:
         """Take one event."""
+        tracker = self._tracker(event.connection) if isinstance(event, Scoped) else None
         connection = None if self._selection is None else getattr(event, "connection", None)
-        if connection is None:
-            super().feed(event)
-            return
-        tracker = self._tracker(connection) if isinstance(event, Scoped) else None
         before = len(self.found)
         super().feed(event)
+        if tracker is not None:
+            tracker.events += 1
+        if connection is None:
+            return
         found = self.found[before:]
         del self.found[before:]
-        if tracker is not None and self.options.scope_events:
-            found.append((tracker.connection_id, *self.emitted.place(), tracker.events - 1))
+        if tracker is not None and self.widest is not None:
+            found.append((tracker.connection_id, *self.position.place(), tracker.events - 1))
         chosen = self._chosen.get(connection.number)
         if chosen is None:
             assert self._selection is not None
-            own = replace(self._selection, connections=(), most=MAX_WAITING)
+            own = replace(self._selection, connections=(), most=MAX_CHOSEN_WAITING)
             name = connection_id(connection, self.options.group)
             chosen = self._chosen[connection.number] = _Chosen(name, own)
         for row in chosen.selection.take(event, found):
             # Where a finding waited for the client to be known, its place is where that was.
-            placed = row[0], *self.emitted.place(), *row[4:]
+            placed = row[0], *self.position.place(), *row[4:]
             (self.found if len(row) > _MARK else self.marks).append(placed)
 
     def _row(self, event: Event) -> None:
         if isinstance(event, PacketEvent | MalformedEvent):
-            place = self.emitted.place()
+            place = self.position.place()
             self.packets.append((*place, event.number, event.frame, event.timestamp_ns, event.capture))
             if is_whole_packet(event):
                 self.sums.packets += 1
                 self.sums.well_formed += isinstance(event, PacketEvent)
                 self.sums.spoken.add(event.capture)
         elif isinstance(event, ConnectionOpened):
-            place = self.emitted.place()
+            place = self.position.place()
             self.seen.append((self._tracker(event.connection).connection_id, *place))
 
-    def _findings(self, event: Event, findings: Iterable[Finding]) -> None:
-        assert isinstance(event, Scoped)
-        tracker = self._tracker(event.connection)
-        place = self.emitted.place()
-        for finding in findings:
-            # Without rules of wider scope events are not counted, and nothing has to come between these.
-            count = tracker.events if self.options.scope_events else tracker.findings
-            self.found.append(found_row(tracker.connection_id, place, count, finding, tracker.findings))
-            tracker.findings += 1
+    def _finding_row(self, event: Scoped, tracker: Tracker, finding: Finding) -> Row:
+        _, number = self._count(finding, tracker)
+        return found_row(tracker.connection_id, self.position.place(), tracker.events, finding, number)
 
-    def scope_events(self) -> list[Row]:
-        """Take the rows for rules of wider scope (`lake.schemas.SCOPE_EVENTS`)."""
-        made, self.rows[SCOPE_EVENTS.name] = self.rows[SCOPE_EVENTS.name], []
-        return made
+    def _take(self, found: list[Row]) -> None:
+        self.found += found
 
     def ended(self, dissector: Dissector) -> None:
         """All of a flow was read."""
@@ -217,7 +215,11 @@ class Judge(Collector):
         self._chosen.clear()
 
     def _close(self, event: ConnectionClosed) -> None:
+        if self._key is not None:
+            super()._close(event)
+            return
         connection, clients = event.connection, self.sums.clients
+        self._note_key(connection, self._tracker(connection))
         if len(clients) < MAX_CLIENTS:
             clients.add(client_key(connection.client_identifier))
             if connection.connect_packet != 0:

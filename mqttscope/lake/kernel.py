@@ -6,6 +6,8 @@ all rows of a flow to one call.  Rows of other kinds (errors of captures) may st
 put together before (`whole_segments`), since all parts of a datagram are needed and their flow is not known.
 
 Output rows have ``kind``, the name of a table, and one struct for each table; all rows of a batch are of one kind.
+``flow_keys`` says which flows the rules
+that look beyond one connection need together; `cross_kernel` reads these once more.
 When more segments will come, rows of the kind ``open/<table>`` say what is known so far of connections that are still
 open: as if they ended here.  The next run makes them anew.
 
@@ -23,23 +25,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.events import Event
 from mqttscope.lake.late import Late
 from mqttscope.lake.manifest import LakeError
-from mqttscope.lake.memory import Memory, connection_of, remembered, resume
+from mqttscope.lake.memory import Memory, open_connections, remembered, resume
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import forget_secrets, public_object
-from mqttscope.lake.schemas import OPEN, SCOPE_EVENTS, STATE
-from mqttscope.lake.scopes import AT_THE_END
+from mqttscope.lake.schemas import FINDINGS, FLOW_KEYS, OPEN, SCOPE_STATE, STATE
+from mqttscope.lake.sort_position import AT_THE_END, Drop
 from mqttscope.lake.state import StateError, dump, load
-from mqttscope.lake.tables import LOOK, Collector, Drop, batch, event_batch
+from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
+from mqttscope.lake.tracker import KeyMemory
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.net.segment import Fragment, Segment, group_key
+from mqttscope.net.segment import Fragment, Segment, flow_key, group_key
 
 SEGMENT_COLUMNS = (
     "kind", "flow", "timestamp_ns", "file", "frame", "direction", "sequence", "acknowledgment", "flags", "window",
@@ -55,8 +59,11 @@ ORDER_BY_TIME = ("flow", "kind_order", "clock_ns", "file", "frame")
 
 ``clock_ns`` is how far time has come in the capture: that of the latest segment up to this one.  So frames of one
 capture whose times go back keep their order."""
-SEGMENT, STATE_KIND = "segment", "state"
+SEGMENT, STATE_KIND, KEY_STATE = "segment", "state", "key_state"
+"""Kinds of rows: a segment, and what was remembered of a flow, or of the connections of a key (`cross_kernel`)."""
+_KINDS = (SEGMENT, STATE_KIND, KEY_STATE)
 _BEFORE_ALL_NS = -1 << 63
+_T = TypeVar("_T")
 
 
 class Row(NamedTuple):
@@ -102,14 +109,14 @@ def kernel(
     overlaps with the one before lets time go back.
     """
     options, drops = options or LakeOptions(), drops or {}
-    collector, unfinished = Collector(options), Unfinished(options)
-    collector.emitted.ends = ends
+    collector, unfinished = Collector(options), Unfinished(Collector(options))
+    collector.position.ends = ends
     collector.note_drops(dropping, drops)
     unfinished.collector.note_drops({*dropping, *drops})
     states: list[tuple[Any, ...]] = []
     for _, rows in groupby(read_rows(batches), key=_flow_of):
         memories: list[Memory] = []
-        for _ in run_flow(rows, options, collector, memories, more=more, watermark_ns=watermark_ns):
+        for _ in run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns):
             for name, found in collector.batches():
                 yield event_batch(name, found)
         states += map(state_row, memories)
@@ -127,16 +134,88 @@ def kernel(
         yield event_batch(STATE.name, batch(STATE.name, states))
 
 
+def cross_kernel(
+    batches: Iterable[pa.RecordBatch],
+    options: LakeOptions,
+    *,
+    more: bool = False,
+    watermark_ns: int | None = None,
+    dropping: Collection[str] = (),
+    drops: Mapping[str, Drop] | None = None,
+    ends: tuple[int, ...] = (),
+) -> Iterator[pa.RecordBatch]:
+    """What the rules of wide scopes find, of the segment rows of all flows of a key, read together.
+
+    Rows are those of `kernel`, but ``flow`` holds the key (`lake.keys.stage_key`), as ``flow_keys`` of the first stage
+    say, and rows of the kind ``key_state`` come before all others of a key.  Batches are of the kinds ``findings``,
+    ``open/findings`` and ``scope_state``.  The other parameters are those of `kernel`.
+    """
+    found, ending, states = _Taken(FINDINGS.name, options), _Taken(OPEN + FINDINGS.name, options), list[Any]()
+    for key, rows in groupby(read_rows(batches), key=_flow_of):
+        assert key is not None
+        collector = Collector(options, key=key.decode())
+        collector.position.ends = ends
+        collector.note_drops(dropping, drops or {})
+        memories: list[Memory] = []
+        for _ in run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns):
+            yield from found.take(collector)
+        yield from found.take(collector)
+        if more:
+            for memory in memories:
+                forget_secrets(memory.flow)
+            remembered_here = collector.key_memory(open_connections(memories))
+            if remembered_here is not None:
+                states.append((key.decode(), dump(remembered_here, shown=public_object)))
+            collector.note_drops({*dropping, *(drops or {})})
+            unfinished = Unfinished(collector)
+            for memory in sorted(memories, key=begun):
+                unfinished.feed(memory)
+                yield from ending.take(collector)
+    yield from found.rest()
+    yield from ending.rest()
+    for start in range(0, len(states), options.batch_rows):
+        yield event_batch(SCOPE_STATE.name, batch(SCOPE_STATE.name, states[start : start + options.batch_rows]))
+
+
+class _Taken:
+    """Findings of one collector after the other, until they are enough for a batch."""
+
+    def __init__(self, kind: str, options: LakeOptions) -> None:
+        self._kind = kind
+        self._most = options.batch_rows
+        self._rows: list[Any] = []
+
+    def take(self, collector: Collector) -> Iterator[pa.RecordBatch]:
+        """Take what a collector has; gives what is enough for batches."""
+        collector.waiting = 0
+        rows = collector.rows[FINDINGS.name]
+        self._rows += rows
+        rows.clear()
+        while len(self._rows) >= self._most:
+            yield event_batch(self._kind, batch(FINDINGS.name, self._rows[: self._most]))
+            del self._rows[: self._most]
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """The others."""
+        if self._rows:
+            yield event_batch(self._kind, batch(FINDINGS.name, self._rows))
+
+
+def begun(memory: Memory) -> tuple[int, int]:
+    """Flows that are open end in the order in which they began."""
+    return memory.flow.opened_ns, memory.flow.first_frame
+
+
 def read_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     """The rows of batches that are segments or state."""
     for one in batches:
         columns = [one.column(name).to_pylist() for name in SEGMENT_COLUMNS]
         for values in zip(*columns, strict=True):
-            if values[0] in (SEGMENT, STATE_KIND):
+            if values[0] in _KINDS:
                 yield Row._make(values)
 
 
-def run_flow(
+def run_flows(
     rows: Iterable[Row],
     options: LakeOptions,
     collector: Collector,
@@ -146,16 +225,16 @@ def run_flow(
     watermark_ns: int | None = None,
     parts: bool = True,
 ) -> Iterator[None]:
-    """Feed the rows of one flow to the collector; what is remembered of it goes to ``memories`` when more will come.
+    """Feed the rows of some flows to the collector.  When more will come, ``memories`` gets what is remembered of them.
 
     ``parts``: segments that come later than newer ones of other captures are read as parts of their own (`lake.late`);
     else as `inspect` and `lint` read them, in one stream.
 
     Stops now and then, and at the end, so that rows can be taken out of the collector: a flow may be very long.
     """
-    dissector, emitted = Dissector(options.reading()), collector.emitted
+    dissector, position = Dissector(options.reading()), collector.position
     late = Late(dissector, collector)
-    emitted.segment(_BEFORE_ALL_NS, 0, 0)
+    position.segment(_BEFORE_ALL_NS, 0, 0)
     for event in dissect_segments(
         _segments(rows, dissector, collector, late if parts else None), dissector=dissector, more=True
     ):
@@ -163,84 +242,104 @@ def run_flow(
         if collector.waiting >= LOOK:
             yield
     if watermark_ns is not None:
-        _wait(max(emitted.ends[emitted.read :], default=watermark_ns), dissector, collector)
+        _wait(max(position.ends[position.read :], default=watermark_ns), dissector, collector)
     for event in late.advance(watermark_ns) if more else late.close():
         collector.feed(event)
     if more:
         memories += late.remembered(remembered(dissector, collector, watermark_ns), watermark_ns)
     else:
-        for flow in dissector.flows.flows.values():
-            emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
+        begins = {flow_key(one.key): (one.opened_ns, one.first_frame) for one in dissector.flows.flows.values()}
         for event in dissector.close():
+            place = begins.get(_flow_of_event(event))
+            if place is not None:
+                position.set(AT_THE_END, *place)
             collector.feed(event)
     collector.ended(dissector)
     if collector.waiting >= LOOK:
         yield
 
 
+def _flow_of_event(event: Event) -> bytes:
+    connection = getattr(event, "connection", None)
+    return b"" if connection is None else flow_key(connection.flow_key)
+
+
 def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector, late: Late | None) -> Iterator[Any]:
     """The segments that the dissector takes, and events of those that are late, which pass through it."""
-    ordered = collector.ordered
     for row in rows:
+        if row.kind == KEY_STATE:
+            collector.recall(key_memory(row.payload))
+            continue
         if row.kind == STATE_KIND:
-            memory = _loaded(row.payload)
+            memory = flow_memory(row.payload)
             resume(memory, dissector, collector)
             if late is not None:
                 late.adopt(memory)
             continue
         _wait_for(row, dissector, collector)
-        collector.emitted.segment(row.clock_ns, row.file, row.frame)
+        collector.position.segment(row.clock_ns, row.file, row.frame)
         segment = Segment(
             row.direction, row.sequence, row.acknowledgment, row.flags, row.window, row.payload or b"",
             row.missing or 0, row.frame, row.timestamp_ns, row.capture, row.options or b"",
         )  # fmt: skip
         events = late.events(segment) if late is not None else None
-        if events is not None:
+        if events is None:
+            yield segment
+        else:
             yield from events
-            continue
-        yield segment
-        if ordered:
-            for flow in dissector.flows.flows.values():
-                collector.segment_taken(connection_of(flow), segment)
 
 
-def _loaded(data: bytes) -> Memory:
-    """What a flow remembers; `LakeError` where that cannot be read."""
+def flow_memory(data: bytes) -> Memory:
+    """What a flow remembers, as it was written down; `LakeError` where that cannot be read."""
+    return _loaded(data, Memory, "a flow remembers")
+
+
+def key_memory(data: bytes) -> KeyMemory:
+    """What rules remember of a key, as it was written down; `LakeError` where that cannot be read."""
+    return _loaded(data, KeyMemory, "rules remember")
+
+
+def _loaded(data: bytes, kind: type[_T], whose: str) -> _T:
+    """What was written down; `LakeError` where that cannot be read."""
     try:
         memory = load(data)
     except StateError as error:
-        raise LakeError(f"what a flow remembers cannot be read: the lake is damaged ({error})") from None
-    if not isinstance(memory, Memory):
-        raise LakeError("what a flow remembers cannot be read: the lake is damaged")
+        raise LakeError(f"what {whose} cannot be read: the lake is damaged ({error})") from None
+    if not isinstance(memory, kind):
+        raise LakeError(f"what {whose} cannot be read: the lake is damaged")
     return memory
 
 
 def _wait_for(row: Row, dissector: Dissector, collector: Collector) -> None:
     """Let the time up to a segment pass; captures that are read before its own may go further."""
-    emitted = collector.emitted
-    if dissector.flows.next_due_ns is not None and emitted.read < row.file:
-        _wait(max(emitted.ends[emitted.read : row.file], default=row.clock_ns), dissector, collector)
+    position = collector.position
+    if dissector.flows.next_due_ns is not None and position.read < row.file:
+        _wait(max(position.ends[position.read : row.file], default=row.clock_ns), dissector, collector)
     # Where the clock stands still times went back, and what the flow waits for since then counts from there on.
-    _wait(row.clock_ns if row.clock_ns > emitted.now_ns else row.timestamp_ns, dissector, collector)
+    _wait(row.clock_ns if row.clock_ns > position.now_ns else row.timestamp_ns, dissector, collector)
 
 
 def _wait(timestamp_ns: int, dissector: Dissector, collector: Collector) -> None:
     """Let time pass: what times out does so at its own time."""
-    flows = dissector.flows
+    flows, position = dissector.flows, collector.position
     while (due_ns := flows.next_due_ns) is not None and due_ns <= timestamp_ns:
-        if due_ns > collector.emitted.now_ns:
-            for flow in flows.flows.values():
-                collector.emitted.time_out(due_ns, flow.last_frame)
+        passes = due_ns > position.now_ns
+        frames = {flow_key(one.key): one.last_frame for one in flows.next_to_time_out()} if passes else {}
+        for frame in frames.values():
+            position.time_out(due_ns, frame)
         for event in dissector.advance(due_ns):
+            last_frame = frames.get(_flow_of_event(event))
+            if last_frame is not None:
+                position.time_out(due_ns, last_frame)
             collector.feed(event)
-        collector.time_passed()
 
 
 class Unfinished:
-    """Rows of flows that go on, as if they ended here.  What is remembered of them has to be written down before."""
+    """Rows of flows that continue, as if they ended here.  What is remembered of them has to be written down before."""
 
-    def __init__(self, options: LakeOptions) -> None:
-        self.collector = Collector(options)
+    def __init__(self, collector: Collector) -> None:
+        """``collector``: takes nothing else any more."""
+        self.collector = collector
         self.collector.over = False
 
     def feed(self, memory: Memory) -> None:
@@ -251,15 +350,14 @@ class Unfinished:
         ending = Dissector(collector.options.reading())
         ending.connections = len(collector.trackers)
         resume(memory, ending, collector)
-        for flow in ending.flows.flows.values():
-            collector.emitted.set(AT_THE_END, flow.opened_ns, flow.first_frame)
+        collector.position.set(AT_THE_END, *begun(memory))
         for event in ending.close():
             collector.feed(event)
 
     def batches(self, *, everything: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Take the rows of kinds that have enough for a batch, or all: ``open/<table>`` and ``scope_events``."""
+        """Take the rows of kinds that have enough for a batch, or all: ``open/<table>`` and ``flow_keys``."""
         for name, found in self.collector.batches(everything=everything):
-            yield name if name == SCOPE_EVENTS.name else f"{OPEN}{name}", found
+            yield name if name == FLOW_KEYS.name else f"{OPEN}{name}", found
 
 
 def state_row(memory: Memory) -> tuple[Any, ...]:

@@ -7,10 +7,11 @@ in the flow's own segments.  A packet is its connection, its direction and its p
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from mqttscope.lint.context import is_of_one, scope_key
+from mqttscope.lint.context import ConnectionKey, is_of_one
 from mqttscope.lint.finding import Scope
 from mqttscope.mqtt.constants import Direction
 from mqttscope.net.segment import flow_key
@@ -30,15 +31,17 @@ def connection_id(connection: Connection, group: str = "") -> str:
 
     ``group``: names captures that belong together; the same endpoints in different groups are different machines.
     """
-    key = connection.flow_key
-    if key:
-        # Which side is the initiator may be a guess.
-        key = flow_key(key)
+    # Which side is the initiator may be a guess.
+    key = flow_key(connection.flow_key) if connection.flow_key else b""
+    return _connection_id(key, connection.opened_ns, connection.initial_sequence, group)
+
+
+def _connection_id(flow: bytes, opened_ns: int, initial_sequence: int, group: str) -> str:
     parts = (
         group.encode("utf-8", "surrogateescape"),
-        key,
-        connection.opened_ns.to_bytes(12, "big", signed=True),
-        connection.initial_sequence.to_bytes(5, "big", signed=True),
+        flow,
+        opened_ns.to_bytes(12, "big", signed=True),
+        initial_sequence.to_bytes(5, "big", signed=True),
     )
     digest = blake2b(digest_size=16, person=b"connection")
     for part in parts:
@@ -47,16 +50,24 @@ def connection_id(connection: Connection, group: str = "") -> str:
     return digest.hexdigest()
 
 
-def session_key(connection: Connection, named: str) -> str:
-    """The key of the session of a connection, as far as it is known now: its server and its Client Identifier.
+def stage_key(key: tuple[Hashable, ...], widest: Scope, group: str = "") -> str:
+    """The key by which connections are brought together where rules up to a scope run over them.
 
-    A connection without a Client Identifier shares a session with none that is known; ``named`` is its
-    ``connection_id``.
+    ``key``: that of a connection by `scope_key`, for the session or the broker.  ``widest``: the widest scope of all
+    rules that run: a server's connections hold those of its sessions.  A connection without a Client Identifier shares
+    a session with none that is known.
     """
-    key = scope_key(Scope.SESSION, connection)
-    # What is not UTF-8 becomes \\xff, and a backslash two: another one stands before no Client Identifier.
-    told = f"\\{named}" if is_of_one(key) else str(key[1]).replace("\\", "\\\\")
-    return f"{connection.server} {told.encode('utf-8', 'surrogateescape').decode('utf-8', 'backslashreplace')}"
+    server, *session = key
+    if widest is Scope.BROKER:
+        return str(server)
+    (name,) = session
+    if is_of_one(key):
+        flow, opened_ns, initial_sequence = cast(ConnectionKey, name)
+        told = f"\\{_connection_id(flow if isinstance(flow, bytes) else b'', opened_ns, initial_sequence, group)}"
+    else:
+        # What is not UTF-8 becomes \\xff, and a backslash two: another one stands before no Client Identifier.
+        told = str(name).replace("\\", "\\\\")
+    return f"{server} {told.encode('utf-8', 'surrogateescape').decode('utf-8', 'backslashreplace')}"
 
 
 def packet_key(connection: Connection, direction: Direction, stream_offset: int, group: str = "") -> PacketKey:

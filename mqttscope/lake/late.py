@@ -89,6 +89,8 @@ class Late:
 
     def events(self, segment: Segment) -> Iterator[Event] | None:
         """Events of a segment that is late; ``None`` for one that is not, which the dissector has to take."""
+        if not self._resumed:
+            return None
         found = self._dissector.flows.direction(segment.key)
         key = segment.key if found is None else found[0].key
         high_ns = self._resumed.get(key)
@@ -136,6 +138,7 @@ class Late:
         return known
 
     def _new_part(self, known: _Known, like: Connection | None = None) -> _Part:
+        self._collector.reads_late = True
         part = _Part(Dissector(_read_like(self._dissector.options, like)))
         part.dissector.connections = self._numbers
         self._numbers += _NUMBERS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from mqttscope.lake.tracker import Tracker
 from mqttscope.net.flow import Flow
 from mqttscope.net.flow_expiry import LINGER_NS
 from mqttscope.net.segment import flow_key
+from mqttscope.session.connection import Connection
 
 
 @dataclass(slots=True)
@@ -59,3 +61,11 @@ def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | N
         holes = collector.holes.pop(flow_key(flow.key), []) if flow.closed else []
         found.append(Memory(flow, tracker, holes=holes))
     return found
+
+
+def open_connections(memories: Iterable[Memory]) -> Iterator[tuple[Connection, Tracker]]:
+    """The connections that are open, in what is remembered of flows."""
+    for memory in memories:
+        connection = connection_of(memory.flow)
+        if connection is not None and memory.tracker is not None:
+            yield connection, memory.tracker

@@ -27,9 +27,7 @@ class LakeOptions:
     payload_limit: int = 0
     """Bytes of each payload that are kept; length and SHA-256 always are."""
     rules: tuple[Rule, ...] = ()
-    """Rules to run; those of wider scope than a connection are left to `lake.scope_kernel`."""
-    scope_events: bool = False
-    """Give the events that rules of wider scope need, as rows (`lake.scopes`)."""
+    """Rules to run, of every scope."""
     secret_length: int = LENGTH
     """Characters from which on random text in a finding counts as a secret."""
     batch_rows: int = BATCH_ROWS
@@ -42,16 +40,15 @@ class LakeOptions:
         """Rules that need one connection alone."""
         return [rule for rule in self.rules if rule.scope not in WIDE]
 
-    def has_wide_rules(self) -> bool:
-        """Whether there are rules that need more than one connection."""
-        return any(rule.scope in WIDE for rule in self.rules)
+    def wide_rules(self) -> list[Rule]:
+        """Rules that need more than one connection: those of a session, or of a server."""
+        return [rule for rule in self.rules if rule.scope in WIDE]
 
-    def rules_by(self, scope: Scope) -> list[Rule]:
-        """Wide rules that run over the rows of one session, or of one server.
+    def widest(self) -> Scope | None:
+        """The scope whose connections the wide rules need together; ``None`` where there are no such rules.
 
-        Where any rule needs a server, all run over its rows: they hold those of its sessions, and taking each row up
-        once more for these costs more than the rules do.
+        Where any rule needs a server, all run over its connections: these hold those of its sessions, and reading each
+        connection once more for the sessions costs more than the rules do.
         """
-        wide = [rule for rule in self.rules if rule.scope in WIDE]
-        widest = Scope.BROKER if any(rule.scope is Scope.BROKER for rule in wide) else Scope.SESSION
-        return wide if scope is widest else []
+        scopes = {rule.scope for rule in self.wide_rules()}
+        return next((scope for scope in (Scope.BROKER, Scope.SESSION) if scope in scopes), None)

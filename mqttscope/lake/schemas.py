@@ -264,38 +264,19 @@ STATE = TableSchema(
     ("flow",),
     (Column("flow", X), Column("last_ns", L), Column("state", X)),
 )
-SCOPE_EVENTS = TableSchema(
-    "scope_events",
-    "Events as rules of wider scopes need them (`lake.scopes`)",
-    ("connection_id", "event_in_connection", "ending"),
-    (
-        _ID,
-        Column("server", S, "null where rules of the server have had the event in an earlier run (`lake.held`)"),
-        Column("session", S, "key of the session (`lake.keys`); null where it is not known yet: the event comes again"),
-        Column("emitted_ns", L), Column("file", L), Column("frame", L), Column("event_in_connection", L),
-        Column("ending", B, "only says how an open connection would end if the captures ended here"),
-        Column("event", X),
-    ),
-)  # fmt: skip
+FLOW_KEYS = TableSchema(
+    "flow_keys",
+    "Which flows the rules that look beyond one connection need together (`lake.keys.stage_key`)",
+    ("flow", "key"),
+    (Column("flow", X), Column("key", S)),
+)
 SCOPE_STATE = TableSchema(
     "scope_state",
-    "What rules of a wider scope remember of a key, for the next ingest (`lake.scope_kernel`)",
-    ("scope", "key"),
-    (
-        Column("scope", S, "session or broker"), Column("key", S),
-        Column("last_ns", L, "when the last of its events came"), Column("state", X),
-    ),
-)  # fmt: skip
-SCOPE_ROWS = TableSchema(
-    "scope_rows",
-    "Events of one scope and what was remembered, by key: what the kernel of that scope reads (`lake.scope_kernel`)",
-    ("key", "kind_order", "connection_id", "event_in_connection"),
-    (
-        Column("key", S), Column("kind_order", N), Column("emitted_ns", L), Column("file", L), Column("frame", L),
-        Column("connection_id", S), Column("event_in_connection", L), Column("event", X),
-    ),
-)  # fmt: skip
-INTERNAL = (STATE, SCOPE_EVENTS, SCOPE_STATE)
+    "What the rules that look beyond one connection remember of a key, for the next ingest (`lake.memory`)",
+    ("key",),
+    (Column("key", S), Column("state", X)),
+)
+INTERNAL = (STATE, FLOW_KEYS, SCOPE_STATE)
 OPEN = "open/"
 """What the kinds of rows begin with that say what is known so far of connections that are still open."""
 

@@ -104,7 +104,7 @@ def field_names(cls: type, name: str) -> tuple[str, ...]:
 __all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
 MAGIC = b"MQTS"
-VERSION = 3
+VERSION = 4
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
 _SHORT = 32

@@ -1,20 +1,12 @@
-"""From events to rows of all tables in one pass, and from rows to record batches.
-
-Where captures say that frames were dropped: from there on rules are less sure of what they find in them.
-
-A notice belongs to no flow, and whoever reads one flow alone does not come past it.  So its place is known before, and
-each event is asked whether it comes out behind it.
-"""
+"""From events to rows of all tables in one pass, and from rows to record batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import pyarrow as pa
 
 from mqttscope.dissect import Dissector
-from mqttscope.dissect.transports import Place
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -26,52 +18,31 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lake import rows
-from mqttscope.lake.held import ScopeRow, settles
-from mqttscope.lake.keys import connection_id, session_key
+from mqttscope.lake.keys import connection_id, stage_key
 from mqttscope.lake.messages import Message
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, OPEN, SCOPE_EVENTS, SCOPE_ROWS, TABLES, event_schema
-from mqttscope.lake.scopes import AT_THE_END, Emitted, Progress, beside, scope_row
-from mqttscope.lake.tracker import LATE, Beside, Tracker
+from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, INTERNAL, OPEN, TABLES, event_schema
+from mqttscope.lake.sort_position import Drop, SortPosition
+from mqttscope.lake.tracker import LATE, KeyMemory, OpenConnection, Tracker
+from mqttscope.lint.context import WIDE, ConnectionKey, connection_key, is_of_one, scope_key
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Finding
+from mqttscope.lint.finding import Finding, Scope
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.net.segment import endpoints, flow_key
+from mqttscope.net.segment import endpoints, flow_key, group_key
 from mqttscope.report.base import View
 from mqttscope.report.findings.conceal import conceal
 from mqttscope.session.connection import Connection
 
-
-class Drop(NamedTuple):
-    """The first notice of a capture that frames were dropped."""
-
-    file: int
-    """Place of the capture in the order of reading, from 0."""
-    frame: int
-    """How many frames of the capture come before."""
-    timestamp_ns: int | None = None
-    """Time of the latest segment before it; ``None`` where there is none."""
-
-    def is_before(self, place: tuple[int, int, int]) -> bool:
-        """Whether it comes before an event with this place (`lake.scopes.Emitted.place`)."""
-        now_ns, file, frame = place
-        if now_ns >= AT_THE_END:
-            return True
-        if frame > 0:
-            return (self.file, self.frame) < (file, frame)
-        # A time-out comes out at the first segment of its time.
-        return self.timestamp_ns is None or self.timestamp_ns < now_ns
-
-
 Values = rows.Values
+MAX_WAITING = 10_000
+"""Findings of a connection that wait until its session is known; then the one that is known by then counts."""
 MAX_ENDED = 100_000
 """Flows that have ended and whose holes are remembered; as many as a dissector has flows."""
 LOOK = 1_024
 """After so many events it is time to look whether there are rows for a batch."""
-_SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {
-    one.name: one.arrow() for one in (*INTERNAL, SCOPE_ROWS)
-}
+_SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
 
 
 class Collector:
@@ -80,20 +51,27 @@ class Collector:
     Feed it each event before the next is taken from the generator: rows show the state before a packet.
     """
 
-    def __init__(self, options: LakeOptions, *, linter: Linter | None = None) -> None:
+    def __init__(self, options: LakeOptions, *, rules: Iterable[Rule] | None = None, key: str | None = None) -> None:
+        """``rules``: those that run here, by default those of ``options`` that need one connection alone.
+
+        Rules of wide scopes need all connections of their keys here; what comes late is left to the others.
+        ``key``: what is fed are all connections of a key (`lake.keys.stage_key`), and perhaps others that ran between
+        the same endpoints; findings of the rules of wide scopes for this key are the only rows.
+        """
         self.options = options
-        narrow = options.narrow_rules()
-        # Wider scopes need the history that the linter keeps, whether there are rules for it here or not.
-        self.linter = linter or (Linter(narrow) if narrow or options.scope_events else None)
-        self.rows: dict[str, list[Values]] = {name: [] for name in (*EVENT_TABLES, SCOPE_EVENTS.name)}
+        self._key = key
+        if key is not None:
+            rules = options.wide_rules()
+        found = options.narrow_rules() if rules is None else list(rules)
+        # Whoever judges connections together later needs the history that the linter keeps, whatever rules run here.
+        self.linter = Linter(found) if options.rules else None
+        self.rows: dict[str, list[Values]] = {name: [] for name in (*EVENT_TABLES, FLOW_KEYS.name)}
         self.trackers: dict[int, Tracker] = {}
         """By the number of the connection."""
         self.over = True
         """Connections that close have ended; else what is read of them so far ends here."""
-        self.emitted = Emitted()
-        """Which segment is read now; whoever drives the dissector keeps it up, where wider scopes are wanted."""
-        self.ordered = options.scope_events
-        """Rows tell where their events have their place among those of other flows."""
+        self.position = SortPosition()
+        """Which segment is read now; whoever reads flow by flow keeps it up."""
         self.holes: dict[bytes, list[tuple[bool, int, int]]] = {}
         """What was given up of flows that have ended, by `flow_key`: whether of the side that comes first in it, from
         where, to where."""
@@ -101,9 +79,20 @@ class Collector:
         """Events since rows were last looked for: that is worth while now and then."""
         self.dropping: set[str] = set() if self.linter is None else self.linter.dropping
         """Captures that are known by now to lack frames."""
+        self.widest = options.widest()
+        """The scope of the keys by which connections are brought together, where that is done elsewhere."""
+        self.reads_late = False
+        """Some connections are of captures that came later than newer ones."""
+        self._scopes = {rule.code: rule.scope for rule in found if rule.scope in WIDE}
+        self._late_linter = self.linter
+        self._waiting: dict[int, list[Values]] = {}
+        """Findings of connections whose key is not known yet, by their number."""
+        if self._scopes:
+            # Rules of wide scopes look at what comes in the order of time.
+            self._late_linter = Linter(rule for rule in found if rule.scope not in WIDE)
+            self._late_linter.dropping = self.dropping
+        self._open: dict[ConnectionKey, OpenConnection] = {}
         self._drops: Mapping[str, Drop] = {}
-        self._gaps: list[GapEvent] = []
-        """Those behind which nobody has looked yet."""
         self._introductions: dict[int, rows.Introduction] = {}
         self._view = View(width=0, payload_limit=256, secret_length=options.secret_length)
 
@@ -112,23 +101,19 @@ class Collector:
         self.waiting += 1
         if self._drops:
             self._heed_drops(event.capture)
-        told: Beside = ()
-        scoped = event if self.options.scope_events and isinstance(event, Scoped) else None
-        if scoped is not None and self._tracker(scoped.connection).late:
-            # Rules of wider scopes look at what comes in the order of time.
-            scoped = None
-        if self._gaps and not (isinstance(event, Scoped) and event.connection is self._gaps[-1].connection):
-            self.time_passed()
-        if scoped is not None:
-            told = beside(scoped.connection, self._tracker(scoped.connection).beside)
-        findings = self.linter.feed(event) if self.linter is not None else ()
-        self._row(event)
+        linter = self.linter
+        if self.reads_late and isinstance(event, Scoped) and self._tracker(event.connection).late:
+            linter = self._late_linter
+            if self._key is not None:
+                return
+        findings = linter.feed(event) if linter is not None else ()
+        if isinstance(event, ConnectionOpened):
+            self._tracker(event.connection)
+        if self._key is None:
+            self._row(event)
         if findings:
+            assert isinstance(event, Scoped)
             self._findings(event, findings)
-        if scoped is not None:
-            self._scope_event(scoped, told)
-            if isinstance(event, GapEvent):
-                self._gaps.append(event)
         if isinstance(event, ConnectionClosed):
             self._close(event)
 
@@ -166,7 +151,7 @@ class Collector:
         drop = self._drops.get(capture)
         if drop is None:
             return
-        if drop.is_before(self.emitted.place()):
+        if drop.is_before(self.position.place()):
             self.dropping.add(capture)
         else:
             self.dropping.discard(capture)
@@ -181,16 +166,64 @@ class Collector:
                 del found[: self.options.batch_rows]
                 yield name, batch(name, some)
 
+    def recall(self, memory: KeyMemory) -> None:
+        """Continue with what rules of wide scopes remember, before any of these connections is adopted."""
+        if self._scopes and self.linter is not None:
+            self.linter.memories.adopt(memory.memories)
+            self._open |= memory.open
+
     def adopt(self, connection: Connection, tracker: Tracker) -> None:
-        """Go on with a connection that another collector remembered."""
+        """Continue with a connection that another collector remembered."""
         self.trackers[connection.number] = tracker
         self._introductions[connection.number] = rows.Introduction(tracker.connection_id)
+        if tracker.late:
+            self.reads_late = True
+        elif self._scopes and self.linter is not None:
+            history = self.linter.adopt(connection)
+            known = self._open.pop(connection_key(connection), None)
+            if known is not None:
+                tracker.wide_findings = known.findings
+                for code, when_ns in known.asked.items():
+                    history.ask(code, when_ns)
+
+    def key_memory(self, connections: Iterable[tuple[Connection, Tracker]]) -> KeyMemory | None:
+        """What rules of wide scopes remember of the one key; write it down before anything else is fed."""
+        return None if self._key is None else self.key_memories(connections).get(self._key)
+
+    def key_memories(self, connections: Iterable[tuple[Connection, Tracker]]) -> dict[str, KeyMemory]:
+        """What rules of wide scopes remember, by `stage_key`; write it down before anything else is fed.
+
+        ``connections``: those that are open, as they are remembered.
+        """
+        found: dict[str, KeyMemory] = {}
+        if self.linter is None or self.widest is None or not self._scopes:
+            return found
+        connections = list(connections)
+        nameless = {scope_key(Scope.SESSION, connection) for connection, _ in connections}
+        for kept_key, memories in self.linter.remembered().items():
+            if is_of_one(kept_key) and kept_key not in nameless:
+                continue  # its connection has ended, or has a Client Identifier by now
+            key = stage_key(kept_key, self.widest, self.options.group)
+            found.setdefault(key, KeyMemory()).memories[kept_key] = memories
+        for connection, tracker in connections:
+            history = connection.history
+            asked = {} if history is None else {one: at for one, at in history.asked.items() if one in self._scopes}
+            if not tracker.late and (asked or tracker.wide_findings):
+                one = OpenConnection(asked, tracker.wide_findings)
+                found.setdefault(self.key_of(connection), KeyMemory()).open[connection_key(connection)] = one
+        return found
+
+    def key_of(self, connection: Connection) -> str:
+        """The key by which a connection is brought together with others, as far as it is known now."""
+        assert self.widest is not None
+        return stage_key(scope_key(self.widest, connection), self.widest, self.options.group)
 
     def _tracker(self, connection: Connection) -> Tracker:
         tracker = self.trackers.get(connection.number)
         if tracker is None:
             tracker = Tracker(connection_id(connection, self.options.group), late=connection.number >= LATE)
-            self.adopt(connection, tracker)
+            self.trackers[connection.number] = tracker
+            self._introductions[connection.number] = rows.Introduction(tracker.connection_id)
         return tracker
 
     def _packet(self, event: PacketEvent | MalformedEvent) -> None:
@@ -215,68 +248,59 @@ class Collector:
         if message is not None:
             self.rows["messages"].append(message.row())
 
-    def _findings(self, event: Event, findings: Iterable[Finding]) -> None:
-        assert isinstance(event, Scoped)
+    def _findings(self, event: Scoped, findings: Iterable[Finding]) -> None:
         tracker = self._tracker(event.connection)
+        made = [self._finding_row(event, tracker, one) for one in findings]
+        if self._key is None:
+            self._take(made)
+            return
+        waiting = self._waiting.setdefault(event.connection.number, [])
+        waiting += made
+        if self.widest is Scope.BROKER or event.connection.connack_packet is not None or len(waiting) > MAX_WAITING:
+            self._settle(event.connection)
+
+    def _settle(self, connection: Connection) -> None:
+        """The key of a connection is known: its findings are rows, or are left to another key."""
+        waiting = self._waiting.pop(connection.number, None)
+        if waiting and self.key_of(connection) == self._key:
+            self._take(waiting)
+
+    def _finding_row(self, event: Scoped, tracker: Tracker, finding: Finding) -> Values:
         offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
-        for finding in findings:
-            shown = conceal(finding, self._view)
-            row = rows.finding_row(shown, tracker.connection_id, "connection", tracker.findings, offset)
-            self.rows["findings"].append(row)
+        scope, number = self._count(finding, tracker)
+        shown = conceal(finding, self._view)
+        return rows.finding_row(shown, tracker.connection_id, scope or "connection", number, offset)
+
+    def _take(self, found: list[Values]) -> None:
+        self.rows["findings"] += found
+
+    def _count(self, finding: Finding, tracker: Tracker) -> tuple[Scope | None, int]:
+        """The scope of a finding, where it is a wide one, and its number among those of its connection and scope."""
+        scope = self._scopes.get(finding.rule)
+        if scope is None:
             tracker.findings += 1
-
-    def segment_taken(self, connection: Connection | None, segment: Place) -> None:
-        """Look, behind all events of a segment, whether it did more to its connection than these tell."""
-        self.time_passed()
-        if connection is not None:
-            self._look(connection, segment)
-
-    def time_passed(self) -> None:
-        """The same behind events that a time-out brought: what waited behind a hole may be part of a packet."""
-        gaps, self._gaps = self._gaps, []
-        for event in gaps:
-            self._look(event.connection, event)
-
-    def _look(self, connection: Connection, at: Place) -> None:
-        tracker, history = self.trackers.get(connection.number), connection.history
-        if tracker is None or tracker.late:
-            return
-        if history is not None and history.behind_a_hole is not tracker.hole:
-            self._scope_event(
-                Progress(connection, at.frame, at.timestamp_ns, at.capture), beside(connection, tracker.beside)
-            )
-
-    def _scope_event(self, event: Scoped | Progress, told: Beside) -> None:
-        """Write an event down for rules of wider scopes, or have it wait until its session is known."""
-        tracker = self._tracker(event.connection)
-        held = tracker.held
-        row = scope_row(event, told, tracker, self.emitted, dropped=event.capture in self.dropping)
-        tracker.events += 1
-        history = event.connection.history
-        tracker.hole = history is not None and history.behind_a_hole
-        if held.session is not None:
-            self._tell(tracker, row, row.server, held.session)
-            return
-        held.hold(row)
-        if settles(event) or held.full or isinstance(event, ConnectionClosed):
-            held.session = session_key(event.connection, tracker.connection_id)
-            for waited, known in held.release():
-                self._tell(tracker, waited, None if known else waited.server, held.session)
-
-    def _tell(self, tracker: Tracker, row: ScopeRow, server: str | None, session: str | None) -> None:
-        self.rows[SCOPE_EVENTS.name].append(
-            (tracker.connection_id, server, session, *row.place, row.number, not self.over, row.event)
-        )
+            return None, tracker.findings - 1
+        number = tracker.wide_findings.get(scope, 0)
+        tracker.wide_findings[scope] = number + 1
+        return scope, number
 
     def remember(self, connection: Connection) -> Tracker | None:
-        """Give away what is known of a connection; rules of its server get what still waits for its session."""
+        """Give away what is known of a connection."""
         tracker = self.trackers.pop(connection.number, None)
         if tracker is not None:
-            for row in tracker.held.tell():
-                self._tell(tracker, row, row.server, None)
+            self._settle(connection)
         return tracker
 
+    def _note_key(self, connection: Connection, tracker: Tracker) -> None:
+        """Say with which other connections one is judged, where that is done elsewhere."""
+        if self.widest is not None and not self._scopes and not tracker.late:
+            self.rows[FLOW_KEYS.name].append((group_key(connection.flow_key), self.key_of(connection)))
+
     def _close(self, event: ConnectionClosed) -> None:
+        if self._key is not None:
+            self._settle(event.connection)
+            self.forget(event.connection)
+            return
         tracker = self._tracker(event.connection)
         for message in tracker.exchanges.close():
             if not self.over:
@@ -286,6 +310,7 @@ class Collector:
         self.rows["connections"].append(row)
         if tracker.holes:
             self._note_holes(event.connection, tracker)
+        self._note_key(event.connection, tracker)
         self.forget(event.connection)
 
     def _note_holes(self, connection: Connection, tracker: Tracker) -> None:
@@ -298,7 +323,8 @@ class Collector:
 
     def forget(self, connection: Connection) -> None:
         """Nothing more will come of a connection."""
-        del self.trackers[connection.number], self._introductions[connection.number]
+        self.trackers.pop(connection.number, None)
+        self._introductions.pop(connection.number, None)
 
     def ended(self, dissector: Dissector) -> None:
         """All of a flow was read."""

@@ -1,15 +1,12 @@
-"""What the tables have to remember of a connection while it is open."""
+"""What the tables have to remember of a connection while it is open, and rules of all connections of a key."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from mqttscope.lake.held import Held
 from mqttscope.lake.messages import Exchanges
-
-Beside = tuple[Any, ...]
-"""What was told of a connection beside an event (`lake.scopes`)."""
+from mqttscope.lint.context import ConnectionKey, Kept
+from mqttscope.lint.finding import Scope
 
 LATE = 1 << 40
 """Connections with such numbers are of captures that came later than newer ones (`lake.late`)."""
@@ -34,15 +31,12 @@ class Tracker:
     connection_id: str
     exchanges: Exchanges = field(default_factory=Exchanges)
     findings: int = 0
+    """Those of rules that need this connection alone."""
+    wide_findings: dict[Scope, int] = field(default_factory=dict)
+    """The others, by the scope of the rule."""
     gaps: int = 0
     events: int = 0
-    """Events that were written down for wider scopes."""
-    beside: Beside = ()
-    """What the last one of them said beside itself."""
-    hole: bool = False
-    """Whether that was behind a hole (`History.behind_a_hole`)."""
-    held: Held = field(default_factory=Held)
-    """Those that wait until it is known to which session the connection belongs."""
+    """Events that were counted for the order of findings (`lake.finding_collector`)."""
     holes: list[Hole] = field(default_factory=list)
     """What was given up of its streams: a capture that comes late may have it."""
     late: bool = False
@@ -58,3 +52,21 @@ class Tracker:
                 other.start, other.end = min(first.start, other.start), max(first.end, other.end)
             else:
                 self.holes.append(first)
+
+
+@dataclass(slots=True)
+class OpenConnection:
+    """What rules that look beyond one connection need of one that is still open, beside its history."""
+
+    asked: dict[str, int] = field(default_factory=dict)
+    """Rules that want to be asked again, by code: from when on (`History.ask`)."""
+    findings: dict[Scope, int] = field(default_factory=dict)
+    """How many findings there were (`Tracker.wide_findings`)."""
+
+
+@dataclass(slots=True)
+class KeyMemory:
+    """What the rules of wide scopes remember of all connections of a key (`lake.keys.stage_key`).  Plain data."""
+
+    memories: Kept = field(default_factory=dict)
+    open: dict[ConnectionKey, OpenConnection] = field(default_factory=dict)

@@ -31,7 +31,7 @@ from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients
 from mqttscope.lake.contents import Content, Known, beginnings, behind, content_of
 from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, merge_small, reading
 from mqttscope.lake.ingest_errors import add_errors, known_errors, remember
-from mqttscope.lake.kernel import Unfinished, state_row
+from mqttscope.lake.kernel import Unfinished, begun, flow_memory, key_memory, state_row
 from mqttscope.lake.late import Late
 from mqttscope.lake.manifest import (
     LakeError,
@@ -42,15 +42,14 @@ from mqttscope.lake.manifest import (
     read_manifest,
     remove_strays,
 )
-from mqttscope.lake.memory import connection_of, remembered, resume
+from mqttscope.lake.memory import open_connections, remembered, resume
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, RENAMED, SCOPE_EVENTS, STATE, TABLES
+from mqttscope.lake.public import public_object
+from mqttscope.lake.schemas import EVENT_TABLES, RENAMED, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION
-from mqttscope.lake.scopes import Fed
 from mqttscope.lake.state import VERSION as STATE_VERSION
-from mqttscope.lake.state import load
+from mqttscope.lake.state import dump
 from mqttscope.lake.tables import LOOK, Collector, batch
-from mqttscope.lake.wide import WideRules
 from mqttscope.net.frame import CaptureError
 from mqttscope.net.segment import Segment
 
@@ -97,7 +96,6 @@ def write_lake(
     """
     root = Path(folder)
     options = options or LakeOptions()
-    options = replace(options, scope_events=options.has_wide_rules())
     with lake_lock(root):
         before = read_manifest(root)
         check_settings(before, options, root)
@@ -189,8 +187,6 @@ def settings_digest(options: LakeOptions) -> str:
     """What rows depend on; the tables of a lake are made with the same."""
     rules = [(rule.code, sorted(rule.set.items())) for rule in options.rules]
     told = repr((SCHEMA_VERSION, STATE_VERSION, options.reading(), options.payload_limit, rules, options.secret_length))
-    if options.has_wide_rules():
-        told += "wide"  # lakes from before there was their state lack findings
     return hashlib.sha256(told.encode()).hexdigest()
 
 
@@ -268,31 +264,24 @@ def _read(
     done: Ingested,
     progress: Callable[[Segment], None] | None,
 ) -> None:
-    dissector, collector = Dissector(options.reading()), Collector(options)
-    fed = collector.emitted = Fed(file=after.generation)
+    dissector, collector = Dissector(options.reading()), Collector(options, rules=options.rules)
     collector.note_drops(dropping_captures(root, before))
     late = Late(dissector, collector)
-    for memory in _states(root, before):
+    for key in _states(root, before.scope_state_files):
+        collector.recall(key_memory(key))
+    for state in _states(root, before.state_files):
+        memory = flow_memory(state)
         resume(memory, dissector, collector)
         late.adopt(memory)
     seen = _Seen(before.last_ns, progress, late)
     source = seen.watch(segments(open_capture(list(fresh.names.values()), parts=fresh.parts), done.skipped))
-    with LakeFiles(root, after.generation) as files, WideRules(options) as wide:
+    with LakeFiles(root, after.generation) as files:
 
         def write(made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
             for name, found in made:
-                if name == SCOPE_EVENTS.name:
-                    wide.feed(found)
-                else:
-                    files.write(name, found)
+                files.write(name, found)
 
-        def look(segment: Segment) -> None:
-            found = dissector.flows.direction(segment.key)
-            collector.segment_taken(None if found is None else connection_of(found[0]), segment)
-
-        seen.taken = look if options.scope_events else None
         for event in dissect_segments(source, dissector=dissector, more=True):
-            fed.now_ns = seen.last_ns or 0
             collector.feed(event)
             if collector.waiting >= LOOK:
                 write(collector.batches())
@@ -300,18 +289,19 @@ def _read(
             collector.feed(event)
         memories = late.remembered(remembered(dissector, collector, seen.now_ns), seen.now_ns)
         write(collector.batches(everything=True))
-        unfinished = Unfinished(options)
-        unfinished.collector.note_drops(collector.dropping)
         for start in range(0, len(memories), _STATE_ROWS):
-            some = memories[start : start + _STATE_ROWS]
-            files.write(STATE.name, batch(STATE.name, [state_row(one) for one in some]))
-            for one in some:
-                unfinished.feed(one)
+            states = map(state_row, memories[start : start + _STATE_ROWS])
+            files.write(STATE.name, batch(STATE.name, list(states)))
+        keys = collector.key_memories(open_connections(memories))
+        if keys:
+            known = [(key, dump(one, shown=public_object)) for key, one in keys.items()]
+            files.write(SCOPE_STATE.name, batch(SCOPE_STATE.name, known))
+        unfinished = Unfinished(collector)
+        for memory in sorted(memories, key=begun):
+            unfinished.feed(memory)
+            if collector.waiting >= LOOK:
                 write(unfinished.batches())
         write(unfinished.batches(everything=True))
-        for found in _batches_of(root, before.scope_state_files):
-            wide.resume(found)
-        write(wide.batches())
     after.last_ns = seen.last_ns
     done.out_of_order, done.open_flows = sorted(seen.late), len(memories)
     done.overlapping = sorted(seen.overlapping)
@@ -342,8 +332,6 @@ class _Seen:
     """The one that is read."""
     now_ns: int = -1 << 63
     """Time of the last segment of this ingest."""
-    taken: Callable[[Segment], None] | None = None
-    """Called behind all events of a segment."""
 
     def watch(self, source: Iterable[Any]) -> Iterator[Any]:
         """Pass everything on."""
@@ -370,22 +358,14 @@ class _Seen:
                     yield from events
                     continue
             yield item
-            if self.taken is not None and type(item) is Segment:
-                self.taken(item)
 
 
-def _states(root: Path, manifest: Manifest) -> Iterator[Any]:
-    """What flows remember."""
-    for name in manifest.state_files:
-        with reading(root / name):
-            for found in pq.ParquetFile(root / name).iter_batches(_STATE_ROWS):
-                yield from map(load, found.column("state").to_pylist())
-
-
-def _batches_of(root: Path, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
+def _states(root: Path, names: Iterable[str]) -> Iterator[bytes]:
+    """What flows, or rules, remember."""
     for name in names:
         with reading(root / name):
-            yield from pq.ParquetFile(root / name).iter_batches(_STATE_ROWS)
+            for found in pq.ParquetFile(root / name).iter_batches(_STATE_ROWS, columns=["state"]):
+                yield from found.column("state").to_pylist()
 
 
 def _write_sums(root: Path, after: Manifest) -> None:

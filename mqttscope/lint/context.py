@@ -17,6 +17,7 @@ from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, Malfo
 from mqttscope.lint.finding import Confidence, Scope, Severity
 from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
+from mqttscope.net.segment import flow_key
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History, PeerHistory, Sent
 from mqttscope.session.inflight import Side
@@ -27,6 +28,9 @@ WIDE = (Scope.SESSION, Scope.BROKER)
 """Scopes that look beyond one connection."""
 Kept = dict[tuple[Hashable, ...], dict[str, Any]]
 """What rules keep, by the key of their scope and their code."""
+ConnectionKey = tuple[bytes | str, int, int]
+"""What tells a connection from all others, also in a later run: its flow, when it began, and the initial sequence
+number of its initiator.  Where there is no flow, since nobody captured it: its capture and its number."""
 
 
 class KeepsState(Protocol):
@@ -53,10 +57,10 @@ class Memories:
         """What rules of wide scopes keep."""
         return self._kept
 
-    def resume(self, kept: Kept, histories: dict[ConnectionKey, History]) -> None:
-        """Go on with what another engine kept, and with the connections that were open there."""
-        self._kept, self._last = kept, ((), {})
-        self.open = histories
+    def adopt(self, kept: Kept) -> None:
+        """Continue with what another engine kept."""
+        self._kept |= kept
+        self._last = (), {}
 
     def of(self, rule: KeepsState, at: RuleContext) -> Any:
         """What a rule keeps for the key of its scope."""
@@ -90,6 +94,9 @@ class Memories:
     def closed(self, at: RuleContext) -> None:
         """A connection has ended."""
         self.open.pop(at.key, None)
+        # Nobody else can have what is kept for one connection alone.
+        if self._kept.pop(own_key(at.connection), None) is not None:
+            self._last = (), {}
 
 
 def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
@@ -107,18 +114,24 @@ def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
 
 def own_key(connection: Connection) -> tuple[Hashable, ...]:
     """The key of a connection that shares it with no other."""
-    return (connection.capture, connection.number, connection.flow_key, connection.opened_ns)
+    return (connection.server, connection_key(connection))
 
 
 def is_of_one(key: tuple[Hashable, ...]) -> bool:
     """Whether a key of `scope_key` is that of one connection, which shares it with no other."""
-    return len(key) > 2
+    return not isinstance(key[-1], str)
+
+
+def connection_key(connection: Connection) -> ConnectionKey:
+    """What tells a connection from all others."""
+    if connection.flow_key:
+        # Which side is the initiator may be a guess.
+        return flow_key(connection.flow_key), connection.opened_ns, connection.initial_sequence
+    return connection.capture, connection.number, 0
 
 
 C2S = Direction.CLIENT_TO_SERVER
 
-ConnectionKey = tuple[str, int]
-"""What tells a connection from all others: the capture it began in, and its number."""
 Looked = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionClosed
 
 
@@ -138,6 +151,7 @@ class RuleContext:
         "event",
         "from_client",
         "history",
+        "key",
         "other",
         "party",
         "receiver",
@@ -151,6 +165,8 @@ class RuleContext:
     event: Looked
     connection: Connection
     history: History
+    key: ConnectionKey
+    """The connection, for memories that may not refer to it."""
     direction: Direction
     """Of the event; the client's where an event has none."""
     from_client: bool
@@ -171,6 +187,7 @@ class RuleContext:
         self._memories = memories
         self._spans: SpanIndex | None = None
         self.connection, self.history, self.direction = connection, history, direction
+        self.key = connection_key(connection)
         self.client, self.server = connection.client_side, connection.server_side
         self.from_client = direction is C2S
         if self.from_client:
@@ -201,11 +218,6 @@ class RuleContext:
         """Number of the packet."""
         assert isinstance(self.event, PacketEvent | MalformedEvent)
         return self.event.number
-
-    @property
-    def key(self) -> ConnectionKey:
-        """The connection, for memories that may not refer to it."""
-        return self.connection.capture, self.connection.number
 
     @property
     def client_name(self) -> str:

@@ -35,7 +35,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.broker_watch import expires_or_retained
-from mqttscope.lint.context import WIDE, Looked, Memories, RuleContext, scope_key
+from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, connection_key, scope_key
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Findings, Needs, Rule
@@ -212,6 +212,22 @@ class Linter:
         """Sessions and servers whose memories had to make room."""
         return self.memories.forgotten
 
+    def adopt(self, connection: Connection) -> History:
+        """Know a connection that another engine has begun with; returns its history."""
+        history = connection.history = connection.history or History()
+        self.memories.open[connection_key(connection)] = history
+        return history
+
+    def remembered(self) -> Kept:
+        """What the rules of wide scopes remember, as far as that is anything."""
+        fresh = {rule.code: rule.Memory() for rule in self.rules if rule.Memory is not None}
+        kept: Kept = {}
+        for key, memories in self.memories.kept.items():
+            told = {code: memory for code, memory in memories.items() if memory != fresh[code]}
+            if told:
+                kept[key] = told
+        return kept
+
     def feed(self, event: Event) -> list[Finding]:
         """Findings of one event, in the order of their codes, so that it does not matter which rules run together."""
         if type(event) is PacketEvent:
@@ -371,8 +387,9 @@ class Linter:
     def _due(self, at: RuleContext, findings: list[Finding]) -> None:
         """Ask the rules whose time has come, before the event itself is judged."""
         for code in at.history.due(at.timestamp_ns):
-            rule = self._dues[code]
-            self._one(rule, rule.check_due, at, findings, at.connection, None)
+            rule = self._dues.get(code)
+            if rule is not None:  # others run elsewhere
+                self._one(rule, rule.check_due, at, findings, at.connection, None)
 
     def _one(
         self,
@@ -420,7 +437,8 @@ class Linter:
             touched.append(finding)
             if not alone:
                 self._folded[key] = finding
-            if finding.severity is Severity.ERROR and finding.packet is not None:
+            # What other connections show is not known where rules look at one alone.
+            if finding.severity is Severity.ERROR and finding.packet is not None and rule.scope not in WIDE:
                 reported = at.history.reported
                 blamed = report.sender or at.direction
                 reported.append((rule.code, blamed, finding.packet, finding.reason_code or 0))

@@ -102,6 +102,21 @@ class FlowRegister:
         """Capture time before which no flow times out; ``None``: none ever does."""
         return self._dues[0][0] if self._dues else None
 
+    def next_to_time_out(self) -> list[Flow]:
+        """The flows that time out next, all of them at the same time (`next_due_ns`)."""
+        found: list[Flow] = []
+        places = [0] if self._dues else []
+        while places:
+            # In a heap, what is due at the same time as its first lies together.
+            place = places.pop()
+            due_ns, key = self._dues[place]
+            if due_ns != self._dues[0][0]:
+                continue
+            if self._queued.get(key) == due_ns:
+                found.append(self.flows[key])
+            places += [below for below in (2 * place + 1, 2 * place + 2) if below < len(self._dues)]
+        return found
+
     def _register(self, flow: Flow) -> None:
         self.flows[flow.key] = flow
         self._index[reverse_key(flow.key)] = (flow, flow.responder, flow.initiator, False)

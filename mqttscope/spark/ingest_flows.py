@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,13 @@ from mqttscope.lake.files import LakeFiles, add_files
 from mqttscope.lake.kernel import ORDER, ORDER_BY_TIME, SEGMENT_COLUMNS, STATE_KIND, errors_of
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, SCOPE_EVENTS, STATE
+from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, STATE
 from mqttscope.lake.writer import dropping_captures
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.spark.cross_connection_stage import fold_scopes
-from mqttscope.spark.ingest_tasks import REPORT_DDL, Report, Work, fold_flows
+from mqttscope.spark.cross_connection_stage import cross_connection_stage
+from mqttscope.spark.ingest_tasks import REPORT_DDL, Report, Work, ends_of, fold_flows
 from mqttscope.spark.rows import COLUMNS, DROPS, READ, SUMMARY, notice_of
-from mqttscope.spark.tables import parquet_paths, run_all
+from mqttscope.spark.tables import kept, parquet_paths, run_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -82,31 +82,35 @@ def fold(
     is taken away then.  Raises what Spark raises.
     """
     root = root.resolve()
-    options = replace(options, scope_events=options.has_wide_rules())
+    again = options.widest() is not None
     dropping = frozenset(dropping_captures(root, before))
     work = Work(
         str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments, dropping, by_time
     )
     flows = by_flow(_with_states(spark, as_input(rows), root, before), partitions)
-    task = partial(fold_flows, work=work)
-    order = ORDER_BY_TIME if by_time else ORDER
-    reports = run_all([flows.sortWithinPartitions(*order).mapInArrow(task, REPORT_DDL)])
+    flows = flows.sortWithinPartitions(*(ORDER_BY_TIME if by_time else ORDER))
+    if again:
+        # The second stage reads them once more.
+        flows = kept(flows)
+    reports = run_all([flows.mapInArrow(partial(fold_flows, work=work), REPORT_DDL)])
     done = Folded(fragmented=sorted({file for one in reports for file in one.fragmented}))
     if done.fragmented:
+        flows.unpersist()
         return done
     after.open_files, after.state_files, after.scope_state_files = {}, [], []
     # Without any row there is no task.
     same = reports[0] if reports else Report()
-    wrong = found_wrong([note for one in reports for note in one.notes], same.drops)
+    wrong = found_wrong([note for one in reports for note in one.notes], same.noted(DROPS))
     done.errors = [(file, one) for file, one in wrong if isinstance(one, CaptureError)]
     reports.append(write_errors(root, after.generation, [one for _, one in wrong]))
-    if options.scope_events:
-        events = [name for one in reports for name in one.files.get(SCOPE_EVENTS.name, ())]
-        reports += fold_scopes(spark, root, before, work, events, partitions)
+    if again:
+        keys = [name for one in reports for name in one.files.get(FLOW_KEYS.name, ())]
+        reports += cross_connection_stage(spark, flows, root, before, work, keys, same.aside, partitions)
+        flows.unpersist()
     for one in reports:
         take(one, after, done)
     done.open_flows = sum(one.rows.get(STATE.name, 0) for one in reports)
-    done.read, done.ends = same.read, same.ends
+    done.read, done.ends = same.noted(READ), list(ends_of(same.noted(SUMMARY)))
     for one in reports:
         done.skipped.update(one.skipped)
     done.out_of_order = sorted({name for one in reports for name in one.late})

@@ -21,7 +21,7 @@ from mqttscope.lake.kernel import SEGMENT, kernel
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import INTERNAL, OPEN, TABLES
-from mqttscope.lake.tables import Drop
+from mqttscope.lake.sort_position import Drop
 from mqttscope.spark.follower import BEHIND
 from mqttscope.spark.rows import DROPS, ERROR, READ, SKIPPED, SUMMARY
 from mqttscope.spark.scan import NEVER
@@ -73,12 +73,8 @@ class Report:
     """What the captures say beside their segments: rows of the data source."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Frames that hold no segment, by reason."""
-    drops: list[dict[str, Any]] = field(default_factory=list)
-    """The same of drops; every task says all of them."""
-    read: list[dict[str, Any]] = field(default_factory=list)
-    """How far a stream has read its captures; every task says the same."""
-    ends: list[int] = field(default_factory=list)
-    """Times of the last segments of the captures, by their place in the order of reading."""
+    aside: list[dict[str, Any]] = field(default_factory=list)
+    """What belongs to no flow and is known to every task: summaries of ranges, drops, how far a stream has read."""
     last_ns: int | None = None
     late: list[str] = field(default_factory=list)
     """Captures with segments from before the last one of earlier ingests."""
@@ -88,6 +84,10 @@ class Report:
     def dump(self) -> pa.RecordBatch:
         """The report as the row that goes to the driver."""
         return pa.RecordBatch.from_pydict({"report": [orjson.dumps(asdict(self)).decode()]})
+
+    def noted(self, kind: str) -> list[dict[str, Any]]:
+        """Of what every task knows the rows of a kind."""
+        return [row for row in self.aside if row["kind"] == kind]
 
     @classmethod
     def load(cls, text: str) -> Report:
@@ -104,7 +104,8 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     for row in aside:
         if row["kind"] == SKIPPED:
             report.skipped[row["message"]] = report.skipped.get(row["message"], 0) + (row["count"] or 0)
-    report.drops = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == DROPS]
+    known = (SUMMARY, READ, DROPS)
+    report.aside = [{name: row[name] for name in (*NOTE, "timestamp_ns")} for row in aside if row["kind"] in known]
     report.fragmented = sorted({row["file"] for row in summaries if row["count"]})
     if report.fragmented and work.stops_at_fragments:
         # Workers of Spark are used again only where they were read to the end.
@@ -115,25 +116,29 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     report.fragmented = []
     times = [row["timestamp_ns"] for row in summaries if row["timestamp_ns"] is not None]
     times += [one for one in (work.watermark_ns,) if one is not None]
-    # Flows time out by what is read now: what came late is not idle because newer captures came before.
-    read_ns = max(times, default=None)
     times += [one for one in (work.before_ns if times else None,) if one is not None]
     report.last_ns = max(times, default=None)
-    report.read = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == READ]
-    # What is behind the others has flows that go on, whatever these say.
-    behind = [row["timestamp_ns"] for row in aside if row["kind"] == READ and row["message"] == BEHIND]
-    watermark_ns = None if read_ns is None else min([read_ns, *filter(None, behind)])
-    report.ends = list(ends_of(summaries))
+    watermark_ns = watermark(aside, work.watermark_ns)
     look = _Look(work, report)
     with LakeFiles(work.root, work.generation) as files:
         made = kernel(
             clocked(look.through(rest), summaries), work.options, more=work.more, watermark_ns=watermark_ns,
-            dropping=work.dropping, drops=first_drops(aside), ends=() if work.by_time else tuple(report.ends),
+            dropping=work.dropping, drops=first_drops(aside), ends=() if work.by_time else ends_of(summaries),
         )  # fmt: skip
         for kind, found in unpacked(look.named(made)):
             files.write(kind, found)
     report.files, report.rows, report.checksums = files.names, files.rows, files.checksums
     yield report.dump()
+
+
+def watermark(aside: Iterable[Mapping[str, Any]], known_ns: int | None = None) -> int | None:
+    """The time of the last segment of all flows, of rows without a flow; ``known_ns``: where these do not say it."""
+    times = [row["timestamp_ns"] for row in aside if row["kind"] == SUMMARY and row["timestamp_ns"] is not None]
+    # Flows time out by what is read now: what came late is not idle because newer captures came before.
+    read_ns = max([*times, *(one for one in (known_ns,) if one is not None)], default=None)
+    # What is behind the others has flows that continue, whatever these say.
+    behind = [row["timestamp_ns"] for row in aside if row["kind"] == READ and row["message"] == BEHIND]
+    return None if read_ns is None else min([read_ns, *filter(None, behind)])
 
 
 def asides(batches: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], Iterator[pa.RecordBatch]]:

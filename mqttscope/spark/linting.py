@@ -10,40 +10,39 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mqttscope.capture.locations import Location
-from mqttscope.lake.finding_collector import Judge, Sums, found_row
-from mqttscope.lake.kernel import ORDER, read_rows, run_flow
+from mqttscope.lake.finding_collector import Judge, Sums
+from mqttscope.lake.kernel import ORDER, read_rows, run_flows
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.scope_kernel import EVENT_ORDER, KEYS, SCOPE_COLUMNS
-from mqttscope.lake.scopes import ScopeRun
+from mqttscope.lake.schemas import FLOW_KEYS
 from mqttscope.lake.state import dump, load
-from mqttscope.lint.finding import Finding, Scope
+from mqttscope.lint.finding import Finding
 from mqttscope.lint.selection import Selection
 from mqttscope.net.frame import CaptureDrops, CaptureNotice
-from mqttscope.spark.cross_connection_stage import SCOPE_ORDER
+from mqttscope.spark.cross_connection_stage import Asides, by_key
 from mqttscope.spark.dataframes import plan_captures
 from mqttscope.spark.ingest import Reading, good_partitions
 from mqttscope.spark.ingest_flows import as_input, by_flow
 from mqttscope.spark.ingest_tasks import NOTE, asides, clocked, ends_of, first_drops, smaller
 from mqttscope.spark.rows import DROPS, ERROR, SKIPPED, SUMMARY, notice_of
-from mqttscope.spark.tables import union_all
+from mqttscope.spark.tables import kept, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FOUND, SCOPE, SEEN, PACKET, SUMS, NOTES = "found", "scope", "seen", "packet", "sums", "notes"
-"""Kinds of rows: a finding, an event for rules of wider scope, a connection, a packet, counts, what captures say."""
+FOUND, KEY, SEEN, PACKET, SUMS, NOTES = "found", "key", "seen", "packet", "sums", "notes"
+"""Kinds of rows: a finding, the key of a flow, a connection, a packet, counts, what captures say."""
 MARK, TALLY = "mark", "tally"
 """The same where only some findings are wanted: an event that is selected, what is selected of a connection."""
 _PACKET = pa.struct([("frame", pa.int64()), ("timestamp_ns", pa.int64()), ("number", pa.int64())])
 _COLUMNS = (
-    ("kind", "string", pa.string()), ("connection_id", "string", pa.string()), ("server", "string", pa.string()),
-    ("session", "string", pa.string()), ("emitted_ns", "bigint", pa.int64()), ("file", "bigint", pa.int64()),
+    ("kind", "string", pa.string()), ("connection_id", "string", pa.string()), ("flow", "binary", pa.binary()),
+    ("key", "string", pa.string()), ("emitted_ns", "bigint", pa.int64()), ("file", "bigint", pa.int64()),
     ("frame", "bigint", pa.int64()), ("event_in_connection", "bigint", pa.int64()), ("rule", "string", pa.string()),
     ("number", "bigint", pa.int64()), ("timestamp_ns", "bigint", pa.int64()), ("at_frame", "bigint", pa.int64()),
     ("capture", "string", pa.string()),
@@ -56,7 +55,7 @@ _NAMES = {
     FOUND: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection", "rule", "number", "packets", "data"),
     PACKET: ("emitted_ns", "file", "frame", "number", "at_frame", "timestamp_ns", "capture"),
     SEEN: ("connection_id", "emitted_ns", "file", "frame"),
-    SCOPE: ("connection_id", "server", "session", "emitted_ns", "file", "frame", "event_in_connection", None, "data"),
+    KEY: ("flow", "key"),
     MARK: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection"),
     TALLY: ("connection_id", "data"),
     SUMS: ("data",),
@@ -81,19 +80,19 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
     aside, rest = asides(batches)
     summaries = [row for row in aside if row["kind"] == SUMMARY]
     notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] in (ERROR, SKIPPED)]
-    drops = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == DROPS]
+    known = [{name: row[name] for name in (*NOTE, "timestamp_ns")} for row in aside if row["kind"] in (SUMMARY, DROPS)]
     fragmented = sorted({row["file"] for row in summaries if row["count"]})
-    yield _batch(NOTES, [(dump((notes, drops, fragmented)),)])
+    yield _batch(NOTES, [(dump((notes, known, fragmented)),)])
     if fragmented and work.stops_at_fragments:
         # Workers of Spark are used again only where they were read to the end.
         for _ in rest:
             pass
         return
-    last_ns = max((row["timestamp_ns"] for row in summaries if row["timestamp_ns"] is not None), default=None)
     judge = Judge(work.options, ends_of(summaries), work.selection)
     judge.note_drops((), first_drops(aside))
+    said = Asides.of(aside)
     for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
-        for _ in run_flow(rows, work.options, judge, [], watermark_ns=last_ns, parts=False):
+        for _ in run_flows(rows, work.options, judge, [], watermark_ns=said.watermark_ns, parts=False):
             judge.waiting = 0
             yield from _made(judge, _FLUSH)
     yield from _made(judge, 1)
@@ -118,32 +117,27 @@ def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
     if len(judge.packets) >= least:
         yield _batch(PACKET, judge.packets)
         judge.packets = []
-    rows = judge.scope_events()
-    if rows:
-        yield _batch(SCOPE, rows)
+    if len(judge.rows[FLOW_KEYS.name]) >= least:
+        yield _batch(KEY, judge.rows[FLOW_KEYS.name])
+        judge.rows[FLOW_KEYS.name] = []
 
 
-def lint_keys(batches: Iterable[pa.RecordBatch], scope: str, work: Judging) -> Iterator[pa.RecordBatch]:
-    """Run the rules of a wider scope over the sorted rows of whole keys."""
-    sums, found = Sums(), list[Any]()
-    rules = work.options.rules_by(Scope(scope))
-    for _, rows in groupby(_read(batches), key=itemgetter(0)):
-        run = ScopeRun(rules)
-        for _, _, *place, connection_id, event, data in rows:
-            for one in run.feed(connection_id, data):
-                found.append(found_row(connection_id, tuple(place), event, one.finding, one.number))
-            if len(found) >= _FLUSH:
-                yield _batch(FOUND, found)
-                found = []
-        sums.take_linter(run.linter, quality=False)
-    if found:
-        yield _batch(FOUND, found)
+def lint_keys(batches: Iterable[pa.RecordBatch], work: Judging, asides: Asides) -> Iterator[pa.RecordBatch]:
+    """Run the rules that look beyond one connection over the sorted rows of all flows of some keys."""
+    sums = Sums()
+    for key, rows in groupby(read_rows(clocked(smaller(batches), asides.summaries)), key=attrgetter("flow")):
+        judge = Judge(work.options, asides.ends, key=key.decode())
+        judge.note_drops((), asides.drops)
+        for _ in run_flows(rows, work.options, judge, [], watermark_ns=asides.watermark_ns, parts=False):
+            judge.waiting = 0
+            if len(judge.found) >= _FLUSH:
+                yield _batch(FOUND, judge.found)
+                judge.found = []
+        if judge.found:
+            yield _batch(FOUND, judge.found)
+        assert judge.linter is not None
+        sums.take_linter(judge.linter, quality=False)
     yield _batch(SUMS, [(dump(sums),)])
-
-
-def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-    for one in smaller(batches):
-        yield from zip(*(one.column(name).to_pylist() for name in SCOPE_COLUMNS), strict=True)
 
 
 def _batch(kind: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -195,24 +189,23 @@ def judge(
     plan = plan_captures(spark, captures, split_bytes=split_bytes, settings=known)
     reading = Reading(spark, plan, split_bytes, (), known)
     partitions = good_partitions(sum(one.size for one in captures))
-    work = Judging(
-        replace(options, scope_events=options.has_wide_rules()), stops_at_fragments=True, selection=selection
-    )
+    work = Judging(options, stops_at_fragments=True, selection=selection)
     rows = reading.rows("ingest", plan)
-    flows = _flows(rows, work, partitions)
-    notes, fragmented = _notes(flows)
+    given = _by_flow(rows, work, partitions)
+    flows = _flows(given, work)
+    notes, aside, fragmented = _notes(flows)
     if fragmented:
         flows.unpersist()
+        given.unpersist()
         whole = union_all(rows, reading.fragments_of(fragmented))
-        flows = _flows(whole, replace(work, stops_at_fragments=False), partitions)
-        notes, _ = _notes(flows)
-    keys = [
-        _keys(flows, str(scope), column, work, partitions) for scope, column in KEYS.items() if options.rules_by(scope)
-    ]
+        given = _by_flow(whole, work, partitions)
+        flows = _flows(given, replace(work, stops_at_fragments=False))
+        notes, aside, _ = _notes(flows)
+    keys = [_keys(given, flows, aside, work, partitions)] if options.widest() is not None else []
     every = reduce(union_all, [flows, *keys])
     wanted = () if selection is None else selection.connections
     found = every if selection is None else reduce(union_all, [flows, *(_selected(one, flows) for one in keys)])
-    done = Judged(_findings(found, flows, keys, wanted))
+    done = Judged(_findings(found, [given, flows, *keys], flows, wanted))
     for row in every.where(f"kind = '{SUMS}'").select("data").collect():
         done.sums.add(load(bytes(row["data"])))
     for row in _of(wanted, flows.where(f"kind = '{TALLY}'"), flows).select("data").collect() if wanted else ():
@@ -222,40 +215,34 @@ def judge(
     return done
 
 
-def _flows(rows: DataFrame, work: Judging, partitions: int) -> DataFrame:
-    """What the narrow rules find, computed once."""
-    sorted_rows = by_flow(as_input(rows), partitions).sortWithinPartitions(*ORDER)
-    return _kept(sorted_rows.mapInArrow(partial(lint_flows, work=work), LINT_DDL))
+def _by_flow(rows: DataFrame, work: Judging, partitions: int) -> DataFrame:
+    """The rows of each flow together; where both stages read them, computed once."""
+    ordered = by_flow(as_input(rows), partitions).sortWithinPartitions(*ORDER)
+    return ordered if work.options.widest() is None else kept(ordered)
 
 
-def _keys(flows: DataFrame, scope: str, column: str, work: Judging, partitions: int) -> DataFrame:
-    """What the rules of a wider scope find, computed once."""
-    from pyspark.sql import functions as f
-
-    events = flows.where((f.col("kind") == SCOPE) & f.col(column).isNotNull())
-    values = {"key": f.col(column), "kind_order": f.lit(EVENT_ORDER), "event": f.col("data")}
-    rows = events.select(*(values.get(name, f.col(name)).alias(name) for name in SCOPE_COLUMNS))
-    ordered = rows.repartition(partitions, "key").sortWithinPartitions(*SCOPE_ORDER)
-    return _kept(ordered.mapInArrow(partial(lint_keys, scope=scope, work=work), LINT_DDL))
+def _flows(rows: DataFrame, work: Judging) -> DataFrame:
+    """What the rules of one connection find, computed once."""
+    return kept(rows.mapInArrow(partial(lint_flows, work=work), LINT_DDL))
 
 
-def _kept(made: DataFrame) -> DataFrame:
-    from pyspark import StorageLevel
+def _keys(rows: DataFrame, flows: DataFrame, aside: list[dict[str, Any]], work: Judging, partitions: int) -> DataFrame:
+    """What the other rules find, computed once."""
+    found = by_key(rows, flows.where(f"kind = '{KEY}'"))
+    ordered = found.repartition(partitions, "flow").sortWithinPartitions(*ORDER)
+    return kept(ordered.mapInArrow(partial(lint_keys, work=work, asides=Asides.of(aside)), LINT_DDL))
 
-    return made.persist(StorageLevel.DISK_ONLY)
 
-
-def _notes(flows: DataFrame) -> tuple[list[dict[str, Any]], list[int]]:
-    """What the captures say, and which of them have IP fragments."""
+def _notes(flows: DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[int]]:
+    """What the captures say, what of it every task knows, and which of them have IP fragments."""
     notes: list[dict[str, Any]] = []
-    drops: list[dict[str, Any]] = []
+    aside: list[dict[str, Any]] = []
     fragmented: set[int] = set()
     for row in flows.where(f"kind = '{NOTES}'").select("data").collect():
-        told, drops, files = load(bytes(row["data"]))
+        told, aside, files = load(bytes(row["data"]))
         notes += told
         fragmented.update(files)
-    # Every task says all drops.
-    return notes + drops, sorted(fragmented)
+    return notes + [row for row in aside if row["kind"] == DROPS], aside, sorted(fragmented)
 
 
 def _take(note: dict[str, Any], done: Judged) -> None:
@@ -285,8 +272,13 @@ def _of(wanted: tuple[int, ...], rows: DataFrame, flows: DataFrame) -> DataFrame
     return rows.join(connections.select("connection_id"), "connection_id", "left_semi")
 
 
-def _findings(every: DataFrame, flows: DataFrame, keys: list[DataFrame], wanted: tuple[int, ...]) -> Iterator[Finding]:
-    """Findings in the order of one run, with the numbers that it gives to connections and packets."""
+def _findings(
+    every: DataFrame, held: Sequence[DataFrame], flows: DataFrame, wanted: tuple[int, ...]
+) -> Iterator[Finding]:
+    """Findings in the order of one run, with the numbers that it gives to connections and packets.
+
+    ``held``: what is let go of afterwards.
+    """
     from pyspark.sql import functions as f
 
     found = every.where(f"kind = '{FOUND}'")
@@ -304,7 +296,7 @@ def _findings(every: DataFrame, flows: DataFrame, keys: list[DataFrame], wanted:
         for row in ordered.select("count", "data").toLocalIterator():
             yield _numbered(load(bytes(row["data"])), row["count"], numbers)
     finally:
-        for one in (flows, *keys):
+        for one in held:
             with suppress(Exception):
                 one.unpersist()
 

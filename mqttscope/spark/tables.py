@@ -172,3 +172,10 @@ def ingest_errors(spark: SparkSession, lake: Lake) -> DataFrame:
 def parquet_paths(root: Path, names: Iterable[str]) -> list[str]:
     """Files of a lake as Spark takes them: on the file system, and nothing in them is a pattern."""
     return [f"file:{str(root.resolve() / name).translate(_GLOB)}" for name in names]
+
+
+def kept(made: DataFrame) -> DataFrame:
+    """Rows that are computed once and then lie on the disks of the executors; `unpersist` them afterwards."""
+    from pyspark import StorageLevel
+
+    return made.persist(StorageLevel.DISK_ONLY)

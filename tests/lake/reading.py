@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
@@ -15,11 +15,9 @@ import pyarrow as pa
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.lake import packet_rows
-from mqttscope.lake.kernel import SEGMENT_COLUMNS, kernel
+from mqttscope.lake.kernel import KEY_STATE, SEGMENT_COLUMNS, cross_kernel, kernel
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, OPEN
-from mqttscope.lake.state import load
 from mqttscope.lake.tables import Collector
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.rule import Rule
@@ -74,15 +72,6 @@ def usual(path: Path) -> Tables:
     return in_process([path], options())
 
 
-def read_event(data: bytes) -> tuple[Any, ...]:
-    """The place of a row of ``scope_events``, and all that it says."""
-    if data.startswith(packet_rows.MAGIC):
-        row = packet_rows.read(data)
-        return row.place, row
-    found = load(data)
-    return found[1], found
-
-
 def segment_rows(found: Sequence[Segment], file: int = 0) -> list[tuple[Any, ...]]:
     return [
         ("segment", group_key(one.key), one.timestamp_ns, file, one.frame, one.key, one.sequence, one.acknowledgment,
@@ -92,9 +81,9 @@ def segment_rows(found: Sequence[Segment], file: int = 0) -> list[tuple[Any, ...
     ]  # fmt: skip
 
 
-def remembered_row(flow: bytes, state: bytes) -> tuple[Any, ...]:
+def remembered_row(flow: bytes, state: bytes, kind: str = "state") -> tuple[Any, ...]:
     """What earlier ingests remember of a flow, as an input row."""
-    return ("state", flow, 0, 0, 0, b"", 0, 0, 0, 0, state, 0, "", 0, None)
+    return (kind, flow, 0, 0, 0, b"", 0, 0, 0, 0, state, 0, "", 0, None)
 
 
 def read_segments(path: Path) -> list[Segment]:
@@ -103,7 +92,8 @@ def read_segments(path: Path) -> list[Segment]:
 
 def batches_of(rows: list[tuple[Any, ...]], size: int = 100) -> Iterable[pa.RecordBatch]:
     """Sorted input rows as batches; state comes before segments."""
-    rows = sorted(rows, key=lambda row: (row[1], row[0] != "state", *row[3:5]))
+    order = {KEY_STATE: -1, "state": 0}
+    rows = sorted(rows, key=lambda row: (row[1], order.get(row[0], 1), *row[3:5]))
     for at in range(0, len(rows), size):
         columns = list(zip(*rows[at : at + size], strict=True))
         yield pa.RecordBatch.from_arrays(
@@ -111,14 +101,48 @@ def batches_of(rows: list[tuple[Any, ...]], size: int = 100) -> Iterable[pa.Reco
         )
 
 
-def by_kernel(rows: list[tuple[Any, ...]], given: LakeOptions, **more: Any) -> Tables:
+def by_kernel(
+    rows: list[tuple[Any, ...]], given: LakeOptions, run: Callable[..., Iterable[pa.RecordBatch]] = kernel, **more: Any
+) -> Tables:
     tables: Tables = {}
-    for batch in kernel(batches_of(rows), given, **more):
+    for batch in run(batches_of(rows), given, **more):
         kinds = set(batch.column("kind").to_pylist())
         assert len(kinds) == 1
         (kind,) = kinds
         tables.setdefault(kind, []).extend(batch.column(kind.removeprefix(OPEN)).to_pylist())
     return tables
+
+
+class Fold:
+    """Ingests one after the other, as an engine with two stages makes them: what flows and keys remember continues."""
+
+    def __init__(self, options: LakeOptions) -> None:
+        self.options = options
+        self.findings: list[Row] = []
+        self.open: list[Row] = []
+        self.flows: list[tuple[Any, ...]] = []
+        """What is remembered of flows, as input rows."""
+        self.keys: list[Row] = []
+        """What is remembered of keys."""
+        self.flow_keys: dict[bytes, set[str]] = {}
+        """The keys of the flows of the last ingest."""
+
+    def ingest(self, found: list[Segment]) -> None:
+        last = found[-1].timestamp_ns
+        rows = [*self.flows, *segment_rows(found)]
+        tables = by_kernel(rows, self.options, more=True, watermark_ns=last)
+        self.flows = [remembered_row(row["flow"], row["state"]) for row in tables.get("state", [])]
+        self.open = tables.get("open/findings", [])
+        self.findings += tables.get("findings", [])
+        self.flow_keys = {}
+        for row in tables.get("flow_keys", []):
+            self.flow_keys.setdefault(row["flow"], set()).add(row["key"])
+        again = [(row[0], key.encode(), *row[2:]) for row in rows for key in self.flow_keys.get(row[1], ())]
+        again += [remembered_row(row["key"].encode(), row["state"], KEY_STATE) for row in self.keys]
+        tables = by_kernel(again, self.options, cross_kernel, more=True, watermark_ns=last)
+        self.keys = tables.get("scope_state", [])
+        self.open += tables.get("open/findings", [])
+        self.findings += tables.get("findings", [])
 
 
 PLACES = {"capture", "frame", "found_capture", "found_frame", "closed_capture", "closed_frame", "file"}

@@ -31,8 +31,7 @@ from mqttscope.report.base import View
 from mqttscope.report.findings.conceal import conceal
 from tests.capture.test_pcapng import statistics
 from tests.dissect.secure import as_frame
-from tests.lake.reading import CAPTURES, Row, all_of_them, options, read_segments
-from tests.lake.test_scope_kernel import Fold
+from tests.lake.reading import CAPTURES, Fold, Row, all_of_them, options, read_segments
 
 SCOPES = {rule.code: str(rule.scope) if rule.scope in WIDE else "connection" for rule in all_of_them()}
 
@@ -160,7 +159,7 @@ def test_several_clients_and_servers(chance: random.Random, files: int, drops: b
 @given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5))
 def test_kernels_find_the_same(chance: random.Random, files: int) -> None:
     found = [as_frame(replace(one, frame=number)) for number, one in enumerate(town(chance, 6), 1)]
-    fold = Fold(options(scope_events=True))
+    fold = Fold(options())
     with tempfile.TemporaryDirectory() as name:
         parts = cut(found, Path(name), files, chance.randrange(1_000_000))
         for part in parts:

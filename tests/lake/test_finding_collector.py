@@ -5,7 +5,7 @@ from __future__ import annotations
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments
 from mqttscope.lake.finding_collector import Judge, Sums
-from mqttscope.lake.kernel import Row, run_flow
+from mqttscope.lake.kernel import Row, run_flows
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
 from mqttscope.lint.catalogue import select
@@ -23,7 +23,7 @@ def judged(name: str, rules: tuple[str, ...]) -> Judge:
     judge = Judge(options)
     found = [one for one in segments(open_capture([capture(name)])) if isinstance(one, Segment)]
     rows = (Row._make(one) for one in segment_rows(found))
-    for _ in run_flow(rows, options, judge, []):
+    for _ in run_flows(rows, options, judge, []):
         pass
     assert judge.linter is not None
     judge.sums.take_linter(judge.linter, quality=True)

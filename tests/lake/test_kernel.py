@@ -13,19 +13,28 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
-from mqttscope.lake.kernel import errors_of, kernel, state_row, whole_segments
+from mqttscope.lake.kernel import KEY_STATE, cross_kernel, errors_of, kernel, state_row, whole_segments
+from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.memory import Memory
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, event_schema
-from mqttscope.lake.state import load
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lake.state import dump, load
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Scope
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.packets import Connack, Publish
+from mqttscope.mqtt.properties import Properties
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Fragment, Segment, group_key
+from mqttscope.report.base import View
+from mqttscope.report.findings.conceal import conceal
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import Talk, Tape, connect, publish
 from tests.lake.reading import (
     CAPTURES,
+    Fold,
+    Row,
     Tables,
     batches_of,
     by_kernel,
@@ -37,6 +46,7 @@ from tests.lake.reading import (
     segment_rows,
     usual,
 )
+from tests.lake.telling import BOTH
 
 
 def cut(found: list[Segment], files: int, seed: int) -> list[tuple[Any, ...]]:
@@ -225,3 +235,121 @@ def test_a_dissector_that_has_more_to_come_leaves_flows_open() -> None:
     assert dissector.flows.flows
     assert len(events) < len(list(dissect_segments(mixed_tape().segments)))
     assert set(EVENT_TABLES) < set(event_schema().names)
+
+
+def across(**changes: Any) -> LakeOptions:
+    return dataclasses.replace(LakeOptions(rules=BOTH), **changes)
+
+
+def said(rows: list[Row]) -> list[tuple[Any, ...]]:
+    return sorted((row["rule"], row["message"], row["frame"], row["fingerprint"], row["confidence"]) for row in rows)
+
+
+@pytest.mark.parametrize("scope", [Scope.SESSION, Scope.BROKER])
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+def test_rules_across_connections_see_what_one_engine_sees_that_reads_everything(path: Path, scope: Scope) -> None:
+    """By session where no rule needs more, by server otherwise; at once, and in several ingests."""
+    rules = tuple(one for one in BOTH if scope is Scope.BROKER or one.scope is scope)
+    given = across(rules=rules)
+    linter, found = Linter(rules, strict=True), read_segments(path)
+    view = View(width=0, payload_limit=256, secret_length=given.secret_length)
+    events = dissect_segments(found, given.reading())
+    wanted = [conceal(one, view) for event in events for one in linter.feed(event)]
+
+    whole = Fold(given)
+    whole.ingest(found)
+    rows = [*whole.findings, *whole.open]
+    assert said(rows) == sorted(
+        (one.rule, one.message, one.frame, one.fingerprint, str(one.confidence)) for one in wanted
+    )
+
+    if [one.timestamp_ns for one in found] != sorted(one.timestamp_ns for one in found):
+        return  # what comes late in time is no part of a stream
+    parts = Fold(given)
+    edges = sorted(random.Random(5).sample(range(1, len(found)), min(4, len(found) - 1)))
+    for start, stop in zip([0, *edges], [*edges, len(found)], strict=True):
+        parts.ingest(found[start:stop])
+    assert said([*parts.findings, *parts.open]) == said(rows)
+    numbers = Counter((row["connection_id"], row["scope"]) for row in rows)
+    counted = Counter((row["connection_id"], row["scope"]) for row in [*parts.findings, *parts.open])
+    assert counted == numbers
+    for key, count in numbers.items():
+        mine = [row for row in [*parts.findings, *parts.open] if (row["connection_id"], row["scope"]) == key]
+        assert sorted(row["finding_in_connection"] for row in mine) == list(range(count))
+
+
+def test_rules_of_one_connection_beside_change_nothing() -> None:
+    path = next(path for path in CAPTURES if path.parent.name == "planted-violations")
+    alone, beside = Fold(across()), Fold(across(rules=(*BOTH, *options().narrow_rules())))
+    for fold in (alone, beside):
+        fold.ingest(read_segments(path))
+
+    codes = {rule.code for rule in BOTH}
+    assert said([row for row in beside.findings if row["rule"] in codes]) == said(alone.findings) != []
+
+
+def test_a_flow_is_read_with_the_session_that_its_connack_gave_it() -> None:
+    talk = Talk(Tape())
+    talk.handshake()
+    talk.client(connect(5, ""), version=ProtocolVersion.V5)
+    fold = Fold(across(rules=BOTH[:1]))
+    fold.ingest(list(talk.tape.segments))
+    ((flow, before),) = fold.flow_keys.items()
+    assert all("\\" in key for key in before), "nobody shares a session without a name"
+
+    at = len(talk.tape.segments)
+    talk.server(Connack(properties=Properties(assigned_client_identifier="made-up")), version=ProtocolVersion.V5)
+    fold.ingest(talk.tape.segments[at:])
+    assert fold.flow_keys == {flow: {"192.0.2.2:1883 made-up"}}
+    assert [row["key"] for row in fold.keys] == ["192.0.2.2:1883 made-up"]
+
+
+def test_endings_are_supposed_only() -> None:
+    talk = Talk(Tape())
+    talk.handshake()
+    talk.client(connect())
+    talk.server(Connack())
+    fold = Fold(across())
+    fold.ingest(list(talk.tape.segments))
+    closing = [row for row in fold.open if "'closed'" in row["message"]]
+    assert {row["scope"] for row in closing} == {"session", "broker"}
+
+    at = len(talk.tape.segments)
+    talk.client(publish())
+    fold.ingest(talk.tape.segments[at:])
+    assert not [row for row in fold.findings if "'closed'" in row["message"]]
+    talk.close()
+    fold.ingest(talk.tape.segments[at + 1 :])
+    assert [row["scope"] for row in fold.findings if "'closed'" in row["message"]] == ["session", "broker"]
+    assert not fold.open
+    for scope in ("session", "broker"):
+        numbers = [row["finding_in_connection"] for row in fold.findings if row["scope"] == scope]
+        assert numbers == list(range(len(numbers)))
+
+
+def test_a_key_to_which_nothing_happens_is_remembered() -> None:
+    fold = Fold(across())
+    fold.ingest(read_segments(CAPTURES[0]))
+    rows = [remembered_row(row["key"].encode(), row["state"], KEY_STATE) for row in fold.keys]
+
+    again = by_kernel(rows, across(), cross_kernel, more=True)
+    assert [(row["key"], load(row["state"])) for row in again["scope_state"]] == [
+        (row["key"], load(row["state"])) for row in fold.keys
+    ]
+    assert not by_kernel(rows, across(), cross_kernel)
+
+
+@pytest.mark.parametrize("state", [b"whatever", dump(5)])
+def test_state_of_a_key_that_cannot_be_read_is_said(state: bytes) -> None:
+    with pytest.raises(LakeError, match="what rules remember cannot be read: the lake is damaged"):
+        by_kernel([remembered_row(b"key", state, KEY_STATE)], across(), cross_kernel)
+
+
+def test_batches_of_findings_are_bounded() -> None:
+    found = read_segments(CAPTURES[0])
+    key = by_kernel(segment_rows(found), across())["flow_keys"][0]["key"].encode()
+    rows = [(row[0], key, *row[2:]) for row in segment_rows(found)]
+    sizes = [one.num_rows for one in cross_kernel(batches_of(rows), across(batch_rows=3))]
+
+    assert len(sizes) > 3
+    assert max(sizes) == 3

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mqttscope.lake.keys import connection_id, packet_key, session_key
+from mqttscope.lake.keys import connection_id, packet_key, stage_key
+from mqttscope.lint.context import scope_key
+from mqttscope.lint.finding import Scope
 from mqttscope.mqtt.constants import Direction
 from mqttscope.net.segment import direction_key, reverse_key
 from mqttscope.session.connection import Connection
@@ -56,12 +58,26 @@ def test_a_packet_is_its_place_in_its_stream() -> None:
 
 def test_a_session_is_a_name_on_a_server() -> None:
     def key(client_identifier: str | None, **changes: Any) -> str:
-        return session_key(replace(ONE, client_identifier=client_identifier, **changes), "abc")
+        connection = replace(ONE, client_identifier=client_identifier, **changes)
+        assert stage_key(scope_key(Scope.BROKER, connection), Scope.BROKER) == connection.server
+        assert stage_key(scope_key(Scope.SESSION, connection), Scope.BROKER) == connection.server
+        return stage_key(scope_key(Scope.SESSION, connection), Scope.SESSION)
 
     assert key("dev") == key("dev", flow_key=b"") == f"{ONE.server} dev"
     assert key("dev", server="other:1") != key("dev")
     assert key("other", session_identifier="dev") == key("dev")
-    assert key(None) == key("") == f"{ONE.server} \\abc"
+    assert key(None) == key("") == f"{ONE.server} \\{connection_id(ONE)}"
     # No name is written like another one, nor like none.
-    names = ["abc", "\\abc", "\\\\abc", "\xff", "\udcff", "\\xff", "\\\\xff", "caf\xe9"]
+    names = [
+        connection_id(ONE),
+        f"\\{connection_id(ONE)}",
+        "abc",
+        "\\abc",
+        "\\\\abc",
+        "\xff",
+        "\udcff",
+        "\\xff",
+        "\\\\xff",
+        "caf\xe9",
+    ]
     assert len({key(one) for one in [*names, None]}) == len(names) + 1

@@ -206,7 +206,7 @@ def test_the_kernel_gives_the_same(found: list[Segment], tmp_path: Path) -> None
     """Flow by flow, with state as rows: what Spark does."""
     paths = written(found, tmp_path, 4, seed=3)
     order = (2, 0, 3, 1)
-    given = options(scope_events=False)
+    given = options()
     tables: Tables = {}
     states: list[tuple[object, ...]] = []
     for number in order:

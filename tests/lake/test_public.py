@@ -42,7 +42,7 @@ def talk(scene: Scene, size: int) -> list[Segment]:
 
 
 def options() -> LakeOptions:
-    return LakeOptions(Options(ports={8080: "ws"}), rules=all_of_them(), scope_events=True)
+    return LakeOptions(Options(ports={8080: "ws"}), rules=all_of_them())
 
 
 def bytes_of(tables: Tables) -> bytes:

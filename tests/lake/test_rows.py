@@ -29,7 +29,6 @@ from tests.lake.reading import (
     collect,
     in_process,
     options,
-    read_event,
     usual,
 )
 
@@ -63,6 +62,8 @@ def test_every_field_of_every_packet_is_that_of_json_lines(path: Path) -> None:
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_keys_name_one_row(path: Path) -> None:
     for name, rows in usual(path).items():
+        if name not in TABLES:
+            continue
         keys = [tuple(row[column] for column in TABLES[name].key) for row in rows]
         assert len(set(keys)) == len(keys), name
 
@@ -156,8 +157,7 @@ def test_passwords_are_nowhere() -> None:
                 passwords.add(password)
         if not passwords:
             continue
-        tables = in_process([path], options(scope_events=True))
-        tables["scope_events"] = [row | {"event": read_event(row["event"])} for row in tables["scope_events"]]
+        tables = in_process([path], options())
         kept = repr(tables).encode()
         for password in passwords:
             secrets += 1

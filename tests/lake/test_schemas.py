@@ -58,7 +58,7 @@ def test_passwords_have_no_column(table: TableSchema) -> None:
 
 
 def test_event_rows_have_a_struct_for_each_table() -> None:
-    assert event_schema().names == ["kind", *EVENT_TABLES, "state", "scope_events", "scope_state"]
+    assert event_schema().names == ["kind", *EVENT_TABLES, "state", "flow_keys", "scope_state"]
     assert event_schema(("packets",)).names == ["kind", "packets"]
     assert set(EVENT_TABLES) < set(TABLES)
 

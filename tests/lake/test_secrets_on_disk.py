@@ -64,7 +64,7 @@ def _columns(path: Path) -> Iterator[bytes]:
 
 def lake_of(segments: list[Segment], folder: Path, stops: tuple[int, ...]) -> Path:
     """A lake that took a capture in several ingests, the last connection still open at the end of each."""
-    lake, given = folder / "lake", LakeOptions(Options(ports={8080: "ws"}), rules=all_of_them(), scope_events=True)
+    lake, given = folder / "lake", LakeOptions(Options(ports={8080: "ws"}), rules=all_of_them())
     edges = [0, *sorted({min(len(segments), one) for one in stops}), len(segments)]
     for number, (start, stop) in enumerate(pairwise(edges)):
         if start == stop:

@@ -8,10 +8,10 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import Options, dissect, dissect_segments
 from mqttscope.dissect import segments as segments_of
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import TABLES, event_schema
-from mqttscope.lake.scopes import AT_THE_END, BEFORE_ALL
+from mqttscope.lake.schemas import FLOW_KEYS, TABLES, event_schema
+from mqttscope.lake.sort_position import Drop
 from mqttscope.lake.state import dump, load
-from mqttscope.lake.tables import Collector, Drop, batch, event_batch
+from mqttscope.lake.tables import Collector, batch, event_batch
 from mqttscope.lint.finding import Scope
 from mqttscope.net.frame import CaptureDrops, Frame
 from mqttscope.net.segment import Segment
@@ -32,26 +32,6 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 
 
 (PLANTED,) = (path for path in CAPTURES if path.parent.name == "planted-violations")
-
-
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [
-        ((500, 2, 7), False),
-        ((500, 2, 8), True),
-        ((500, 1, 9), False),
-        ((500, 3, 1), True),
-        ((100, 2, 5 - BEFORE_ALL), False),
-        ((101, 2, 5 - BEFORE_ALL), True),
-        ((AT_THE_END, 5, 1), True),
-    ],
-)
-def test_what_comes_behind_drops(place: tuple[int, int, int], expected: bool) -> None:
-    assert Drop(2, 7, 100).is_before(place) is expected
-
-
-def test_drops_before_all_segments_are_before_all_time_outs() -> None:
-    assert Drop(0, 3).is_before((-5, 0, 1 - BEFORE_ALL))
 
 
 def sure(tables: Tables) -> list[tuple[str, int, str]]:
@@ -110,7 +90,7 @@ def test_batches_come_when_there_are_enough_rows() -> None:
 
 def test_batches_have_the_schemas_of_their_tables() -> None:
     for name, found in run(Collector(LakeOptions(rules=all_of_them()))).batches(everything=True):
-        assert found.schema == TABLES[name].arrow()
+        assert found.schema == (TABLES | {FLOW_KEYS.name: FLOW_KEYS})[name].arrow()
         wide = event_batch(name, found)
         assert wide.schema == event_schema()
         assert wide.column(name).to_pylist() == found.to_pylist()

@@ -6,7 +6,6 @@ import gzip
 import json
 import random
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 import pyarrow.parquet as pq
 
 from mqttscope.capture import PcapngWriter, open_capture
-from mqttscope.lake import contents, files, spill
+from mqttscope.lake import contents, files
 from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
@@ -29,7 +28,6 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment
 from tests.capture.test_pcapng import enhanced, interface, option, section, statistics
 from tests.lake.reading import CAPTURES, PLACES, Tables, all_of_them, options, ordered, usual
-from tests.lake.test_scopes import OfBroker, OfSession
 
 SUMS = ("topics", "clients", "sessions")
 SEVERAL = [path for path in CAPTURES if path.parent.name in {
@@ -279,7 +277,7 @@ def test_rules_of_wide_scope_make_rows_and_state_where_there_are_any(tmp_path: P
 
     assert read_manifest(tmp_path / "wide").scope_state_files
     assert not read_manifest(tmp_path / "narrow").scope_state_files
-    assert not [path for path in tmp_path.rglob("*") if "scope_events" in path.name]
+    assert not [path for path in tmp_path.rglob("*") if "flow_keys" in path.name]
     # A lake that was made without them would lack findings.
     with pytest.raises(LakeError, match="other options"):
         write_lake(parts[1:], tmp_path / "narrow", options(rules=wide))
@@ -287,18 +285,6 @@ def test_rules_of_wide_scope_make_rows_and_state_where_there_are_any(tmp_path: P
 
 def rules_of(wide: bool) -> tuple[Rule, ...]:
     return tuple(rule for rule in all_of_them() if (rule.scope in WIDE) is wide)
-
-
-def test_rows_may_lie_on_the_disk_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = options(rules=(OfSession(), OfBroker()))
-    parts = cut(SEVERAL[0], tmp_path, 3)
-    write_lake(parts, tmp_path / "memory", given)
-    monkeypatch.setattr(spill, "RUN_BYTES", 1)
-    monkeypatch.setattr(spill, "READ_ROWS", 3)
-    write_lake(parts, tmp_path / "disk", replace(given, batch_rows=5))
-
-    same(tables_of(tmp_path / "disk"), tables_of(tmp_path / "memory"))
-    assert {row["scope"] for row in read_table(tmp_path / "disk", "findings").to_pylist()} == {"session", "broker"}
 
 
 def test_errors_of_captures_are_rows(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_what_is_not_acknowledged_when_the_connection_ends_is_not_certain() -> N
 
 def test_time_that_runs_backwards_makes_everything_uncertain() -> None:
     facts = Facts()
-    facts.witnesses["x", 1] = 1
+    facts.witnesses["x", 1, 0] = 1
     facts.pass_time(10 * SECOND_NS)
     facts.pass_time(10 * SECOND_NS - 1)
     assert facts.forgotten == 0

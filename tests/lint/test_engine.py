@@ -447,7 +447,7 @@ def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_keys_say_what_findings_of_a_scope_depend_on() -> None:
     connection = Connection(3, "c:1", "s:1883", "x.pcap", 1, 0, client_identifier="dev1")
 
-    alone = ("x.pcap", 3, b"", 0)
+    alone = ("s:1883", ("x.pcap", 3, 0))
     assert scope_key(Scope.PACKET, connection) == scope_key(Scope.CONNECTION, connection) == alone
     assert scope_key(Scope.SESSION, connection) == ("s:1883", "dev1")
     assert scope_key(Scope.BROKER, connection) == ("s:1883",)

@@ -11,6 +11,8 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.dissect.options import Options
 from mqttscope.events import Event
 from mqttscope.lake.options import LakeOptions
+from mqttscope.lake.public import public_object
+from mqttscope.lake.state import dump, load
 from mqttscope.lake.tables import Collector
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
@@ -117,13 +119,15 @@ def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
 
 
 def rows(segments: list[Segment]) -> bytes:
-    """The rows of a lake, those between its stages included."""
-    collector = Collector(LakeOptions(READING, rules=rules(), scope_events=True, payload_limit=4096))
+    """The rows of a lake, and what it remembers of sessions and servers."""
+    collector = Collector(LakeOptions(READING, rules=rules(), payload_limit=4096), rules=rules())
     for event in dissect_segments(segments, collector.options.reading()):
         collector.feed(event)
     parts: list[bytes] = []
     for found in collector.rows.values():
         _flat(found, parts)
+    for key, memory in collector.key_memories(()).items():
+        _flat([key, repr(load(dump(memory, shown=public_object)))], parts)
     return b"\n".join(parts)
 
 

@@ -80,7 +80,7 @@ def outputs_of(source: list[str], keys: bytes, reading: Options) -> list[tuple[s
             report.feed(one)
         report.close(Summary(rules=[], quality=linter.quality, withheld=linter.withheld))
         made.append((f"lint {name}", sink.whole()))
-    collector = Collector(LakeOptions(reading, rules=rules(), scope_events=True, payload_limit=4096))
+    collector = Collector(LakeOptions(reading, rules=rules(), payload_limit=4096), rules=rules())
     for event in events():
         collector.feed(event)
     parts: list[bytes] = []

@@ -207,12 +207,12 @@ def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
     assert files_of(lake) == files | {".lock"}
 
     # A full disk, a folder that cannot be written: the executor says it.
-    (lake / "scope_events").rmdir()
-    (lake / "scope_events").write_bytes(b"no folder")
+    (lake / "flow_keys").rmdir()
+    (lake / "flow_keys").write_bytes(b"no folder")
     with pytest.raises(SPARK_ERRORS) as failed:
         ingest(spark, [other], lake, usual_options())
     assert cause(failed.value) == f"{lake} cannot be written: File exists"
-    (lake / "scope_events").unlink()
+    (lake / "flow_keys").unlink()
     assert tables(lake) == before
     assert read_manifest(lake).generation == 1
 

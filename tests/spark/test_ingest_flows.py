@@ -18,10 +18,9 @@ from mqttscope.lake import kernel as kernels
 from mqttscope.lake.kernel import SEGMENT_COLUMNS
 from mqttscope.lake.manifest import LakeError, Manifest
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.tables import Drop
-from mqttscope.lint.finding import Scope
-from mqttscope.spark.cross_connection_stage import fold_keys
+from mqttscope.lake.schemas import FLOW_KEYS, TABLES
+from mqttscope.lake.sort_position import Drop
+from mqttscope.spark.cross_connection_stage import Asides, ingest_keys
 from mqttscope.spark.ingest_flows import NOTE_COLUMNS, Folded, found_wrong, take, write_errors
 from mqttscope.spark.ingest_tasks import IngestFailedError, Report, Work, first_drops, fold_flows
 from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
@@ -75,6 +74,7 @@ def test_tables_are_written_and_only_names_come_back(tmp_path: Path, size: int) 
         kind: [row for name in names for row in pq.read_table(tmp_path / name).to_pylist()]
         for kind, names in report.files.items()
     }
+    assert FLOW_KEYS.name in tables
     assert ordered(tables) == ordered({name: usual(QOS).get(name, []) for name in tables})
     assert {kind: len(found) for kind, found in tables.items()} == report.rows
     assert {name.split("-")[0] for names in report.files.values() for name in names} == {
@@ -82,7 +82,7 @@ def test_tables_are_written_and_only_names_come_back(tmp_path: Path, size: int) 
     }
     for kind, names in report.files.items():
         schema = pq.read_schema(tmp_path / names[0])
-        assert tuple(schema.names) == TABLES[kind].names
+        assert tuple(schema.names) == (TABLES | {FLOW_KEYS.name: FLOW_KEYS})[kind].names
         assert schema.metadata[b"mqttscope.table"] == kind.encode()
 
 
@@ -132,9 +132,9 @@ def test_notes_come_back_and_become_rows(tmp_path: Path) -> None:
         *[aside(DROPS, message="dropped", count=3, frame=7, notice='{"interface":0,"received":9,"dropped":3}')] * 2,
         aside("skipped", message="not_ip", count=2),
     )  # fmt: skip
-    assert (len(report.notes), len(report.drops)) == (3, 2)
+    assert (len(report.notes), len(report.noted(DROPS))) == (3, 2)
 
-    written = write_errors(tmp_path, 3, [one for _, one in found_wrong(report.notes, report.drops)])
+    written = write_errors(tmp_path, 3, [one for _, one in found_wrong(report.notes, report.noted(DROPS))])
 
     (name,) = written.files["ingest_errors"]
     rows = pq.read_table(tmp_path / name).to_pylist()
@@ -165,7 +165,7 @@ def test_a_program_error_names_the_place(tmp_path: Path, monkeypatch: pytest.Mon
         raise ZeroDivisionError("nothing to divide by")
 
     rows = segment_rows(read_segments(QOS))
-    monkeypatch.setattr(kernels, "run_flow", fail)
+    monkeypatch.setattr(kernels, "run_flows", fail)
     with pytest.raises(
         IngestFailedError, match=r"v5-qos/capture\.pcapng, from frame \d+ on: ZeroDivisionError: nothing to div"
     ):
@@ -181,16 +181,16 @@ def test_a_lake_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
-def test_rules_of_a_scope_that_fail_are_named(tmp_path: Path) -> None:
-    rows = [pa.RecordBatch.from_pydict({"key": ["k"], "kind_order": [0]})]
+def test_rules_across_connections_that_fail_are_named(tmp_path: Path) -> None:
+    rows = [pa.RecordBatch.from_pydict({"flow": [b"k"], "kind_order": [0]})]
 
-    with pytest.raises(IngestFailedError, match="rules of session scope: KeyError"):
-        list(fold_keys(rows, str(Scope.SESSION), work(tmp_path)))
+    with pytest.raises(IngestFailedError, match="rules across connections: KeyError"):
+        list(ingest_keys(rows, work(tmp_path), Asides()))
 
 
 def test_what_was_written_goes_into_the_manifest() -> None:
     after, done = Manifest(files={"packets": ["old"]}), Folded()
-    kinds = ("packets", "open/packets", "state", "scope_state", "scope_events")
+    kinds = ("packets", "open/packets", "state", "scope_state", "flow_keys")
     take(Report({kind: [f"{kind}/new"] for kind in kinds}, dict.fromkeys(kinds, 5)), after, done)
 
     assert after.files == {"packets": ["old", "packets/new"]}
