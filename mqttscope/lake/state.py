@@ -1,37 +1,38 @@
-"""What a flow remembers, as bytes: a fixed, versioned encoding of plain values and of this program's own dataclasses.
+"""What a flow remembers, as bytes: plain values and this program's own dataclasses, in MessagePack by msgspec.
 
 Not pickle: reading state runs no code and makes nothing but None, numbers, text, bytes, tuples, lists, dicts, sets,
-members of enumerations and instances of the dataclasses that `lake.state` lets through, so that a checkpoint that
+members of enumerations and instances of the dataclasses that this module lets through, so that a checkpoint that
 others can write is no way in.  Classes are written by name with the names of their fields.  A field that has come
 since gets its default; one that is gone is a `StateError`, as is a class: what is remembered would mean something else.
 
-    b"MQTS", version (1 byte), CRC-32 of the rest (4 bytes, big endian), b"z" and a zlib stream of one value, or b"p"
-    and the value as it is
+    b"MQTS", version (1 byte), CRC-32 of the rest (4 bytes, big endian), b"z" and a zlib stream of one MessagePack
+    array, or b"p" and the array as it is
 
-    value   one byte that says what it is, then as the table `_Writer` and `_Reader` share; lengths are 4 bytes.  Bytes
-            from 128 on are the numbers from 0 to 127 themselves
-    text    short ones that were written before are a reference
-    object  number of its class in the order of first use (the first use holds its name and fields), then its fields;
-            an instance that was written before is a reference, so that what is shared stays shared
+    array   [classes, value]; a class is [name, names of its fields]
+    value   None, truth values, numbers of 64 bits, text, and bytes as they are; all else is an array of a `_Tag`
+            and its content.  An object holds the number of its class and its fields; one that was written before is
+            its number, so that what is shared stays shared
 
-Which classes may be written down and read again (`lake.state`), by which names, and with which fields.
+msgspec by itself writes dataclasses too, but neither says of which class one is nor keeps what is shared, and takes
+tuples for lists where a field may hold anything.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-import struct
 import sys
 import zlib
 from collections.abc import Callable, Iterable
 from copy import copy
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import lru_cache, partial
 from importlib import import_module
 from itertools import chain
 from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 PACKAGES = ("net", "mqtt", "session", "dissect", "lint", "lake", "events")
 """Packages of this program whose dataclasses and enumerations may be written down."""
@@ -104,23 +105,37 @@ def field_names(cls: type, name: str) -> tuple[str, ...]:
 __all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
 MAGIC = b"MQTS"
-VERSION = 4
+VERSION = 5
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
+_LONG = 1 << 63
+_LONGEST_NUMBER = 255
+"""Bytes of a number."""
 _SHORT = 32
 """Texts up to this length are shared: code compares words such as phases by identity first."""
-_NONE, _TRUE, _FALSE, _SMALL = b"NTF\x80"
-_DIGITS = tuple(bytes((_SMALL + value,)) for value in range(128))
-_EIGHT_BYTES = 1 << 63
-_pack_long, _pack_length, _pack_number = (struct.Struct(form).pack for form in (">cq", ">cI", ">cH"))
 
 
-@dataclasses.dataclass(slots=True)
-class _Kind:
-    """How one class is written."""
+class _Tag(IntEnum):
+    """What an array is."""
 
-    number: bytes
-    get: Callable[[Any], Iterable[Any]]
+    LIST = 0
+    TUPLE = 1
+    SET = 2
+    FROZENSET = 3
+    DICT = 4
+    """Keys and values in turn."""
+    OBJECT = 5
+    """Number of its class, then its fields."""
+    AGAIN = 6
+    """Number of an object in the order in which they begin."""
+    ENUM = 7
+    """Number of its class, and the value."""
+    BYTEARRAY = 8
+    """Its bytes, and how many zeros follow."""
+    TEXT = 9
+    """What is not UTF-8."""
+    NUMBER = 10
+    """One of more than 64 bits, as bytes, big endian."""
 
 
 def dump(value: Any, *, compress: bool = True, shown: Callable[[Any], Any] | None = None) -> bytes:
@@ -129,8 +144,8 @@ def dump(value: Any, *, compress: bool = True, shown: Callable[[Any], Any] | Non
     ``shown`` gives the object that is written in the place of another.
     """
     writer = _Writer(shown)
-    writer.write((value,))
-    plain = b"".join(writer.parts)
+    (written,) = writer.write((value,))
+    plain = msgspec.msgpack.encode((writer.classes, written))
     body = b"z" + zlib.compress(plain, 1) if compress else b"p" + plain
     return b"".join((MAGIC, bytes((VERSION,)), zlib.crc32(body).to_bytes(4, "big"), body))
 
@@ -145,15 +160,14 @@ def load(data: bytes) -> Any:
     if zlib.crc32(body) != int.from_bytes(data[5:9], "big"):
         raise StateError("the state is damaged")
     try:
-        plain = body[1:] if body[:1] == b"p" else _inflated(body)
-        reader = _Reader(plain)
-        (value,) = reader.read(1)
+        classes, written = msgspec.msgpack.decode(body[1:] if body[:1] == b"p" else _inflated(body))
+        (value,) = _Reader(classes).read((written,))
     except StateError:
         raise
-    except (zlib.error, struct.error, RecursionError, ValueError, TypeError, IndexError, KeyError) as error:
+    except (msgspec.MsgspecError, zlib.error, RecursionError, MemoryError, ArithmeticError) as error:
         raise StateError(f"the state is damaged: {error}") from None
-    if reader.at != len(plain):
-        raise StateError("the state is damaged: bytes are left over")
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise StateError(f"the state is damaged: {error}") from None
     return value
 
 
@@ -166,127 +180,101 @@ def _inflated(body: bytes) -> bytes:
 
 
 class _Writer:
-    """Values to bytes."""
+    """Values as what MessagePack can say."""
 
     def __init__(self, shown: Callable[[Any], Any] | None = None) -> None:
         self._shown = shown
-        self.parts: list[bytes] = []
-        self._kinds: dict[type, _Kind] = {}
-        self._texts: dict[str, int] = {}
+        self.classes: list[tuple[str, tuple[str, ...]]] = []
+        self._kinds: dict[type, tuple[int, Callable[[Any], Iterable[Any]]]] = {}
         self._written: dict[int, int] = {}
         self._alive: list[Any] = []
         self._made: list[Any] = []
 
-    def write(self, values: Iterable[Any]) -> None:
-        """Write some values."""
-        add, how_to, text_number = self.parts.append, _WRITE.get, self._texts.get
+    def write(self, values: Iterable[Any]) -> list[Any]:
+        """Some values."""
+        made: list[Any] = []
+        add, how_to = made.append, _WRITE.get
         for value in values:
             kind = type(value)
-            if kind is int:
-                if 0 <= value < 128:
-                    add(_DIGITS[value])
-                elif -_EIGHT_BYTES <= value < _EIGHT_BYTES:
-                    add(_pack_long(b"q", value))
-                else:
-                    self._int(value)
-            elif value is None:
-                add(b"N")
-            elif kind is str and (known := text_number(value)) is not None:
-                add(_pack_number(b"t", known))
+            if kind in _PLAIN:
+                add(value)
+            elif kind is int:
+                add(value if -_LONG <= value < _LONG else self._number(value))
+            elif kind is str:
+                add(value if value.isascii() else _text(value))
             elif (how := how_to(kind)) is not None:
-                how(self, value)
+                add(how(self, value))
             elif isinstance(value, Enum):
-                add(b"E" + self._class(kind).number)
-                self.write((value.value,))
+                add([_Tag.ENUM, self._class(kind)[0], *self.write((value.value,))])
             else:
-                self._object(value)
+                add(self._object(value))
+        return made
 
-    def _int(self, value: int) -> None:
+    def _number(self, value: int) -> list[Any]:
         size = (value.bit_length() >> 3) + 1
-        if size > 255:
+        if size > _LONGEST_NUMBER:
             raise NotSerializableError("the number is too large")
-        self.parts += (b"i", bytes((size,)), value.to_bytes(size, "big", signed=True))
+        return [_Tag.NUMBER, value.to_bytes(size, "big", signed=True)]
 
-    def _text(self, value: str) -> None:
-        raw = value.encode("utf-8", "surrogatepass")
-        self.parts += (_pack_length(b"s", len(raw)), raw)
-        if len(value) <= _SHORT and len(self._texts) < 65_536:
-            self._texts[value] = len(self._texts)
-
-    def _bytes(self, value: bytes) -> None:
-        self.parts += (_pack_length(b"b", len(value)), value)
-
-    def _bytearray(self, value: bytearray) -> None:
+    def _bytearray(self, value: bytearray) -> list[Any]:
         # Tables of bits: most of them are empty from some place on.
         kept = bytes(value.rstrip(b"\0"))
-        self.parts += (_pack_length(b"y", len(kept)), (len(value) - len(kept)).to_bytes(4, "big"), kept)
+        return [_Tag.BYTEARRAY, kept, len(value) - len(kept)]
 
-    def _float(self, value: float) -> None:
-        raw = value.hex().encode()
-        self.parts += (b"f", bytes((len(raw),)), raw)
+    def _items(self, tag: _Tag, items: Iterable[Any]) -> list[Any]:
+        return [tag, *self.write(items)]
 
-    def _items(self, tag: bytes, items: Any) -> None:
-        self.parts.append(_pack_length(tag, len(items)))
-        if items:
-            self.write(items)
-
-    def _dict(self, value: dict[Any, Any]) -> None:
-        self.parts.append(_pack_length(b"{", len(value)))
-        if value:
-            self.write(chain.from_iterable(value.items()))
-
-    def _class(self, cls: type) -> _Kind:
-        """How a class is written; its ``number`` stands for it, and that of its first use says what it is."""
+    def _class(self, cls: type) -> tuple[int, Callable[[Any], Iterable[Any]]]:
+        """The number of a class, and how to get its fields."""
         kind = self._kinds.get(cls)
-        if kind is not None:
-            return kind
-        number = len(self._kinds).to_bytes(2, "big")
-        names, described = _described(cls)
-        get = attrgetter(*names) if len(names) > 1 else partial(_few, names)
-        self._kinds[cls] = _Kind(number, get)
-        return _Kind(b"".join((number, len(described).to_bytes(4, "big"), described)), get)
+        if kind is None:
+            name, names = _described(cls)
+            get = attrgetter(*names) if len(names) > 1 else partial(_few, names)
+            kind = self._kinds[cls] = len(self.classes), get
+            self.classes.append((name, names))
+        return kind
 
-    def _object(self, value: Any) -> None:
+    def _object(self, value: Any) -> list[Any]:
         known = self._written.setdefault(id(value), len(self._alive))
         if known < len(self._alive):
-            self.parts.append(_pack_length(b"R", known))
-            return
+            return [_Tag.AGAIN, known]
         self._alive.append(value)
         if self._shown is not None:
             value = self._shown(value)
             self._made.append(value)  # what is written is told by where it lies
-        kind = self._class(type(value))
-        self.parts.append(b"O" + kind.number)
-        self.write(kind.get(value))
+        number, get = self._class(type(value))
+        return [_Tag.OBJECT, number, *self.write(get(value))]
 
 
 def _few(names: tuple[str, ...], value: Any) -> list[Any]:
     return [getattr(value, name) for name in names]
 
 
+def _text(value: str) -> str | list[Any]:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return [_Tag.TEXT, value.encode("utf-8", "surrogatepass")]
+    return value
+
+
 @lru_cache(maxsize=1_024)
-def _described(cls: type) -> tuple[tuple[str, ...], bytes]:
-    """The fields of a class, and its name with theirs as the first use has them."""
+def _described(cls: type) -> tuple[str, tuple[str, ...]]:
+    """The name of a class, and its fields."""
     name = class_name(cls)
     if not may_be_read(cls, name):
         raise NotSerializableError(f"{name} is no dataclass")
-    names = () if issubclass(cls, Enum) else field_names(cls, name)
-    writer = _Writer()
-    writer.write((name, names))
-    return names, b"".join(writer.parts)
+    return name, () if issubclass(cls, Enum) else field_names(cls, name)
 
 
-_WRITE: dict[type, Callable[[_Writer, Any], None]] = {
-    bool: lambda writer, value: writer.parts.append(b"T" if value else b"F"),
-    float: _Writer._float,
-    str: _Writer._text,
-    bytes: _Writer._bytes,
+_PLAIN = frozenset((type(None), bool, float, bytes))
+_WRITE: dict[type, Callable[[_Writer, Any], list[Any]]] = {
     bytearray: _Writer._bytearray,
-    tuple: lambda writer, value: writer._items(b"(", value),
-    list: lambda writer, value: writer._items(b"[", value),
-    set: lambda writer, value: writer._items(b"<", value),
-    frozenset: lambda writer, value: writer._items(b">", value),
-    dict: _Writer._dict,
+    tuple: lambda writer, value: writer._items(_Tag.TUPLE, value),
+    list: lambda writer, value: writer._items(_Tag.LIST, value),
+    set: lambda writer, value: writer._items(_Tag.SET, value),
+    frozenset: lambda writer, value: writer._items(_Tag.FROZENSET, value),
+    dict: lambda writer, value: writer._items(_Tag.DICT, chain.from_iterable(value.items())),
 }
 
 
@@ -301,127 +289,69 @@ class _Found:
 
 
 class _Reader:
-    """Bytes to values."""
+    """Values of what MessagePack said."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
+    def __init__(self, classes: Any) -> None:
         self._room = MAX_BYTES
-        self._classes: list[_Found] = []
-        self._texts: list[str] = []
+        self._classes = [_found(name, tuple(names)) for name, names in classes]
         self._objects: list[Any] = []
 
-    def read(self, count: int) -> list[Any]:
-        """Read that many values."""
-        data, how_to = self.data, _READ.get
+    def read(self, written: Iterable[Any]) -> list[Any]:
+        """Some values."""
         values: list[Any] = []
         add = values.append
-        for _ in range(count):
-            tag = data[self.at]
-            self.at += 1
-            if tag >= _SMALL:
-                add(tag - _SMALL)
-            elif tag == _NONE:
-                add(None)
-            elif tag in (_TRUE, _FALSE):
-                add(tag == _TRUE)
+        for one in written:
+            kind = type(one)
+            if kind is list:
+                add(_READ[one[0]](self, one))
+            elif kind is str:
+                add(sys.intern(one) if len(one) <= _SHORT else one)
+            elif kind is int or kind in _PLAIN:
+                add(one)
             else:
-                how = how_to(tag)
-                if how is None:
-                    raise StateError(f"the state is damaged: no value begins with {bytes((tag,))!r}")
-                add(how(self))
+                raise StateError(f"the state is damaged: it holds a {kind.__name__}")
         return values
 
-    def _take(self, length: int) -> bytes:
-        end = self.at + length
-        if end > len(self.data):
-            raise StateError("the state is damaged: it ends early")
-        taken = self.data[self.at : end]
-        self.at = end
-        return taken
+    def _items(self, written: list[Any]) -> list[Any]:
+        return self.read(written[1:])
 
-    def _number(self) -> int:
-        return int.from_bytes(self._take(4), "big")
-
-    def _sized(self) -> bytes:
-        return self._take(self._number())
-
-    def _bytearray(self) -> bytearray:
-        length, more = self._number(), self._number()
-        self._room -= more
-        if self._room < 0:
-            raise StateError("the state is damaged or too long")
-        return bytearray(self._take(length)) + bytes(more)
-
-    def _long(self) -> int:
-        return int.from_bytes(self._take(8), "big", signed=True)
-
-    def _int(self) -> int:
-        return int.from_bytes(self._take(self._take(1)[0]), "big", signed=True)
-
-    def _text(self) -> str:
-        text = self._sized().decode("utf-8", "surrogatepass")
-        if len(text) <= _SHORT:
-            text = sys.intern(text)
-            self._texts.append(text)
-        return text
-
-    def _text_again(self) -> str:
-        return self._texts[int.from_bytes(self._take(2), "big")]
-
-    def _float(self) -> float:
-        return float.fromhex(self._take(self._take(1)[0]).decode())
-
-    def _items(self) -> list[Any]:
-        return self.read(self._number())
-
-    def _dict(self) -> dict[Any, Any]:
-        values = self.read(2 * self._number())
+    def _dict(self, written: list[Any]) -> dict[Any, Any]:
+        values = self.read(written[1:])
         return dict(zip(values[::2], values[1::2], strict=True))
 
-    def _class(self) -> _Found:
-        number = int.from_bytes(self._take(2), "big")
-        if number < len(self._classes):
-            return self._classes[number]
-        if number != len(self._classes):
-            raise StateError("the state is damaged: a class is used before it is named")
-        found = _found(self._sized())
-        self._classes.append(found)
-        return found
+    def _bytearray(self, written: list[Any]) -> bytearray:
+        _, kept, zeros = written
+        self._room -= zeros
+        if self._room < 0 or zeros < 0:
+            raise StateError("the state is damaged or too long")
+        return bytearray(kept) + bytes(zeros)
 
-    def _enum(self) -> Any:
-        found = self._class()
+    def _enum(self, written: list[Any]) -> Any:
+        _, number, value = written
+        found = self._classes[number]
         if not issubclass(found.cls, Enum):
             raise StateError("the state is damaged: this is no enumeration")
-        return found.cls(self.read(1)[0])
+        return found.cls(*self.read((value,)))
 
-    def _object(self) -> Any:
-        place = len(self._objects)
-        self._objects.append(None)
-        found = self._class()
+    def _object(self, written: list[Any]) -> Any:
+        _, number, *fields = written
+        found = self._classes[number]
         if issubclass(found.cls, Enum):
             raise StateError("the state is damaged: this is no object")
         made = object.__new__(found.cls)
         # Known before its fields are read: they may refer to it.
-        self._objects[place] = made
+        self._objects.append(made)
         give = object.__setattr__
-        for name, value in zip(found.names, self.read(len(found.names)), strict=True):
+        for name, value in zip(found.names, self.read(fields), strict=True):
             give(made, name, value)
         for name, default in found.missing:
             give(made, name, default())
         return made
 
-    def _reference(self) -> Any:
-        return self._objects[self._number()]
-
 
 @lru_cache(maxsize=1_024)
-def _found(described: bytes) -> _Found:
+def _found(name: str, names: tuple[str, ...]) -> _Found:
     """The class of that name with these fields; the same few come again and again."""
-    reader = _Reader(described)
-    name, names = reader.read(2)
-    if reader.at != len(described) or not isinstance(name, str) or not isinstance(names, tuple):
-        raise StateError("the state is damaged: a class has no name")
     cls = find_class(name)
     return _Found(cls, names, () if issubclass(cls, Enum) else _check(cls, name, names))
 
@@ -447,23 +377,16 @@ def _check(cls: type, name: str, names: tuple[str, ...]) -> tuple[tuple[str, Cal
     return tuple(missing)
 
 
-_READ: dict[int, Callable[[_Reader], Any]] = {
-    ord(tag): how
-    for tag, how in {
-        "q": _Reader._long,
-        "i": _Reader._int,
-        "f": _Reader._float,
-        "s": _Reader._text,
-        "t": _Reader._text_again,
-        "b": _Reader._sized,
-        "y": _Reader._bytearray,
-        "(": lambda reader: tuple(reader._items()),
-        "[": _Reader._items,
-        "<": lambda reader: set(reader._items()),
-        ">": lambda reader: frozenset(reader._items()),
-        "{": _Reader._dict,
-        "E": _Reader._enum,
-        "O": _Reader._object,
-        "R": _Reader._reference,
-    }.items()
+_READ: dict[int, Callable[[_Reader, list[Any]], Any]] = {
+    _Tag.LIST: _Reader._items,
+    _Tag.TUPLE: lambda reader, written: tuple(reader._items(written)),
+    _Tag.SET: lambda reader, written: set(reader._items(written)),
+    _Tag.FROZENSET: lambda reader, written: frozenset(reader._items(written)),
+    _Tag.DICT: _Reader._dict,
+    _Tag.OBJECT: _Reader._object,
+    _Tag.AGAIN: lambda reader, written: reader._objects[written[1]],
+    _Tag.ENUM: _Reader._enum,
+    _Tag.BYTEARRAY: _Reader._bytearray,
+    _Tag.TEXT: lambda reader, written: written[1].decode("utf-8", "surrogatepass"),
+    _Tag.NUMBER: lambda reader, written: int.from_bytes(written[1], "big", signed=True),
 }

@@ -30,7 +30,7 @@ from mqttscope.spark.session import is_connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NEEDED = ("lz4.frame", "orjson", "pyarrow", "rich", "zstandard")
+NEEDED = ("lz4.frame", "msgspec", "orjson", "pyarrow", "rich", "zstandard")
 """What executors have to have beside Python and Spark: modules."""
 PACKAGES = ("mqttscope", "pyspark_mqttscope")
 SLOTS = 1024
