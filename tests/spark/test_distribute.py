@@ -72,7 +72,7 @@ def test_everything_works_from_the_zip(tmp_path: Path) -> None:
     assert file == f"{archive()}/mqttscope/__init__.py"
     assert rules.split() == list(all_rules())
     assert profiles.split() == names()
-    # What executors need is what they are asked for; numpy comes with pyarrow, msgspec uses typing_extensions if it can.
+    # What executors need is what they are asked for; numpy comes with pyarrow, and msgspec uses typing_extensions.
     assert set(packages.split()) - {"numpy", "typing_extensions.py"} <= {name.partition(".")[0] for name in NEEDED}
     # A program that was sent somewhere itself can send itself on.
     assert again == archive().name
