@@ -18,7 +18,6 @@ ports, and ports that are used again, VLANs, tunnels and IP fragments do not con
 from __future__ import annotations
 
 import shutil
-import struct
 import subprocess
 import tempfile
 from array import array
@@ -28,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from mqttscope.capture.build_frames import LINK_TYPE_RAW, ip_frame
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.keylog import BadKeysError, read_keys
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
@@ -37,8 +37,6 @@ from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Fra
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import ACK, FIN, MASK, PSH, RST, SYN, Fragment, Segment, ports, reverse_key
 
-LINK_TYPE_RAW = 101
-"""Frames begin with the IP header."""
 SERVER_PORT = 443
 MAX_PAYLOAD = 32 * 1024
 """Payload of one frame: a segment that the network card put together may be longer than an IPv4 datagram can be."""
@@ -50,7 +48,6 @@ _SERVER = bytes((192, 0, 2, 1))
 _PREFERENCES_OFF = ("ip.check_checksum:FALSE", "tcp.check_checksum:FALSE")
 ARGUMENTS = tuple(word for preference in _PREFERENCES_OFF for word in ("-o", preference))
 """For tshark: the frames have no checksums."""
-_HEADERS = struct.Struct("!BBHIBBH4s4sHHIIBBHI")
 
 
 def frames(segment: Segment, connection: int, *, from_client: bool) -> Iterator[Frame]:
@@ -65,12 +62,12 @@ def frames(segment: Segment, connection: int, *, from_client: bool) -> Iterator[
     payload, whole = segment.payload, len(segment.payload) + segment.missing
     for start in range(0, len(payload), MAX_PAYLOAD):
         part = payload[start : start + MAX_PAYLOAD]
-        length = min(whole - start, MAX_PAYLOAD)
-        head = _HEADERS.pack(
-            0x45, 0, 40 + length, 0, 64, 6, 0, *addresses,
-            *ports, (first + start) & MASK, segment.acknowledgment, 0x50, PSH | ACK, 0xFFFF, 0,
+        missing = min(whole - start, MAX_PAYLOAD) - len(part)
+        data = ip_frame(
+            *addresses, ports, sequence=(first + start) & MASK, acknowledgment=segment.acknowledgment, flags=PSH | ACK,
+            window=0xFFFF, payload=part, missing=missing,
         )  # fmt: skip
-        yield Frame(segment.frame, segment.timestamp_ns, LINK_TYPE_RAW, head + part, 40 + length, segment.capture)
+        yield Frame(segment.frame, segment.timestamp_ns, LINK_TYPE_RAW, data, len(data) + missing, segment.capture)
 
 
 __all__ = ["TLS_KEY_LOG", "BadKeysError", "Decryption", "MissingToolError", "find_tshark", "read_keys"]

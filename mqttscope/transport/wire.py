@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
+from mqttscope.capture.build_frames import LINK_TYPE_RAW, ip_frame
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import ACK, FIN, MASK, PSH, RST, SYN, Segment, direction_key
 
-LINK_TYPE_RAW = 101
-"""Frames begin with the IP header: there was no link that an endpoint could tell of."""
 MAX_SEGMENT_BYTES = 16 * 1024
 """Payload of one segment.  An IP datagram could hold four times as much; but what is read from a segment is read in one
 go, and bytes that look like MQTT and are none take long."""
@@ -29,9 +28,6 @@ WINDOW_SHIFT = 14
 """Both sides offer 1 GiB, so that what is under way always fits."""
 
 _OPTIONS = struct.pack("!BBHBBBB", 2, 4, MAX_SEGMENT_BYTES, 1, 3, 3, WINDOW_SHIFT)
-_HOP_LIMIT = 64
-_TCP = 6
-_DO_NOT_FRAGMENT = 0x4000
 
 
 class Endpoint(NamedTuple):
@@ -67,12 +63,6 @@ class _Side:
     sequence: int
     """Sequence number of what comes next."""
     key: bytes = b""
-    ports: bytes = b""
-    network: bytes = b""
-    """The IP header without what differs from frame to frame."""
-    network_sum: int = 0
-    pseudo_sum: int = 0
-    """Of the addresses and the protocol."""
     sent: int = 0
     """Bytes of the stream."""
     finished: bool = False
@@ -84,12 +74,7 @@ class _Side:
 
     def __post_init__(self) -> None:
         addresses = self.source.address.packed + self.destination.address.packed
-        self.ports = struct.pack("!HH", self.source.port, self.destination.port)
-        self.key = direction_key(addresses, self.ports)
-        if self.source.address.version == 4:
-            self.network = struct.pack("!HBB", _DO_NOT_FRAGMENT, _HOP_LIMIT, _TCP)
-            self.network_sum = _sum(b"\x45\0" + self.network + addresses)
-        self.pseudo_sum = _sum(addresses) + _TCP
+        self.key = direction_key(addresses, struct.pack("!HH", self.source.port, self.destination.port))
 
     def end(self) -> int:
         """How far the other side can acknowledge this one."""
@@ -212,24 +197,11 @@ class Wire:
         return True
 
     def _make(self, side: _Side, timestamp_ns: int, flags: int, payload: bytes = b"", options: bytes = b"") -> Made:
-        length = 20 + len(options) + len(payload)
-        offset_and_flags = (20 + len(options)) << 10 | flags
-        numbers = struct.pack("!IIHH", side.sequence, side.acknowledgment, offset_and_flags, WINDOW)
-        head = side.ports + numbers
-        checksum = _complement(side.pseudo_sum + length + _sum(head) + _sum(options) + _sum(payload))
-        if side.source.address.version == 4:
-            total = 20 + length
-            network = b"".join(
-                (
-                    struct.pack("!HHH", 0x4500, total, 0),
-                    side.network,
-                    _complement(side.network_sum + total).to_bytes(2, "big"),
-                    side.key[:8],
-                )
-            )
-        else:
-            network = struct.pack("!IHBB", 0x60000000, length, _TCP, _HOP_LIMIT) + side.key[:32]
-        data = b"".join((network, head, checksum.to_bytes(2, "big"), b"\0\0", options, payload))
+        data = ip_frame(
+            side.source.address.packed, side.destination.address.packed, (side.source.port, side.destination.port),
+            sequence=side.sequence, acknowledgment=side.acknowledgment, flags=flags, window=WINDOW, payload=payload,
+            options=options,
+        )  # fmt: skip
         number = self.next_number()
         return Made(
             Frame(number, timestamp_ns, LINK_TYPE_RAW, data, len(data), self.capture),
@@ -247,14 +219,3 @@ class Wire:
                 options,
             ),
         )
-
-
-def _sum(data: bytes) -> int:
-    """Sum of the 16-bit words, as far as one's complement arithmetic tells sums apart (RFC 1071)."""
-    # 2**16 is 1 modulo 2**16 - 1: the number that the bytes are as a whole has the sum of its words as remainder.
-    return int.from_bytes(data if not len(data) & 1 else data + b"\0", "big") % 0xFFFF
-
-
-def _complement(total: int) -> int:
-    """The checksum of words with this sum, which is not that of zeros alone."""
-    return 0xFFFF - (total % 0xFFFF or 0xFFFF)
