@@ -16,9 +16,10 @@ from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import CHUNK_SIZE
 from mqttscope.capture.detect_format import NO_FRAME, first_time, read_capture
-from mqttscope.capture.growing import Limited, look_behind, read_rest
+from mqttscope.capture.fingerprint import is_replaced
 from mqttscope.capture.pcap import FRAME_LIMIT
-from mqttscope.capture.sources import REPLACED, SINCE, expand, identity, is_replaced, why_not_opened
+from mqttscope.capture.resume import BoundedFile, first_after, read_rest
+from mqttscope.capture.sources import REPLACED, SINCE, expand, identity, why_not_opened
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.redact.addresses import public_name
 
@@ -37,7 +38,7 @@ class Part:
     size: int
     """What is written behind so many bytes of the file is not read."""
     begins: int
-    """`sources.beginning` of the file: another one is not read."""
+    """`fingerprint.head_crc` of the file: another one is not read."""
     was_opened: bool = False
 
 
@@ -128,7 +129,7 @@ class _Capture:
         if self.items is None and _is_regular(self.name):
             with suppress(OSError, ValueError), open(self.name, "rb", buffering=0) as opened:
                 file, behind = self._limited(opened)
-                self.first_ns = look_behind(file, behind)[1] if behind else first_time(file)
+                self.first_ns = first_after(file, behind)[1] if behind else first_time(file)
             return
         items: Iterator[_Item] = iter(self.read(CHUNK_SIZE))
         seen: list[_Item] = []
@@ -164,7 +165,7 @@ class _Capture:
     def _limited(self, file: BinaryIO) -> tuple[BinaryIO, int]:
         """What is read of an open file, and how much of it was read before."""
         part = self.part
-        return (file, 0) if part is None else (cast(BinaryIO, Limited(file, part.size)), part.behind)
+        return (file, 0) if part is None else (cast(BinaryIO, BoundedFile(file, part.size)), part.behind)
 
 
 def _expand(

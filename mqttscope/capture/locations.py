@@ -16,15 +16,14 @@ from urllib.parse import quote, unquote
 
 from mqttscope.capture.detect_format import NO_FRAME, first_time
 from mqttscope.capture.files import find_captures
+from mqttscope.capture.fingerprint import head_crc, is_replaced
 from mqttscope.capture.sources import (
     MISSING,
     NO_CAPTURES,
     NO_MATCH,
     NOT_REGULAR,
     REPLACED,
-    beginning,
     is_named_like_capture,
-    is_replaced,
     looks_like_capture,
     why_not_opened,
 )
@@ -144,7 +143,7 @@ def _look(one: Location, settings: Mapping[str, str], *, alone: bool) -> Locatio
     try:
         with open_location(one.target, settings) as file:
             size = file.seek(0, os.SEEK_END)
-            begins = beginning(file, size)
+            begins = head_crc(file, size)
             return Location(one.name, one.target, size, NO_FRAME if alone else first_time(file), begins=begins)
     except (OSError, ValueError) as error:
         return Location(one.name, one.target, fault=why_not_opened(error, one.target))

@@ -38,7 +38,7 @@ class Interface:
 
 
 @dataclass(slots=True)
-class Memory:
+class ReaderState:
     """How far a capture was read, and what of it has a say in what follows.  Plain data.
 
     A reader that is given one begins where it says, and at the end of the bytes leaves in it where the next one begins:
@@ -74,15 +74,15 @@ class Memory:
         ]  # fmt: skip
 
     @classmethod
-    def of(cls, values: Sequence[Any]) -> Memory:
+    def of(cls, values: Sequence[Any]) -> ReaderState:
         """What `written` wrote."""
         made = cls(*values[:7])
         made.interfaces = [Interface(*one) for one in values[7]]
         return made
 
-    def copy(self) -> Memory:
+    def copy(self) -> ReaderState:
         """Another one that says the same."""
-        return Memory.of(self.written())
+        return ReaderState.of(self.written())
 
 
 FRAME_LIMIT = 64 << 20
@@ -114,7 +114,7 @@ def read_pcap(
     capture: str,
     *,
     frame_limit: int = FRAME_LIMIT,
-    memory: Memory | None = None,
+    memory: ReaderState | None = None,
     more: bool = False,
 ) -> Iterator[Frame | CaptureError]:
     """The frames of a pcap file, then one :class:`CaptureError` when it is damaged or ends inside a record.

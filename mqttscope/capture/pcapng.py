@@ -13,7 +13,7 @@ from math import gcd
 from typing import Literal
 
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.capture.pcap import FRAME_LIMIT, Interface, Memory
+from mqttscope.capture.pcap import FRAME_LIMIT, Interface, ReaderState
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
 
 PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
@@ -70,7 +70,7 @@ def read_pcapng(
     capture: str,
     *,
     frame_limit: int = FRAME_LIMIT,
-    memory: Memory | None = None,
+    memory: ReaderState | None = None,
     more: bool = False,
 ) -> Iterator[Frame | CaptureNotice]:
     """The frames and notices of a pcapng file, then one :class:`CaptureError` when it is damaged or incomplete.

@@ -10,7 +10,6 @@ import glob
 import os
 import re
 import stat
-import zlib
 from typing import BinaryIO
 
 from mqttscope.capture.compressed import ByteSource
@@ -28,7 +27,6 @@ NOTHING_THERE = (MISSING, NO_MATCH, NO_CAPTURES)
 SINCE = " since it was found"
 """What is said of a capture that cannot be read any more, or would be another one, ends with this."""
 REPLACED = f"is another file{SINCE}"
-_BEGINNING_BYTES = 1 << 12
 _DANGLING = "is a link to what does not exist"
 _SNIFF_SIZE = 1 << 12
 _CAPTURE_NAME = re.compile(
@@ -144,19 +142,3 @@ def _in_directory(path: str) -> str | CaptureError | None:
             return path if looks_like_capture(file) else None
     except OSError:
         return path  # so that reading it says why
-
-
-def beginning(file: BinaryIO, size: int) -> int:
-    """CRC-32 of the first bytes of a file that is open, of ``size`` at most: whether it is still the same.
-
-    Numbers of files would not do: some file systems give them anew.
-    """
-    file.seek(0)
-    found = zlib.crc32(file.read(min(size, _BEGINNING_BYTES)))
-    file.seek(0)
-    return found
-
-
-def is_replaced(file: BinaryIO, size: int, begins: int) -> bool:
-    """Whether a file that is open is not the one that had ``size`` bytes and this `beginning`, or has lost some."""
-    return file.seek(0, os.SEEK_END) < size or beginning(file, size) != begins

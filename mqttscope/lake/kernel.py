@@ -33,7 +33,7 @@ from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import Event
 from mqttscope.lake.late import Late
 from mqttscope.lake.manifest import LakeError
-from mqttscope.lake.memory import Memory, open_connections, remembered, resume
+from mqttscope.lake.memory import FlowMemory, open_connections, remembered, resume
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import forget_secrets, public_object
 from mqttscope.lake.schemas import FINDINGS, FLOW_KEYS, OPEN, SCOPE_STATE, STATE
@@ -115,7 +115,7 @@ def kernel(
     unfinished.collector.note_drops({*dropping, *drops})
     states: list[tuple[Any, ...]] = []
     for _, rows in groupby(read_rows(batches), key=_flow_of):
-        memories: list[Memory] = []
+        memories: list[FlowMemory] = []
         for _ in run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns):
             for name, found in collector.batches():
                 yield event_batch(name, found)
@@ -156,7 +156,7 @@ def cross_kernel(
         collector = Collector(options, key=key.decode())
         collector.position.ends = ends
         collector.note_drops(dropping, drops or {})
-        memories: list[Memory] = []
+        memories: list[FlowMemory] = []
         for _ in run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns):
             yield from found.take(collector)
         yield from found.take(collector)
@@ -201,7 +201,7 @@ class _Taken:
             yield event_batch(self._kind, batch(FINDINGS.name, self._rows))
 
 
-def begun(memory: Memory) -> tuple[int, int]:
+def begun(memory: FlowMemory) -> tuple[int, int]:
     """Flows that are open end in the order in which they began."""
     return memory.flow.opened_ns, memory.flow.first_frame
 
@@ -219,7 +219,7 @@ def run_flows(
     rows: Iterable[Row],
     options: LakeOptions,
     collector: Collector,
-    memories: list[Memory],
+    memories: list[FlowMemory],
     *,
     more: bool = False,
     watermark_ns: int | None = None,
@@ -289,9 +289,9 @@ def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector, l
             yield from events
 
 
-def flow_memory(data: bytes) -> Memory:
+def flow_memory(data: bytes) -> FlowMemory:
     """What a flow remembers, as it was written down; `LakeError` where that cannot be read."""
-    return _loaded(data, Memory, "a flow remembers")
+    return _loaded(data, FlowMemory, "a flow remembers")
 
 
 def key_memory(data: bytes) -> KeyMemory:
@@ -342,7 +342,7 @@ class Unfinished:
         self.collector = collector
         self.collector.over = False
 
-    def feed(self, memory: Memory) -> None:
+    def feed(self, memory: FlowMemory) -> None:
         """Take one flow and its parts; its memory is used up."""
         for part in memory.parts:
             self.feed(part)
@@ -360,7 +360,7 @@ class Unfinished:
             yield name if name == FLOW_KEYS.name else f"{OPEN}{name}", found
 
 
-def state_row(memory: Memory) -> tuple[Any, ...]:
+def state_row(memory: FlowMemory) -> tuple[Any, ...]:
     """The row of what is remembered of a flow."""
     forget_secrets(memory.flow)
     return group_key(memory.flow.key), memory.flow.last_timestamp_ns, dump(memory, shown=public_object)

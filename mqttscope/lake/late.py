@@ -22,7 +22,7 @@ from mqttscope.dissect import Dissector
 from mqttscope.dissect.flow_state import FlowState
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import Event
-from mqttscope.lake.memory import Memory, connection_of, remembered, resume
+from mqttscope.lake.memory import FlowMemory, connection_of, remembered, resume
 from mqttscope.lake.tables import Collector
 from mqttscope.lake.tracker import LATE, Hole
 from mqttscope.net.flow import Flow
@@ -76,7 +76,7 @@ class Late:
         """Those of them that have parts."""
         self._numbers = LATE
 
-    def adopt(self, memory: Memory) -> None:
+    def adopt(self, memory: FlowMemory) -> None:
         """Know a flow that was resumed, and continue its parts."""
         flow = memory.flow
         self._resumed[flow.key] = flow.last_timestamp_ns
@@ -117,7 +117,7 @@ class Late:
             for part in known.parts:
                 yield from part.dissector.close()
 
-    def remembered(self, memories: list[Memory], watermark_ns: int | None) -> list[Memory]:
+    def remembered(self, memories: list[FlowMemory], watermark_ns: int | None) -> list[FlowMemory]:
         """What is remembered of flows, with their parts; of a flow that is not remembered the latest part stands in."""
         if not self._known:
             return memories

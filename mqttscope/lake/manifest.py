@@ -60,7 +60,7 @@ class Manifest:
     last_ns: int | None = None
     """Time of the last segment."""
     captures: dict[str, str] = field(default_factory=dict)
-    """Captures that are in, by the digest of their bytes (`lake.contents`): the name each had."""
+    """Captures that are in, by the digest of their bytes (`capture.fingerprint`): the name each had."""
     files: dict[str, list[str]] = field(default_factory=dict)
     """Paths of the Parquet files of each table, relative to the lake."""
     open_files: dict[str, list[str]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Manifest:
     faulty: dict[str, Errors] = field(default_factory=dict)
     """Captures with errors, by digest; older lakes do not say them."""
     begins: dict[str, list[int]] = field(default_factory=dict)
-    """What is known of each capture to find it when it has grown (`lake.contents`); older lakes do not say it."""
+    """What is known of each capture to find it when it has grown (`capture.fingerprint`); older lakes do not say it."""
     checksums: dict[str, int] = field(default_factory=dict)
     """CRC-32 of each file; older lakes do not say them."""
     schema: int = 1

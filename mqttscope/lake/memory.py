@@ -17,12 +17,12 @@ from mqttscope.session.connection import Connection
 
 
 @dataclass(slots=True)
-class Memory:
+class FlowMemory:
     """What is remembered of a flow between two runs.  Plain data."""
 
     flow: Flow
     tracker: Tracker | None = None
-    parts: list[Memory] = field(default_factory=list)
+    parts: list[FlowMemory] = field(default_factory=list)
     """Earlier parts of it that came late (`lake.late`)."""
     holes: list[tuple[bool, int, int]] = field(default_factory=list)
     """What was given up of it, where it has ended (`Collector.holes`)."""
@@ -33,7 +33,7 @@ def connection_of(flow: Flow) -> Any:
     return flow.context.connection if isinstance(flow.context, FlowState) else None
 
 
-def resume(memory: Memory, dissector: Dissector, collector: Collector) -> None:
+def resume(memory: FlowMemory, dissector: Dissector, collector: Collector) -> None:
     """Continue a flow."""
     connection = connection_of(memory.flow)
     if connection is not None:
@@ -50,7 +50,7 @@ def resume(memory: Memory, dissector: Dissector, collector: Collector) -> None:
     dissector.flows.adopt(memory.flow)
 
 
-def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | None = None) -> list[Memory]:
+def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | None = None) -> list[FlowMemory]:
     """What is remembered of the flows of a dissector: those that are open, or so fresh that copies may still come."""
     found = []
     for flow in dissector.flows.flows.values():
@@ -59,11 +59,11 @@ def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | N
         connection = connection_of(flow)
         tracker = None if connection is None else collector.remember(connection)
         holes = collector.holes.pop(flow_key(flow.key), []) if flow.closed else []
-        found.append(Memory(flow, tracker, holes=holes))
+        found.append(FlowMemory(flow, tracker, holes=holes))
     return found
 
 
-def open_connections(memories: Iterable[Memory]) -> Iterator[tuple[Connection, Tracker]]:
+def open_connections(memories: Iterable[FlowMemory]) -> Iterator[tuple[Connection, Tracker]]:
     """The connections that are open, in what is remembered of flows."""
     for memory in memories:
         connection = connection_of(memory.flow)

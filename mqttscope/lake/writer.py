@@ -24,11 +24,18 @@ import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part
-from mqttscope.capture.growing import Limited
-from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE, beginning
+from mqttscope.capture.fingerprint import (
+    Fingerprint,
+    KnownFingerprints,
+    find_prefixes,
+    fingerprint_of,
+    head_crc,
+    resume_offset,
+)
+from mqttscope.capture.resume import BoundedFile
+from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
-from mqttscope.lake.contents import Content, Known, beginnings, behind, content_of
 from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, merge_small, reading
 from mqttscope.lake.ingest_errors import add_errors, known_errors, remember
 from mqttscope.lake.kernel import Unfinished, begun, flow_memory, key_memory, state_row
@@ -215,7 +222,7 @@ class _Fresh:
 
     names: dict[str, str] = field(default_factory=dict)
     """Those that are not in yet, by digest."""
-    contents: dict[str, Content] = field(default_factory=dict)
+    contents: dict[str, Fingerprint] = field(default_factory=dict)
     """What they hold, by digest."""
     parts: dict[str, Part] = field(default_factory=dict)
     """What is to be read of each of them, by name: it may have been read before, and may be growing."""
@@ -224,7 +231,7 @@ class _Fresh:
 
 
 def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fresh:
-    found, begins = _Fresh(), Known.of(before.begins, before.captures)
+    found, begins = _Fresh(), KnownFingerprints.of(before.begins, before.captures)
     for one in captures:
         name = os.fspath(one)
         if os.path.exists(name) and not os.path.isfile(name):
@@ -233,11 +240,11 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
         try:
             with open(name, "rb", buffering=0) as opened:
                 size = opened.seek(0, os.SEEK_END)
-                begun = beginning(opened, size)
-                file = cast(BinaryIO, Limited(opened, size))
-                content = content_of(file, begins)
+                begun = head_crc(opened, size)
+                file = cast(BinaryIO, BoundedFile(opened, size))
+                content = fingerprint_of(file, begins)
                 is_known = content.digest in before.captures or content.digest in found.names
-                read_before = 0 if is_known else behind(file, content)[0]
+                read_before = 0 if is_known else resume_offset(file, content)[0]
         except OSError as error:
             raise LakeError(f"{name} cannot be opened: {error.strerror or error}") from None
         if is_known:
@@ -246,7 +253,7 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
         found.names[content.digest] = name
         found.contents[content.digest] = content
         found.parts[name] = Part(read_before, size, begun)
-    for digest in beginnings(found.contents, found.names, before.begins, before.captures, _opened):
+    for digest in find_prefixes(found.contents, found.names, before.begins, before.captures, _opened):
         found.known.append((found.names.pop(digest), digest))
     return found
 

@@ -32,13 +32,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import BinaryIO
 
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.detect_format import NO_FRAME, first_time
-from mqttscope.capture.growing import PIECE_BYTES, Grown, advance, can_grow, may_be_compressed, memory_at
+from mqttscope.capture.fingerprint import CHECK_BYTES, Fingerprint, ends_crc, fingerprint_at
 from mqttscope.capture.locations import Location
-from mqttscope.capture.pcap import Memory
+from mqttscope.capture.pcap import ReaderState
+from mqttscope.capture.resume import PIECE_BYTES, CaptureRange, advance, can_grow, may_be_compressed, memory_at
 from mqttscope.capture.sources import (
     denied,
     fault,
@@ -48,21 +48,9 @@ from mqttscope.capture.sources import (
     looks_like_capture,
     why_not_opened,
 )
-from mqttscope.lake.contents import Content, content_at
 from mqttscope.spark.offsets import Followed, Offset, Said
 from mqttscope.spark.plan import Task
 from mqttscope.spark.rows import ERROR, READ, Note
-
-CHECK_BYTES = 512
-"""So many bytes at the beginning and before the position tell whether a capture is still the same."""
-
-
-def checks(file: BinaryIO, position: int) -> tuple[int, int]:
-    """CRC-32 of the first and of the last bytes before a position: whether they are still the same."""
-    file.seek(0)
-    head = file.read(min(position, CHECK_BYTES))
-    file.seek(max(0, position - CHECK_BYTES))
-    return zlib.crc32(head), zlib.crc32(file.read(min(position, CHECK_BYTES)))
 
 
 def begins_with(name: str, one: Followed) -> bool:
@@ -77,10 +65,10 @@ def begins_with(name: str, one: Followed) -> bool:
     return left <= 0 and (zlib.crc32(head[:checked]), zlib.crc32(tail[-checked:])) == (one.head, one.tail)
 
 
-def content_now(name: str, position: int, head: int, tail: int, size: int) -> Content | None:
+def content_now(name: str, position: int, head: int, tail: int, size: int) -> Fingerprint | None:
     """The content of a capture that was read, its first ``size`` bytes; ``None`` where it is gone.
 
-    ``position``, ``head``, ``tail``: up to where it was read, and what `checks` said then.  It may have been renamed
+    ``position``, ``head``, ``tail``: up to where it was read, and what `ends_crc` said then.  It may have been renamed
     since, in its folder, and another one may have its name.
     """
     folder, base = os.path.split(name)
@@ -90,8 +78,8 @@ def content_now(name: str, position: int, head: int, tail: int, size: int) -> Co
             with suppress(OSError):
                 if os.path.isfile(path) and os.path.getsize(path) >= size:
                     with open(path, "rb", buffering=0) as file:
-                        if checks(file, position) == (head, tail):
-                            return content_at(path, size)
+                        if ends_crc(file, position) == (head, tail):
+                            return fingerprint_at(path, size)
     return None
 
 
@@ -135,7 +123,7 @@ def begins_compressed(name: str, one: Followed) -> bool:
         return False  # the next look says why
 
 
-def remembered(name: str, position: int) -> Memory:
+def remembered(name: str, position: int) -> ReaderState:
     """What a reader that came to a position remembers: found again from the beginning of the capture."""
     with open(name, "rb", buffering=0) as file:
         return memory_at(file, position)
@@ -147,7 +135,7 @@ def begin_at(one: Followed, position: int) -> None:
     if not one.is_whole:
         one.memory = remembered(one.name, position)
         with suppress(OSError), open(one.name, "rb", buffering=0) as file:
-            one.head, one.tail = checks(file, one.memory.position)
+            one.head, one.tail = ends_crc(file, one.memory.position)
 
 
 def gone_on(one: Followed, name: str, size: int) -> Followed:
@@ -168,7 +156,7 @@ def lost(one: Followed, size: int | None) -> Said:
         what = "has been replaced before it was complete"
         if CHECK_BYTES <= size < position:
             with suppress(OSError), open(one.name, "rb", buffering=0) as file:
-                if checks(file, position)[0] == one.head:
+                if ends_crc(file, position)[0] == one.head:
                     what = f"has shrunk from {position} to {size} bytes"
     return Said(one.file, one.name, f"{what}: what came behind frame {frames} is not read", frames, position)
 
@@ -182,7 +170,7 @@ def advance_in(one: Followed, size: int, limit: int) -> int:
                 one.memory.position = size
             else:
                 passed = advance(file, one.memory, size, limit=limit)
-            one.head, one.tail = checks(file, one.memory.position)
+            one.head, one.tail = ends_crc(file, one.memory.position)
     except OSError:
         return 0  # the next look says why
     return passed
@@ -367,9 +355,11 @@ class Follower:
             with open(found.name, "rb", buffering=0) as file:
                 if found.size < position:
                     # Nothing is lost of one that was complete.
-                    same = one.size is not None and found.size >= CHECK_BYTES and checks(file, position)[0] == one.head
+                    same = (
+                        one.size is not None and found.size >= CHECK_BYTES and ends_crc(file, position)[0] == one.head
+                    )
                 else:
-                    same = checks(file, position) == (one.head, one.tail)
+                    same = ends_crc(file, position) == (one.head, one.tail)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -434,8 +424,8 @@ class Follower:
             return False  # each that has nothing in it is told of
         try:
             alike = known.alike(one.name, one.first_ns)
-            content = content_at(one.name) if alike else None
-            return any(content_at(other.name) == content for other in alike)
+            content = fingerprint_at(one.name) if alike else None
+            return any(fingerprint_at(other.name) == content for other in alike)
         except OSError:
             return False
 
@@ -488,7 +478,7 @@ class Follower:
             if one.size is not None:
                 one.first_ns = NO_FRAME
                 # Found again where it grows after all.
-                one.memory = Memory(one.memory.position, one.memory.frames)
+                one.memory = ReaderState(one.memory.position, one.memory.frames)
 
 
 def _set(name: str) -> str:
@@ -525,7 +515,7 @@ def _location(one: Followed) -> Location:
     return Location(one.name, os.path.abspath(one.name), one.size or one.memory.position)
 
 
-def _grown(one: Followed, earlier: Followed | None) -> Grown | None:
+def _grown(one: Followed, earlier: Followed | None) -> CaptureRange | None:
     """What is new of a capture."""
     position = 0 if earlier is None else earlier.memory.position
     was_begun = one.begun > (0 if earlier is None else earlier.begun)
@@ -535,12 +525,12 @@ def _grown(one: Followed, earlier: Followed | None) -> Grown | None:
     if was_begun or (one.begun and not position):
         begin = remembered(one.name, one.begun)
     elif earlier is None:
-        begin = Memory()
+        begin = ReaderState()
     elif was_complete:
         begin = remembered(one.name, position)
     else:
         begin = earlier.memory.copy()
-    return Grown(begin, one.memory.copy() if one.size is None else None, one.size or 0)
+    return CaptureRange(begin, one.memory.copy() if one.size is None else None, one.size or 0)
 
 
 def _read(one: Followed, *, is_known: bool) -> Note:

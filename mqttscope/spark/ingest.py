@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import pyarrow as pa
 
 from mqttscope.capture.detect_format import NO_FRAME
-from mqttscope.capture.growing import Limited
+from mqttscope.capture.fingerprint import Fingerprint, KnownFingerprints, find_prefixes, fingerprint_of, resume_offset
 from mqttscope.capture.locations import PARALLEL, Location, find, open_location, why_replaced
 from mqttscope.capture.ranges import WHOLE, Settled
+from mqttscope.capture.resume import BoundedFile
 from mqttscope.capture.sources import SINCE, why_not_opened
-from mqttscope.lake.contents import Content, Known, beginnings, behind, content_of
 from mqttscope.lake.files import commit, lake_lock, merge_small
 from mqttscope.lake.manifest import LakeError, Manifest, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
@@ -58,7 +58,7 @@ class Apart:
 
     fresh: dict[str, Location] = field(default_factory=dict)
     """Those that are to be read, by digest, in the order of reading."""
-    contents: dict[str, Content] = field(default_factory=dict)
+    contents: dict[str, Fingerprint] = field(default_factory=dict)
     """What they hold, by digest."""
     known: list[tuple[str, str]] = field(default_factory=list)
     """Names and digests of those that are in already, and of copies among those that are given."""
@@ -105,21 +105,23 @@ def tell_apart(
     found = Apart(faults={one.name: one.fault for one in locations if one.fault is not None})
     readable = [one for one in locations if one.fault is None]
     seen, fresh = set(known), dict[str, Location]()
-    for location, looked in zip(readable, look(spark, readable, settings, Known.of(begins or {}, known)), strict=True):
+    for location, looked in zip(
+        readable, look(spark, readable, settings, KnownFingerprints.of(begins or {}, known)), strict=True
+    ):
         if looked.fault is not None:
             found.faults[location.name] = looked.fault
         elif looked.digest in seen:
             found.known.append((location.name, looked.digest))
         else:
             seen.add(looked.digest)
-            found.contents[looked.digest] = Content(looked.digest, looked.readable, looked.size, looked.head)
+            found.contents[looked.digest] = Fingerprint(looked.digest, looked.readable, looked.size, looked.head)
             if looked.behind:
                 first_ns = NO_FRAME if looked.first_ns is None else looked.first_ns
                 location = replace(location, behind=looked.behind, first_ns=first_ns)
             fresh[looked.digest] = location
     targets = {digest: one.target for digest, one in fresh.items()}
     opened = partial(open_location, settings=settings)
-    for digest in beginnings(found.contents, targets, begins or {}, known, opened):
+    for digest in find_prefixes(found.contents, targets, begins or {}, known, opened):
         found.known.append((fresh.pop(digest).name, digest))
     if any(one.behind for one in fresh.values()):
         fresh = dict(sorted(fresh.items(), key=lambda one: one[1].first_ns))
@@ -127,7 +129,9 @@ def tell_apart(
     return found
 
 
-def look(spark: SparkSession, locations: Sequence[Location], settings: Mapping[str, str], known: Known) -> list[Looked]:
+def look(
+    spark: SparkSession, locations: Sequence[Location], settings: Mapping[str, str], known: KnownFingerprints
+) -> list[Looked]:
     """The content of each capture.  ``known``: contents of others.
 
     Captures in a store, and much on this machine, are read by the executors.
@@ -150,7 +154,7 @@ def look(spark: SparkSession, locations: Sequence[Location], settings: Mapping[s
 
 
 def _look_at_batches(
-    batches: Iterable[pa.RecordBatch], settings: Mapping[str, str], known: Known
+    batches: Iterable[pa.RecordBatch], settings: Mapping[str, str], known: KnownFingerprints
 ) -> Iterator[pa.RecordBatch]:
     for one in batches:
         for row in one.to_pylist():
@@ -159,14 +163,14 @@ def _look_at_batches(
             yield pa.RecordBatch.from_pylist([{"place": row["place"]} | found], schema=_FOUND)
 
 
-def _look(one: Location, settings: Mapping[str, str], known: Known) -> Looked:
+def _look(one: Location, settings: Mapping[str, str], known: KnownFingerprints) -> Looked:
     try:
         with open_location(one.target, settings) as opened:
             if why := why_replaced(opened, one):
                 return Looked(fault=why)
-            file = cast(BinaryIO, Limited(opened, one.size))
-            content = content_of(file, known)
-            read_before, first_ns = behind(file, content)
+            file = cast(BinaryIO, BoundedFile(opened, one.size))
+            content = fingerprint_of(file, known)
+            read_before, first_ns = resume_offset(file, content)
             known_ns = None if first_ns == NO_FRAME else int(first_ns)
             return Looked(content.digest, content.readable, content.size, content.head, read_before, known_ns)
     except (OSError, ValueError) as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.capture.detect_format import NO_FRAME
-from mqttscope.capture.pcap import Memory
+from mqttscope.capture.pcap import ReaderState
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Followed:
     """Its place in the order of reading, from 0."""
     name: str
     """As a glob or directory gave it."""
-    memory: Memory = field(default_factory=Memory)
+    memory: ReaderState = field(default_factory=ReaderState)
     """How far it is read."""
     head: int = 0
     """CRC-32 of its first bytes, as far as they were read: with ``tail`` it says whether it is still the same."""
@@ -116,10 +116,10 @@ class Offset:
         captures = []
         for file, name, memory, head, tail, size, waiting, first_ns, is_whole, *begun in written["growing"]:
             first_ns = NO_FRAME if first_ns is None else first_ns
-            made = Followed(file, name, Memory.of(memory), head, tail, size, waiting, first_ns, is_whole, *begun)
+            made = Followed(file, name, ReaderState.of(memory), head, tail, size, waiting, first_ns, is_whole, *begun)
             captures.append(made)
         for file, name, head, tail, size, position, frames, is_whole, *begun in _unpacked(written["complete"]):
-            made = Followed(file, name, Memory(position, frames), head, tail, size, is_whole=bool(is_whole))
+            made = Followed(file, name, ReaderState(position, frames), head, tail, size, is_whole=bool(is_whole))
             made.begun = begun[0] if begun else 0
             captures.append(made)
         return cls(

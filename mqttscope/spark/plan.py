@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
-from mqttscope.capture.growing import Grown, Limited, read_on, read_rest
 from mqttscope.capture.locations import Location, open_location, why_replaced
 from mqttscope.capture.ranges import (
     SPLIT_BYTES,
@@ -25,6 +24,7 @@ from mqttscope.capture.ranges import (
     settle,
     split,
 )
+from mqttscope.capture.resume import BoundedFile, CaptureRange, read_on, read_rest
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.spark.rows import ERROR, UNSPLIT, Note
 
@@ -58,7 +58,7 @@ class Task:
     head: bytes = b""
     split: Split | None = None
     """What to measure instead."""
-    grown: Grown | None = None
+    grown: CaptureRange | None = None
     """What to read instead: a part of a capture that is still written."""
     notes: list[Note] = field(default_factory=list)
     """What is known of the capture already."""
@@ -87,7 +87,7 @@ class Task:
         if self.grown is not None:
             return read_on(file, self.location.name, self.grown)
         assert self.part is not None
-        file = cast(BinaryIO, Limited(file, self.location.size))
+        file = cast(BinaryIO, BoundedFile(file, self.location.size))
         if self.location.behind:
             return read_rest(file, self.location.name, self.location.behind)
         return read_range(file, self.location.name, self.part, self.head)

@@ -9,9 +9,9 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from mqttscope.capture.growing import CaptureChangedError
 from mqttscope.capture.locations import open_location, why_replaced
 from mqttscope.capture.ranges import RangeRefusedError
+from mqttscope.capture.resume import CaptureChangedError
 from mqttscope.capture.sources import SINCE, why_not_opened
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.net.headers import segment as segment_of

@@ -61,8 +61,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from mqttscope.capture.fingerprint import KnownFingerprints, fingerprint_of, resume_offset
 from mqttscope.capture.locations import find, local_path
-from mqttscope.lake.contents import Known, behind, content_of
 from mqttscope.lake.manifest import NAME, read_manifest
 from mqttscope.spark.follower import QUIET_SECONDS, Follower, tasks
 from mqttscope.spark.offsets import Offset
@@ -345,7 +345,7 @@ class _Lake:
         self._lake = lake
         self._looked: os.stat_result | None = None
         self._digests: frozenset[str] = frozenset()
-        self._begins = Known()
+        self._begins = KnownFingerprints()
 
     def __call__(self, name: str) -> int | None:
         try:
@@ -355,10 +355,10 @@ class _Lake:
         if self._looked is None or (told.st_ino, told.st_mtime_ns) != (self._looked.st_ino, self._looked.st_mtime_ns):
             manifest = read_manifest(self._lake)
             self._looked, self._digests = told, frozenset(manifest.captures)
-            self._begins = Known.of(manifest.begins, manifest.captures)
+            self._begins = KnownFingerprints.of(manifest.begins, manifest.captures)
         try:
             with open(name, "rb", buffering=0) as file:
-                content = content_of(file, self._begins)
-                return None if content.digest in self._digests else behind(file, content)[0]
+                content = fingerprint_of(file, self._begins)
+                return None if content.digest in self._digests else resume_offset(file, content)[0]
         except OSError:
             return 0

@@ -25,8 +25,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from mqttscope.capture.fingerprint import Fingerprint
 from mqttscope.capture.write import make_folder, opener, write_file
-from mqttscope.lake.contents import Content
 from mqttscope.lake.files import STREAM, commit, lake_lock, merge_small, reading
 from mqttscope.lake.ingest_errors import add_errors, known_errors
 from mqttscope.lake.manifest import Errors, LakeError, Manifest, read_manifest, remove_strays
@@ -371,7 +371,7 @@ class Watcher:
                 path.unlink()
 
 
-def _content(read: Mapping[str, Any]) -> Content | None:
+def _content(read: Mapping[str, Any]) -> Fingerprint | None:
     """The content of a capture, of a row of the kind `READ`; ``None`` where it is gone."""
     name, position, head, tail = json.loads(read["notice"])
     return content_now(name, position, head, tail, read["offset"])

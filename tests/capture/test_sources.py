@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture.files import open_capture
-from mqttscope.capture.sources import beginning, expand, fault, identity, is_named_like_capture, is_replaced, links_last
+from mqttscope.capture.fingerprint import head_crc, is_replaced
+from mqttscope.capture.sources import expand, fault, identity, is_named_like_capture, links_last
 from mqttscope.net.frame import CaptureError
 from tests.capture.test_files import capture_at
 
@@ -105,7 +106,7 @@ def test_a_file_that_has_been_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(content := bytes(range(256)) * 20)
     with path.open("rb") as file:
-        begins = beginning(file, 5_000)
+        begins = head_crc(file, 5_000)
 
     def replaced(now: bytes) -> bool:
         path.write_bytes(now)
@@ -121,4 +122,4 @@ def test_a_file_that_has_been_replaced(tmp_path: Path) -> None:
     # What comes later shows when it is read.
     assert not replaced(content[:4_500] + bytes(900))
     with path.open("rb") as file:
-        assert beginning(file, 3) == zlib.crc32(content[:3])
+        assert head_crc(file, 3) == zlib.crc32(content[:3])

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.lake.kernel import KEY_STATE, cross_kernel, errors_of, kernel, state_row, whole_segments
 from mqttscope.lake.manifest import LakeError
-from mqttscope.lake.memory import Memory
+from mqttscope.lake.memory import FlowMemory
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, event_schema
 from mqttscope.lake.state import dump, load
@@ -138,7 +138,7 @@ def test_state_is_of_what_is_open_alone() -> None:
 
     (row,) = got["state"]
     memory = load(row["state"])
-    assert isinstance(memory, Memory)
+    assert isinstance(memory, FlowMemory)
     assert memory.flow.context.connection.client.endswith(":50002")  # type: ignore[attr-defined]
     assert Counter(row["closed_how"] for row in got["connections"]) == {"fin": 1, "idle": 1}
     assert row["last_ns"] == memory.flow.last_timestamp_ns

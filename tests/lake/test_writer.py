@@ -15,8 +15,8 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 
 import pyarrow.parquet as pq
 
-from mqttscope.capture import PcapngWriter, open_capture
-from mqttscope.lake import contents, files
+from mqttscope.capture import PcapngWriter, fingerprint, open_capture
+from mqttscope.lake import files
 from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
@@ -116,7 +116,7 @@ def test_a_capture_that_grows_from_ingest_to_ingest(path: Path, tmp_path: Path) 
 
 
 def test_a_capture_beside_a_shorter_state_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "HEAD_BYTES", 512)
+    monkeypatch.setattr(fingerprint, "HEAD_BYTES", 512)
     long = max(CAPTURES, key=lambda one: one.stat().st_size)
     whole, part, packed = tmp_path / "a.pcapng", tmp_path / "b.pcapng", tmp_path / "a.pcapng.gz"
     whole.write_bytes(long.read_bytes())

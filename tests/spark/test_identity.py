@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.capture.fingerprint import HEAD_BYTES, KnownFingerprints
 from mqttscope.capture.locations import Location
-from mqttscope.lake.contents import HEAD_BYTES, Known
 from mqttscope.spark import ingest as module
 from mqttscope.spark.ingest import Looked, look, tell_apart
 
@@ -30,7 +30,7 @@ def locations(folder: Path) -> list[Location]:
 
 def test_executors_read_what_is_much(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = locations(tmp_path)[:-1]
-    known = Known.of({sha256(b"b" * 1_000_000).hexdigest(): [1_000_000, crc32(b"b" * HEAD_BYTES)]})
+    known = KnownFingerprints.of({sha256(b"b" * 1_000_000).hexdigest(): [1_000_000, crc32(b"b" * HEAD_BYTES)]})
     here = look(spark, found, {}, known)
     monkeypatch.setattr(module, "HERE_BYTES", 1)
     monkeypatch.setattr(module, "TASK_BYTES", 4_000_000)

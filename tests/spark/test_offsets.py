@@ -6,18 +6,18 @@ import json
 
 import pytest
 
-from mqttscope.capture.pcap import Interface, Memory
+from mqttscope.capture.pcap import Interface, ReaderState
 from mqttscope.spark.offsets import Followed, Offset, Said
 
 
 def test_written_and_read_again() -> None:
-    memory = Memory(900, 7, 1_700_000_000_000_000_000, [1], 0, False, ">", [Interface(1, 0, 1000, 1, 0)])
+    memory = ReaderState(900, 7, 1_700_000_000_000_000_000, [1], 0, False, ">", [Interface(1, 0, 1000, 1, 0)])
     offset = Offset(
         {
-            "a.pcapng": Followed(0, "a.pcapng", Memory(500, 3), 11, 12, 510),
+            "a.pcapng": Followed(0, "a.pcapng", ReaderState(500, 3), 11, 12, 510),
             "b.pcapng": Followed(1, "b.pcapng", memory, 1, 2, None, 77, 5),
-            "c.gz": Followed(2, "c.gz", Memory(), waiting=9, is_whole=True),
-            "d.gz": Followed(3, "d.gz", Memory(20), 3, 4, 20, is_whole=True),
+            "c.gz": Followed(2, "c.gz", ReaderState(), waiting=9, is_whole=True),
+            "d.gz": Followed(3, "d.gz", ReaderState(20), 3, 4, 20, is_whole=True),
         },
         4,
         [Said(9, "e", "has gone", 3, 70)],
@@ -35,14 +35,14 @@ def test_written_and_read_again() -> None:
 
 def test_names_that_are_no_utf8() -> None:
     names = ("a\udcff.pcap", "b\udcff.pcap")
-    offset = Offset({names[0]: Followed(0, names[0], Memory(20), size=20), names[1]: Followed(1, names[1])}, 2)
+    offset = Offset({names[0]: Followed(0, names[0], ReaderState(20), size=20), names[1]: Followed(1, names[1])}, 2)
 
     assert Offset.of(json.loads(json.dumps(offset.written()))) == offset
 
 
 def test_how_far_a_capture_is() -> None:
     assert Followed(0, "a", first_ns=5).now_ns == 5
-    assert Followed(0, "a", Memory(9, 1, 7), first_ns=5).now_ns == 7
+    assert Followed(0, "a", ReaderState(9, 1, 7), first_ns=5).now_ns == 7
 
 
 def test_other_versions_are_refused() -> None:

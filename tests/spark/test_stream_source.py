@@ -18,7 +18,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mq
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from pyspark.sql.types import StringType, StructField, StructType
 
-from mqttscope.lake.contents import content_at
+from mqttscope.capture.fingerprint import fingerprint_at
 from mqttscope.lake.manifest import Manifest, write_manifest
 from mqttscope.spark.source import MqttCapture, OptionError, StreamReader
 from tests.capture.test_pcapng import enhanced, interface, section, statistics
@@ -214,7 +214,7 @@ def test_what_is_in_a_lake_is_known(tmp_path: Path) -> None:
     content = pcap(frames(9))
     put(folder / "a.pcap", content[:-50])
     put(folder / "b.pcap", pcap(frames(3), seconds=1_600_000_000))
-    write_manifest(lake, Manifest(1, captures={content_at(folder / "a.pcap").digest: "elsewhere/a.pcap"}))
+    write_manifest(lake, Manifest(1, captures={fingerprint_at(folder / "a.pcap").digest: "elsewhere/a.pcap"}))
     stream = Stream(folder, lake=str(lake))
 
     rows = stream.step()

@@ -12,9 +12,17 @@ from zlib import crc32
 
 import pytest
 
+from mqttscope.capture import fingerprint as module
 from mqttscope.capture.detect_format import NO_FRAME
-from mqttscope.lake import contents as module
-from mqttscope.lake.contents import HEAD_BYTES, Content, Known, Longer, behind, content_at, content_of
+from mqttscope.capture.fingerprint import (
+    HEAD_BYTES,
+    Fingerprint,
+    KnownFingerprints,
+    LongerCaptures,
+    fingerprint_at,
+    fingerprint_of,
+    resume_offset,
+)
 from tests.capture.test_pcap import pcap_file
 
 
@@ -27,9 +35,9 @@ def test_content_is_known_by_all_its_bytes(tmp_path: Path) -> None:
     one.write_bytes(b"a" * 3_000_000 + b"b" + b"c" * 3_000_000)
     other.write_bytes(one.read_bytes())
 
-    assert content_at(one).digest == content_at(other).digest
+    assert fingerprint_at(one).digest == fingerprint_at(other).digest
     other.write_bytes(b"a" * 3_000_000 + b"x" + b"c" * 3_000_000)
-    assert content_at(one).digest != content_at(other).digest
+    assert fingerprint_at(one).digest != fingerprint_at(other).digest
 
 
 def test_the_content_of_the_first_bytes(tmp_path: Path) -> None:
@@ -37,8 +45,10 @@ def test_the_content_of_the_first_bytes(tmp_path: Path) -> None:
     one.write_bytes(b"a" * 3_000_000 + b"more")
     other.write_bytes(b"a" * 3_000_000)
 
-    assert content_at(one, 3_000_000).digest == content_at(other).digest == content_at(other, 3_000_000).digest
-    assert content_at(one, 2).digest != content_at(other).digest
+    assert (
+        fingerprint_at(one, 3_000_000).digest == fingerprint_at(other).digest == fingerprint_at(other, 3_000_000).digest
+    )
+    assert fingerprint_at(one, 2).digest != fingerprint_at(other).digest
 
 
 def test_what_was_compressed_has_the_same_content(tmp_path: Path) -> None:
@@ -48,16 +58,16 @@ def test_what_was_compressed_has_the_same_content(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(content))
     cut.write_bytes(gzip.compress(content)[:-2])
 
-    assert content_at(packed).digest == content_at(plain).digest
-    assert content_at(cut).digest == sha256(cut.read_bytes()).hexdigest()
+    assert fingerprint_at(packed).digest == fingerprint_at(plain).digest
+    assert fingerprint_at(cut).digest == sha256(cut.read_bytes()).hexdigest()
 
 
-def known(*parts: bytes) -> Known:
-    return Known.of({digest(one): [len(one), crc32(one[: module.HEAD_BYTES])] for one in parts})
+def known(*parts: bytes) -> KnownFingerprints:
+    return KnownFingerprints.of({digest(one): [len(one), crc32(one[: module.HEAD_BYTES])] for one in parts})
 
 
-def content(data: bytes, begun: int = 0) -> Content:
-    return Content(digest(data), digest(data), len(data), crc32(data[: module.HEAD_BYTES]), begun)
+def content(data: bytes, begun: int = 0) -> Fingerprint:
+    return Fingerprint(digest(data), digest(data), len(data), crc32(data[: module.HEAD_BYTES]), begun)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 500, 1 << 20])
@@ -73,9 +83,9 @@ def test_what_a_capture_begins_with(piece: int, monkeypatch: pytest.MonkeyPatch)
     for size in (*range(1, 30), *range(500, 530), 999, 1_000, 1_001, 1_499, 1_500, 1_501, 2_000):
         part = data[:size]
         expected = content(part, max((one for one in sizes if one <= size), default=0))
-        assert content_of(io.BytesIO(part), all_of_them) == expected, size
-        assert content_of(io.BytesIO(gzip.compress(part)), all_of_them) == expected, size
-    assert content_of(io.BytesIO(), all_of_them) == content(b"")
+        assert fingerprint_of(io.BytesIO(part), all_of_them) == expected, size
+        assert fingerprint_of(io.BytesIO(gzip.compress(part)), all_of_them) == expected, size
+    assert fingerprint_of(io.BytesIO(), all_of_them) == content(b"")
 
 
 def test_only_those_that_begin_alike_are_compared() -> None:
@@ -84,7 +94,7 @@ def test_only_those_that_begin_alike_are_compared() -> None:
     assert known(one, other, b"a" * 3, b"").like(b"a" * HEAD_BYTES) == {9_000: {digest(one)}, 3: {digest(b"aaa")}}
     assert known(one).like(b"a" * (HEAD_BYTES - 1)) == {}
     assert [known(one).may_begin(content(data)) for data in (one, one + b"a", other)] == [True, True, False]
-    assert not Known.of(content(one).begins, [digest(one)]).may_begin(content(one))
+    assert not KnownFingerprints.of(content(one).begins, [digest(one)]).may_begin(content(one))
 
 
 def test_what_longer_ones_begin_with(tmp_path: Path) -> None:
@@ -94,7 +104,7 @@ def test_what_longer_ones_begin_with(tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(data[:10_000] + bytes(10_000))
 
     def holds(name: str, part: bytes) -> bool:
-        longer, whole, one = Longer(), content(data), content(part)
+        longer, whole, one = LongerCaptures(), content(data), content(part)
         longer.add(whole.size, whole.head, str(tmp_path / name))
         return longer.holds(one, lambda path: open(path, "rb"))
 
@@ -107,22 +117,22 @@ def test_what_longer_ones_begin_with(tmp_path: Path) -> None:
 def test_what_is_damaged_has_a_name_of_its_own() -> None:
     data = random.Random(1).randbytes(3_000)
     cut = gzip.compress(data)[:-1_000]
-    found = content_of(io.BytesIO(cut), known(data[:1_000]))
+    found = fingerprint_of(io.BytesIO(cut), known(data[:1_000]))
     part = data[: found.size]
 
     assert 1_000 < len(part) < 3_000
     assert found == replace(content(part, 1_000), digest=digest(cut))
     # When it is whole, it goes on there.
-    assert content_of(io.BytesIO(gzip.compress(data)), Known.of(found.begins)).known == len(part)
-    assert content_of(io.BytesIO(cut), Known.of(found.begins)).known == len(part)
+    assert fingerprint_of(io.BytesIO(gzip.compress(data)), KnownFingerprints.of(found.begins)).known == len(part)
+    assert fingerprint_of(io.BytesIO(cut), KnownFingerprints.of(found.begins)).known == len(part)
 
 
 def test_how_much_was_read_before() -> None:
     data = pcap_file([(1, 0, b"one"), (2, 0, b"two")])
     file = io.BytesIO(data)
 
-    assert behind(file, content(data, 43)) == (43, 2_000_000_000)
-    assert behind(file, content(data)) == (0, NO_FRAME)
-    assert behind(file, content(data, len(data))) == (len(data), NO_FRAME)
+    assert resume_offset(file, content(data, 43)) == (43, 2_000_000_000)
+    assert resume_offset(file, content(data)) == (0, NO_FRAME)
+    assert resume_offset(file, content(data, len(data))) == (len(data), NO_FRAME)
     # All captures of one tool begin alike.
-    assert behind(file, content(data, 24)) == (0, NO_FRAME)
+    assert resume_offset(file, content(data, 24)) == (0, NO_FRAME)

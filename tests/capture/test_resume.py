@@ -18,20 +18,20 @@ from hypothesis import strategies as st
 from mqttscope.capture import open_capture
 from mqttscope.capture.detect_format import NO_FRAME
 from mqttscope.capture.files import Part
-from mqttscope.capture.growing import (
+from mqttscope.capture.fingerprint import head_crc
+from mqttscope.capture.pcap import ReaderState
+from mqttscope.capture.resume import (
+    BoundedFile,
     CaptureChangedError,
-    Grown,
-    Limited,
+    CaptureRange,
     advance,
     can_grow,
-    look_behind,
+    first_after,
     may_be_compressed,
     memory_at,
     read_on,
     read_rest,
 )
-from mqttscope.capture.pcap import Memory
-from mqttscope.capture.sources import beginning
 from mqttscope.net.frame import CaptureDrops, CaptureError, Frame
 from tests.capture.test_pcap import Item, pcap_file, read
 from tests.capture.test_pcapng import (
@@ -50,7 +50,7 @@ from tests.conftest import ROOT
 
 def test_what_is_written_behind_is_not_there() -> None:
     whole = io.BytesIO(b"0123456789")
-    part = Limited(whole, 6)
+    part = BoundedFile(whole, 6)
 
     assert [part.read(4), part.read(4), part.read(4), part.read()] == [b"0123", b"45", b"", b""]
     assert (part.seek(2), part.read(), part.tell()) == (2, b"2345", 6)
@@ -59,7 +59,7 @@ def test_what_is_written_behind_is_not_there() -> None:
 
 
 def test_a_file_that_has_become_shorter() -> None:
-    part = Limited(io.BytesIO(b"012"), 6)
+    part = BoundedFile(io.BytesIO(b"012"), 6)
 
     assert (part.seek(0, os.SEEK_END), part.seek(1), part.read(), part.read(2)) == (3, 1, b"12", b"")
 
@@ -68,7 +68,7 @@ def test_it_is_at_its_beginning_wherever_the_file_was() -> None:
     whole = io.BytesIO(b"0123456789")
     whole.seek(3)
 
-    assert Limited(whole, 6).read() == b"012345"
+    assert BoundedFile(whole, 6).read() == b"012345"
 
 
 CAPTURES = sorted(path for path in (ROOT / "captures").glob("*/capture.pcap*") if can_grow(path.read_bytes()[:4]))
@@ -76,26 +76,26 @@ CAPTURES = sorted(path for path in (ROOT / "captures").glob("*/capture.pcap*") i
 
 def grown(content: bytes, sizes: Iterable[int], *, limit: int = 1 << 20) -> list[Item]:
     """What is read of a file that has these sizes one after the other, by readers that know what is written down."""
-    written = Memory().written()
+    written = ReaderState().written()
     found: list[Item] = []
     for size in sizes:
         while True:
-            end = Memory.of(written)
+            end = ReaderState.of(written)
             if not advance(io.BytesIO(content[:size]), end, size, limit=limit):
                 break
             # By now the file may be longer.
-            found += read_on(io.BytesIO(content), "a.pcap", Grown(Memory.of(written), end, 0))
+            found += read_on(io.BytesIO(content), "a.pcap", CaptureRange(ReaderState.of(written), end, 0))
             written = end.written()
-    return [*found, *read_on(io.BytesIO(content), "a.pcap", Grown(Memory.of(written), None, len(content)))]
+    return [*found, *read_on(io.BytesIO(content), "a.pcap", CaptureRange(ReaderState.of(written), None, len(content)))]
 
 
 def compressed_meanwhile(content: bytes, size: int, compress: Callable[[bytes], bytes]) -> list[Item]:
     """What is read of a file that had this size, and then was compressed."""
-    memory = Memory()
+    memory = ReaderState()
     advance(io.BytesIO(content[:size]), memory, size)
-    found = list(read_on(io.BytesIO(content[:size]), "a.pcap", Grown(Memory(), memory, 0)))
+    found = list(read_on(io.BytesIO(content[:size]), "a.pcap", CaptureRange(ReaderState(), memory, 0)))
     packed = compress(content)
-    return [*found, *read_on(io.BytesIO(packed), "a.pcap", Grown(memory, None, len(packed)))]
+    return [*found, *read_on(io.BytesIO(packed), "a.pcap", CaptureRange(memory, None, len(packed)))]
 
 
 def of_many_kinds(order: str = "<") -> bytes:
@@ -169,7 +169,7 @@ def test_records_that_begin_like_compressed_data() -> None:
 def test_damage_ends_a_capture() -> None:
     good = pcap_file()
     content = good + b"\xff" * 40
-    memory = Memory()
+    memory = ReaderState()
 
     assert advance(io.BytesIO(content), memory, len(content)) == len(good)
     assert memory.damaged
@@ -179,12 +179,12 @@ def test_damage_ends_a_capture() -> None:
 
 def test_a_file_that_is_another_one_is_noticed() -> None:
     content = pcap_file()
-    end = Memory()
+    end = ReaderState()
     advance(io.BytesIO(content), end, len(content))
 
     with pytest.raises(CaptureChangedError, match=r"has changed: frame 4 ended at byte \d+, now frame 3 at "):
-        list(read_on(io.BytesIO(content[:-40]), "a", Grown(Memory(), end, 0)))
-    found = list(read_on(io.BytesIO(b"something else"), "a", Grown(end, None, 14)))
+        list(read_on(io.BytesIO(content[:-40]), "a", CaptureRange(ReaderState(), end, 0)))
+    found = list(read_on(io.BytesIO(b"something else"), "a", CaptureRange(end, None, 14)))
     assert found == [CaptureError("a", "has changed: it does not begin like a capture any more", 0, 4)]
 
 
@@ -205,10 +205,10 @@ def test_what_is_compressed_while_it_grows_is_read_on(compress: Callable[[bytes]
 
 def test_what_was_compressed_and_is_damaged_says_so() -> None:
     content = pcap_file([(number, 0, bytes([number]) * 90_000) for number in range(9)])
-    memory = Memory()
+    memory = ReaderState()
     advance(io.BytesIO(content), memory, 100_000)
     packed = gzip.compress(content, 0)[:-200_000]
-    *frames, error = read_on(io.BytesIO(packed), "a", Grown(memory, None, len(packed)))
+    *frames, error = read_on(io.BytesIO(packed), "a", CaptureRange(memory, None, len(packed)))
 
     assert [one.number for one in frames if isinstance(one, Frame)] == [2, 3, 4, 5, 6]
     assert isinstance(error, CaptureError)
@@ -225,7 +225,7 @@ def test_what_can_grow() -> None:
 
 def test_frames_have_times() -> None:
     content = pcap_file()
-    memory = Memory()
+    memory = ReaderState()
     advance(io.BytesIO(content), memory, len(content) - 1)
     frames = [one for one in read(content) if isinstance(one, Frame)]
 
@@ -293,10 +293,10 @@ def test_what_lies_behind() -> None:
 
     for compress in (bytes, gzip.compress):
         packed = compress(content)
-        assert look_behind(io.BytesIO(packed), 24) == (0, 1_000_000_000)
-        assert look_behind(io.BytesIO(packed), second) == (1, 2_000_000_000)
-        assert look_behind(io.BytesIO(packed), second + 18) == (1, 2_000_000_000)
-        assert look_behind(io.BytesIO(packed), len(content)) == (3, NO_FRAME)
+        assert first_after(io.BytesIO(packed), 24) == (0, 1_000_000_000)
+        assert first_after(io.BytesIO(packed), second) == (1, 2_000_000_000)
+        assert first_after(io.BytesIO(packed), second + 18) == (1, 2_000_000_000)
+        assert first_after(io.BytesIO(packed), len(content)) == (3, NO_FRAME)
         assert memory_at(io.BytesIO(packed), second + 18).position == second
 
 
@@ -319,7 +319,7 @@ def test_captures_that_are_opened_behind_what_was_read(tmp_path: Path) -> None:
     assert [one.number for one in frames(list(open_capture([early, late])))] == [1, 2, 1]
     with early.open("rb") as file:
         size = early.stat().st_size
-        part = Part(43, size, beginning(file, size))
+        part = Part(43, size, head_crc(file, size))
     found = frames(list(open_capture([early, late], parts={str(early): part})))
     # In the order of what is read.
     assert [(one.capture, one.number) for one in found] == [(str(late), 1), (str(early), 2)]
@@ -331,7 +331,7 @@ def test_files_that_are_others_by_now_are_not_read(tmp_path: Path) -> None:
     path.write_bytes(pcap_file())
     size = path.stat().st_size
     with path.open("rb") as file:
-        begins = beginning(file, size)
+        begins = head_crc(file, size)
     for part, message in (
         (Part(0, size, begins + 1), "is another file since it was found"),
         (Part(0, size + 1, begins), "is another file since it was found"),

@@ -1,12 +1,11 @@
-"""A capture that is still being written: read to its last complete record, and on from there when there is more.
+"""Reading of a capture resumed where an earlier reading stopped: at its last complete record, while it grows.
 
 `advance` finds how far a capture can be read now; `read_on` gives what lies between two such places.  What all parts
 give together is what `read_capture` gives of the finished file, numbers of frames and notices included, however the
 file grew: `Memory` holds what of the parts before has a say in those that follow.
 
-What follows in a capture behind what was read of it before, also where it was compressed in between.
-
-A file as it was when somebody looked: what was written behind that is not there.
+A capture that was compressed in between is resumed as well (`read_rest`).  A `BoundedFile` is a file as it was when
+somebody looked: what was written since is not there.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import ByteSource, is_compressed
 from mqttscope.capture.detect_format import NO_FRAME, read_capture
-from mqttscope.capture.pcap import FILE_HEADER_SIZE, PCAP_MAGICS, Memory, read_pcap
+from mqttscope.capture.pcap import FILE_HEADER_SIZE, PCAP_MAGICS, ReaderState, read_pcap
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 
-class Limited:
+class BoundedFile:
     """The first bytes of an open, seekable file, as a file that is at its beginning."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
@@ -57,11 +56,11 @@ PIECE_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
-class Grown:
+class CaptureRange:
     """A part of a capture: from where to where."""
 
-    begin: Memory
-    end: Memory | None
+    begin: ReaderState
+    end: ReaderState | None
     """``None``: to its end, which is at ``size``, with what is to be told there."""
     size: int
 
@@ -80,7 +79,7 @@ def may_be_compressed(head: bytes) -> bool:
     return is_compressed(head[:4])
 
 
-def advance(file: BinaryIO, memory: Memory, size: int, *, limit: int = PIECE_BYTES) -> int:
+def advance(file: BinaryIO, memory: ReaderState, size: int, *, limit: int = PIECE_BYTES) -> int:
     """Read on in a plain capture by about ``limit`` bytes, at most to the last complete record of its ``size`` bytes.
 
     ``memory`` is where to begin and then where this ended.  Returns the number of bytes that were passed: 0 when there
@@ -109,7 +108,7 @@ def advance(file: BinaryIO, memory: Memory, size: int, *, limit: int = PIECE_BYT
     return memory.position - start
 
 
-def read_on(file: BinaryIO, capture: str, part: Grown) -> Iterator[Frame | CaptureNotice]:
+def read_on(file: BinaryIO, capture: str, part: CaptureRange) -> Iterator[Frame | CaptureNotice]:
     """Frames and notices of a part, numbered as in the whole capture.
 
     ``file``: open and seekable.  Raises `CaptureChangedError` after the last frame if the file has changed.
@@ -123,12 +122,14 @@ def read_on(file: BinaryIO, capture: str, part: Grown) -> Iterator[Frame | Captu
         )
 
 
-def _take(found: Memory, memory: Memory) -> None:
-    for name in Memory.__slots__:
+def _take(found: ReaderState, memory: ReaderState) -> None:
+    for name in ReaderState.__slots__:
         setattr(memory, name, getattr(found, name))
 
 
-def _read(file: BinaryIO, capture: str, memory: Memory, stop: int, *, more: bool) -> Iterator[Frame | CaptureNotice]:
+def _read(
+    file: BinaryIO, capture: str, memory: ReaderState, stop: int, *, more: bool
+) -> Iterator[Frame | CaptureNotice]:
     file.seek(0)
     head = _exactly(file, 4)
     if head in PCAP_MAGICS:
@@ -151,7 +152,9 @@ def _read(file: BinaryIO, capture: str, memory: Memory, stop: int, *, more: bool
         yield CaptureError(capture, "has changed: it does not begin like a capture any more", 0, memory.frames)
 
 
-def _rest_of_compressed(file: BinaryIO, capture: str, memory: Memory, stop: int) -> Iterator[Frame | CaptureNotice]:
+def _rest_of_compressed(
+    file: BinaryIO, capture: str, memory: ReaderState, stop: int
+) -> Iterator[Frame | CaptureNotice]:
     """What comes behind a position of a capture that was compressed when it had been read up to there."""
     head = ByteSource(cast(BinaryIO, _Part(file, 0, stop))).fill(b"", FILE_HEADER_SIZE)[:FILE_HEADER_SIZE]
     source = ByteSource(cast(BinaryIO, _Part(file, 0, stop)))
@@ -184,14 +187,14 @@ class _Part:
         return data
 
 
-def memory_at(file: BinaryIO, position: int) -> Memory:
+def memory_at(file: BinaryIO, position: int) -> ReaderState:
     """What a reader remembers that came to a position, uncompressed, or to the last whole record before it.
 
     ``file``: open and seekable.  What it had to say at the end by then counts as told.
     """
     file.seek(0)
     content = cast(BinaryIO, _Uncompressed(file)) if may_be_compressed(file.read(4)) else file
-    memory = Memory()
+    memory = ReaderState()
     while memory.position < position and advance(content, memory, position, limit=position):
         pass
     memory.beyond = 0
@@ -206,13 +209,13 @@ def read_rest(file: BinaryIO, capture: str, position: int) -> Iterator[Frame | C
     ``file``: open and seekable.  A record that was not whole at the position comes as well.
     """
     memory = memory_at(file, position)
-    yield from read_on(file, capture, Grown(memory, None, file.seek(0, os.SEEK_END)))
+    yield from read_on(file, capture, CaptureRange(memory, None, file.seek(0, os.SEEK_END)))
 
 
-def look_behind(file: BinaryIO, position: int) -> tuple[int, float]:
+def first_after(file: BinaryIO, position: int) -> tuple[int, float]:
     """How many frames lie before a position, and the time of the first one behind it, or `NO_FRAME`."""
     memory = memory_at(file, position)
-    items = read_on(file, "", Grown(memory, None, file.seek(0, os.SEEK_END)))
+    items = read_on(file, "", CaptureRange(memory, None, file.seek(0, os.SEEK_END)))
     return memory.frames, next((item.timestamp_ns for item in items if isinstance(item, Frame)), NO_FRAME)
 
 

@@ -1,27 +1,36 @@
-"""Captures by their content: which ones a lake has, and which ones have grown since they were taken in."""
+"""Which capture a file is: by its complete content, by its beginning, or by the ends of what was read of it.
+
+A `Fingerprint` names a capture by the SHA-256 of its uncompressed content, so renaming or compressing it does not cause
+a second read.  A capture whose content is a prefix of another one (a partial copy, a file still being compressed) is
+found too (`find_prefixes`), and how much of one was read when it was shorter (`resume_offset`).  `head_crc` and
+`ends_crc` are cheap: they tell whether the file of a name is still the one that it was.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import BinaryIO, cast
-from zlib import crc32
 
 from mqttscope.capture.compressed import ByteSource, is_compressed
 from mqttscope.capture.detect_format import NO_FRAME
-from mqttscope.capture.growing import Limited, look_behind
+from mqttscope.capture.resume import BoundedFile, first_after
 
 HEAD_BYTES = 4096
 """Captures that differ in so many bytes at their beginnings need not be compared: times of frames are in there."""
+CRC_BYTES = 1 << 12
+CHECK_BYTES = 512
+"""So many bytes at the beginning and before the position tell whether a capture is still the same."""
 _PIECE = 1 << 20
 
 
 @dataclass(slots=True, frozen=True)
-class Content:
+class Fingerprint:
     """What a capture holds, uncompressed, as far as it can be read."""
 
     digest: str
@@ -42,7 +51,7 @@ class Content:
 
 
 @dataclass(slots=True, frozen=True)
-class Known:
+class KnownFingerprints:
     """Contents that are known: those of which others may be the continuation."""
 
     by_head: Mapping[tuple[int, int], Mapping[int, Collection[str]]] = field(default_factory=dict)
@@ -51,7 +60,7 @@ class Known:
     """Digests of captures that are known as they are."""
 
     @classmethod
-    def of(cls, begins: Mapping[str, Sequence[int]], names: Iterable[str] = ()) -> Known:
+    def of(cls, begins: Mapping[str, Sequence[int]], names: Iterable[str] = ()) -> KnownFingerprints:
         """Those of which this is known (`Content.begins`), and of which only the digest is."""
         found: dict[tuple[int, int], dict[int, set[str]]] = {}
         for digest, (size, head) in begins.items():
@@ -59,7 +68,7 @@ class Known:
                 found.setdefault((min(size, HEAD_BYTES), head), {}).setdefault(size, set()).add(digest)
         return cls(found, frozenset(names))
 
-    def may_begin(self, content: Content) -> bool:
+    def may_begin(self, content: Fingerprint) -> bool:
         """Whether another content may begin with one of these."""
         is_alike = (HEAD_BYTES, content.head) in self.by_head or any(size < HEAD_BYTES for size, _ in self.by_head)
         return is_alike and content.digest not in self.names
@@ -68,24 +77,24 @@ class Known:
         """Digests, by length, of those that begin as a capture whose first `HEAD_BYTES` these are."""
         found: dict[int, set[str]] = {}
         for compared in {compared for compared, _ in self.by_head if compared <= len(head)}:
-            for size, digests in self.by_head.get((compared, crc32(head[:compared])), {}).items():
+            for size, digests in self.by_head.get((compared, zlib.crc32(head[:compared])), {}).items():
                 found.setdefault(size, set()).update(digests)
         return found
 
 
-def content_of(file: BinaryIO, known: Known | None = None) -> Content:
+def fingerprint_of(file: BinaryIO, known: KnownFingerprints | None = None) -> Fingerprint:
     """The content of a capture that is open, at its beginning.
 
     A capture is the same when a tool has rotated and compressed it.  Head and tail alone would not tell: captures of
     one device begin alike, and one whose middle was damaged on the way ends alike.
     """
-    known = known or Known()
-    found = _content_of(file, Known())
+    known = known or KnownFingerprints()
+    found = _content_of(file, KnownFingerprints())
     # Mostly that is all: only what is new and begins as another one is read again, and compared.
     return _content_of(file, known) if known.may_begin(found) else found
 
 
-def _content_of(file: BinaryIO, known: Known) -> Content:
+def _content_of(file: BinaryIO, known: KnownFingerprints) -> Fingerprint:
     file.seek(0)
     head = file.read(4)
     file.seek(0)
@@ -96,28 +105,28 @@ def _content_of(file: BinaryIO, known: Known) -> Content:
     if source.fault is None:
         return found
     file.seek(0)
-    return replace(found, digest=_content(_pieces(file), Known()).digest)
+    return replace(found, digest=_content(_pieces(file), KnownFingerprints()).digest)
 
 
-def content_at(path: str | os.PathLike[str], size: int | None = None) -> Content:
+def fingerprint_at(path: str | os.PathLike[str], size: int | None = None) -> Fingerprint:
     """The same of the first ``size`` bytes of a file.  Raises `OSError`."""
     with open(path, "rb", buffering=0) as file:
-        return content_of(file if size is None else cast(BinaryIO, Limited(file, size)))
+        return fingerprint_of(file if size is None else cast(BinaryIO, BoundedFile(file, size)))
 
 
-def behind(file: BinaryIO, content: Content) -> tuple[int, float]:
+def resume_offset(file: BinaryIO, content: Fingerprint) -> tuple[int, float]:
     """How many bytes of a capture were read when it was shorter, and the time of the first frame behind them.
 
     0 and `NO_FRAME` where it was not, or had no frame then: all captures of one tool begin alike.
     """
     if content.known in (0, content.size):
         return content.known, NO_FRAME
-    frames, first_ns = look_behind(file, content.known)
+    frames, first_ns = first_after(file, content.known)
     return (content.known, first_ns) if frames else (0, NO_FRAME)
 
 
 @dataclass(slots=True)
-class Longer:
+class LongerCaptures:
     """Captures that others may be the beginning of: a copy that is not whole, one that is just being compressed."""
 
     _by_head: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
@@ -126,9 +135,9 @@ class Longer:
         """Know one more; ``size`` and ``head`` as in `Content`, ``name``: how it is opened."""
         self._by_head.setdefault(head, []).append((size, name))
 
-    def holds(self, one: Content, opened: Callable[[str], BinaryIO]) -> bool:
+    def holds(self, one: Fingerprint, opened: Callable[[str], BinaryIO]) -> bool:
         """Whether one of those that are longer begins with a content, as far as it can be opened."""
-        wanted = Known({(HEAD_BYTES, one.head): {one.size: {one.readable}}})
+        wanted = KnownFingerprints({(HEAD_BYTES, one.head): {one.size: {one.readable}}})
         for size, name in self._by_head.get(one.head, ()) if one.size >= HEAD_BYTES else ():
             if size > one.size:
                 with suppress(OSError, ValueError), opened(name) as file:
@@ -137,8 +146,8 @@ class Longer:
         return False
 
 
-def beginnings(
-    fresh: Mapping[str, Content],
+def find_prefixes(
+    fresh: Mapping[str, Fingerprint],
     places: Mapping[str, str],
     begins: Mapping[str, Sequence[int]],
     captures: Mapping[str, str],
@@ -148,7 +157,7 @@ def beginnings(
 
     ``places``: what to open, of the new ones; ``begins`` and ``captures``: what the manifest says of the others.
     """
-    longer = Longer()
+    longer = LongerCaptures()
     for digest, (size, head) in begins.items():
         if digest in captures:
             longer.add(size, head, captures[digest])
@@ -157,7 +166,7 @@ def beginnings(
     return [digest for digest, one in fresh.items() if longer.holds(one, opened)]
 
 
-def _content(pieces: Iterator[bytes], known: Known) -> Content:
+def _content(pieces: Iterator[bytes], known: KnownFingerprints) -> Fingerprint:
     first = b""
     while len(first) < HEAD_BYTES and (piece := next(pieces, b"")):
         first += piece
@@ -176,7 +185,7 @@ def _content(pieces: Iterator[bytes], known: Known) -> Content:
         digest.update(memoryview(piece)[taken:])
         size += len(piece)
     found = digest.hexdigest()
-    return Content(found, found, size, crc32(first[:HEAD_BYTES]), begun)
+    return Fingerprint(found, found, size, zlib.crc32(first[:HEAD_BYTES]), begun)
 
 
 def _filled(source: ByteSource) -> Iterator[bytes]:
@@ -187,3 +196,27 @@ def _filled(source: ByteSource) -> Iterator[bytes]:
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
     while piece := file.read(_PIECE):
         yield piece
+
+
+def head_crc(file: BinaryIO, size: int) -> int:
+    """CRC-32 of the first bytes of a file that is open, of ``size`` at most: whether it is still the same.
+
+    Numbers of files would not do: some file systems give them anew.
+    """
+    file.seek(0)
+    found = zlib.crc32(file.read(min(size, CRC_BYTES)))
+    file.seek(0)
+    return found
+
+
+def is_replaced(file: BinaryIO, size: int, begins: int) -> bool:
+    """Whether a file that is open is not the one that had ``size`` bytes and this `head_crc`, or has lost some."""
+    return file.seek(0, os.SEEK_END) < size or head_crc(file, size) != begins
+
+
+def ends_crc(file: BinaryIO, position: int) -> tuple[int, int]:
+    """CRC-32 of the first and of the last bytes before a position: whether they are still the same."""
+    file.seek(0)
+    head = file.read(min(position, CHECK_BYTES))
+    file.seek(max(0, position - CHECK_BYTES))
+    return zlib.crc32(head), zlib.crc32(file.read(min(position, CHECK_BYTES)))
