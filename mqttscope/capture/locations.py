@@ -68,7 +68,7 @@ class Location:
     behind: int = 0
     """So many bytes of it were read before, uncompressed: only what follows is."""
     begins: int | None = None
-    """`sources.beginning` of the file, where it is known: another one is not read."""
+    """`fingerprint.head_crc` of the file, where it is known: another one is not read."""
 
     @property
     def is_remote(self) -> bool:
