@@ -22,10 +22,13 @@ def made() -> dict[Path, str]:
     return generate.generated()
 
 
-def test_completions_the_command_reference_and_the_pages_of_rules_are_generated(made: dict[Path, str]) -> None:
+def test_completions_the_reference_and_the_pages_of_rules_and_states_are_generated(
+    made: dict[Path, str],
+) -> None:
     assert {str(path.relative_to(ROOT)) for path in made} == {
         "completions/mqttscope.bash", "completions/_mqttscope", "completions/mqttscope.fish", "docs/cli.md",
-        "docs/conformance.md", "docs/rules/README.md", *(f"docs/rules/{code}.md" for code in all_rules()),
+        "docs/states.md", "docs/conformance.md", "docs/rules/README.md",
+        *(f"docs/rules/{code}.md" for code in all_rules()),
     }  # fmt: skip
 
 
@@ -40,6 +43,17 @@ def test_the_reference_has_every_command_and_option() -> None:
         assert f"\n## {name}\n" in text
         assert f"Usage: mqttscope {name}" in text
     assert "--mqtt-version" in text
+
+
+def test_diagrams_are_made_of_the_tables() -> None:
+    text = generate.states()
+
+    assert text.count("```mermaid\nstateDiagram-v2\n") == 3
+    assert "    [*] --> opening\n    opening --> connecting: CONNECT\n" in text
+    assert "    undecided --> ws: speaks WebSocket\n" in text
+    assert "    ignored --> [*]\n" in text
+    assert "    sent --> released: PUBREL\n" in text
+    assert "| **refused** | *connecting* | *connected* | *refused* | *disconnected* |\n" in text
 
 
 @pytest.fixture

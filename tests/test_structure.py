@@ -268,5 +268,21 @@ def test_no_module_keeps_a_struct_in_its_globals() -> None:
     assert broken(has_none, (path for path in FILES if SOURCE / "net" in path.parents)) == []
 
 
+def test_no_text_is_compared_by_identity() -> None:
+    """Two texts of the same letters need not be one object: members of an enumeration are."""
+
+    def by_identity(path: Path) -> bool:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Compare) and any(isinstance(one, ast.Is | ast.IsNot) for one in node.ops):
+                for side in (node.left, *node.comparators):
+                    known = vars(importlib.import_module(name(path))) if isinstance(side, ast.Name) else {}
+                    value = known.get(side.id) if isinstance(side, ast.Name) else getattr(side, "value", None)
+                    if type(value) in (str, bytes):
+                        return True
+        return False
+
+    assert broken(lambda path: not by_identity(path)) == []
+
+
 def test_nothing_is_left_to_do_in_comments() -> None:
     assert broken(lambda path: not re.search(r"#.*\b(TODO|FIXME|XXX|HACK)\b", text(path))) == []

@@ -1,34 +1,44 @@
-"""Write the files that repeat what the code says: shell completions, the command reference, the pages of the rules.
+"""Write the files that repeat what the code says: completions, the command reference, pages of rules and states.
 
 ``python -m mqttscope.dev.generate`` writes them and removes the pages of rules that are gone; ``--check`` fails when
 one of them is not fresh.
 
 Pages made of the rules: one each, their index, and the conformance table.
+
+The page of the state machines, made of the tables that the code moves by.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from enum import Enum
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 import click
 from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
 from mqttscope.cli.main import LazyGroup, group
+from mqttscope.dissect import flow_phase
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.examples import Conversation
 from mqttscope.lint.rule import Rule
 from mqttscope.lint.statements import STATES, Coverage, coverage, totals
-from mqttscope.mqtt.constants import REASON_CODES
+from mqttscope.mqtt.constants import REASON_CODES, PacketType
 from mqttscope.report.base import View
 from mqttscope.report.example import render
 from mqttscope.report.explain import CONFIDENCES, SCOPES, area, cited, markdown, needs, switched, versions
+from mqttscope.session import connection_phase, inflight
 
+STATES_PAGE = PurePosixPath("docs/states.md")
 FOLDER = PurePosixPath("docs/rules")
 CONFORMANCE = PurePosixPath("docs/conformance.md")
 WIDTH = 100
+P = TypeVar("P", bound=Enum)
+T = TypeVar("T", bound=Enum)
 MADE = "Generated from the rules with `make generate`."
 _STATES = {
     "checked": "checked by a rule",
@@ -158,6 +168,57 @@ def _rules(row: Coverage) -> str:
     return f"– {_STATES[row.state]}: {markdown(row.why)}" if row.state in ("invisible", "open") else f"– {row.why}"
 
 
+def states() -> str:
+    """The page of the state machines."""
+    parts = [
+        "# State machines",
+        "",
+        "What is followed through a capture moves from phase to phase by tables, which these pages are made of.",
+        "Generated from the tables with `make generate`.",
+    ]
+    specified = connection_phase.SPECIFIED
+    parts += _machine("A connection", connection_phase)
+    parts += ["The ways that the specification provides:", "", *diagram(connection_phase.OPENING, specified)]
+    parts += ["", "All ways, the others in italics:", "", *matrix(connection_phase.TRANSITIONS, specified)]
+    parts += _machine("An exchange", inflight.ExchangePhase)
+    parts += [*diagram(inflight.SENT, inflight.EXCHANGE_TRANSITIONS)]
+    parts += _machine("A flow", flow_phase)
+    parts += [*diagram(flow_phase.UNDECIDED, flow_phase.TRANSITIONS)]
+    return "\n".join(parts) + "\n"
+
+
+def diagram(start: P, table: Mapping[tuple[P, T], P]) -> list[str]:
+    """A table as a state diagram of Mermaid; what leads from one phase to the same other one is one arrow."""
+    arrows: dict[tuple[P, P], list[str]] = {}
+    for (before, trigger), after in table.items():
+        arrows.setdefault((before, after), []).append(_word(trigger))
+    out = ["```mermaid", "stateDiagram-v2", f"    [*] --> {start.value}"]
+    out += [f"    {before.value} --> {after.value}: {' or '.join(said)}" for (before, after), said in arrows.items()]
+    passed = {phase for phase, _ in table}
+    out += [f"    {phase.value} --> [*]" for phase in dict.fromkeys(table.values()) if phase not in passed]
+    return [*out, "```"]
+
+
+def matrix(table: Mapping[tuple[P, T], P], usual: Mapping[tuple[P, T], P]) -> list[str]:
+    """A table with a row for each phase and a column for each trigger; what is not usual is in italics."""
+    triggers = list(dict.fromkeys(trigger for _, trigger in table))
+    out = [f"| | {' | '.join(map(_word, triggers))} |", f"|---|{'---|' * len(triggers)}"]
+    for phase in dict.fromkeys(before for before, _ in table):
+        cells = [(table[phase, one].value, (phase, one) in usual) for one in triggers]
+        out.append(f"| **{phase.value}** | {' | '.join(to if known else f'*{to}*' for to, known in cells)} |")
+    return out
+
+
+def _word(trigger: Enum) -> str:
+    return trigger.name if isinstance(trigger, PacketType) else str(trigger.value)
+
+
+def _machine(title: str, described: object) -> list[str]:
+    """The heading of a state machine, and what its docstring says."""
+    text = inspect.getdoc(described) or ""
+    return ["", f"## {title}", "", text.replace("``", "`"), ""]
+
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 _WIDTH = 100
 
@@ -227,7 +288,7 @@ def reference() -> str:
 def generated() -> dict[Path, str]:
     """All generated files by path."""
     rules = {ROOT / path: text for path, text in pages().items()}
-    return {**completions(), ROOT / "docs" / "cli.md": reference(), **rules}
+    return {**completions(), ROOT / "docs" / "cli.md": reference(), ROOT / STATES_PAGE: states(), **rules}
 
 
 def orphans(files: dict[Path, str]) -> list[Path]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from mqttscope.dissect.flow_state import MAX_DISCARDED, NOTHING, UNDECIDED, FlowState, Over
-from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
+from mqttscope.dissect.flow_phase import IGNORED, MQTT, TLS, UNDECIDED, WEBSOCKET
+from mqttscope.dissect.flow_state import MAX_DISCARDED, FlowState, Over
+from mqttscope.dissect.options import Options
 from mqttscope.dissect.transports import C2S, S2C, Transports, cut_off
 from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, GapEvent, PacketEvent
 from mqttscope.mqtt.declare import PACKETS
@@ -165,25 +166,25 @@ class Dissector(Transports):
         if dialogue.speaks_mqtt:
             from_client = event.from_initiator is dialogue.client_is_initiator
             yield from self.feed_stream(dialogue, from_client, event.data, event)
-        elif dialogue.phase == UNDECIDED:
+        elif dialogue.phase is UNDECIDED:
             if dialogue.take(event, self.options):
                 yield from self._begin(dialogue)
-        elif dialogue.phase == WEBSOCKET:
+        elif dialogue.phase is WEBSOCKET:
             yield from self._websocket(dialogue, event)
-        elif dialogue.phase == TLS:
+        elif dialogue.phase is TLS:
             yield from self._tls(dialogue, event)
 
     def _begin(self, dialogue: FlowState) -> Iterator[Event]:
         """The dialogue was decided: report the connection and go through what had to wait."""
         waiting = dialogue.without_preface()
-        if dialogue.phase == NOTHING:
+        if dialogue.phase is IGNORED:
             self._ignore(dialogue)
             return
-        if dialogue.phase == MQTT:
+        if dialogue.phase is MQTT:
             yield from self._open(dialogue, "tcp")
-        dialogue.replaying = dialogue.phase == MQTT
+        dialogue.replaying = dialogue.phase is MQTT
         for event in waiting:
-            if dialogue.phase == NOTHING:
+            if dialogue.phase is IGNORED:
                 return
             if isinstance(event, StreamGap):
                 yield from self._gap(dialogue, event)
@@ -200,7 +201,7 @@ class Dissector(Transports):
                 yield from self._discarded(event)
 
     def _gap(self, dialogue: FlowState, event: StreamGap) -> Iterator[Event]:
-        if dialogue.phase == UNDECIDED:
+        if dialogue.phase is UNDECIDED:
             if dialogue.take(event, self.options):
                 yield from self._begin(dialogue)
             return
@@ -230,7 +231,7 @@ class Dissector(Transports):
         if not isinstance(spoken, FlowState | Over):
             return
         if spoken.connection is None:
-            if isinstance(spoken, FlowState) and spoken.phase != NOTHING and len(spoken.discarded) < MAX_DISCARDED:
+            if isinstance(spoken, FlowState) and spoken.phase is not IGNORED and len(spoken.discarded) < MAX_DISCARDED:
                 spoken.discarded.append(event)
             return
         connection = spoken.connection
@@ -246,7 +247,7 @@ class Dissector(Transports):
 
     def _end_of_stream(self, dialogue: FlowState, event: StreamClosed) -> Iterator[Event]:
         place = (event.frame, event.timestamp_ns, event.capture)
-        if dialogue.phase == UNDECIDED:
+        if dialogue.phase is UNDECIDED:
             if not event.from_initiator or event.how == "reset":
                 by_client = event.from_initiator is dialogue.client_is_initiator
                 dialogue.end(by_client, event.how, place, self._reset_by(dialogue, event))
@@ -256,7 +257,7 @@ class Dissector(Transports):
         from_client = event.from_initiator is dialogue.client_is_initiator
         dialogue.end(from_client, event.how, place, self._reset_by(dialogue, event))
         self._note_close(dialogue)
-        if dialogue.inner is not None and dialogue.inner.phase not in (UNDECIDED, NOTHING):
+        if dialogue.inner is not None and dialogue.inner.phase not in (UNDECIDED, IGNORED):
             yield from self._last_items(dialogue.inner, from_client, event)
         yield from self._last_items(dialogue, from_client, event)
         if dialogue.ending_due:
@@ -298,13 +299,13 @@ class Dissector(Transports):
             yield from self.late_items(dialogue, from_client, items, at)
 
     def _end_of_flow(self, dialogue: FlowState, event: FlowClosed) -> Iterator[Event]:
-        if dialogue.phase == UNDECIDED:
+        if dialogue.phase is UNDECIDED:
             dialogue.give_up(self.options)
             yield from self._begin(dialogue)
         if dialogue.inner is not None:
             yield from self._end_inside(dialogue.inner, event)
             dialogue.connection = dialogue.inner.connection
-        if dialogue.phase != NOTHING:
+        if dialogue.phase is not IGNORED:
             for from_client in (True, False):
                 yield from self._last_items(dialogue, from_client, event)
         event.flow.context = None
@@ -314,7 +315,7 @@ class Dissector(Transports):
                 yield from self._release(spoken, final=True)
         connection = dialogue.connection
         if connection is None:
-            if dialogue.phase != NOTHING:
+            if dialogue.phase is not IGNORED:
                 self._ignore(dialogue)
             return
         if dialogue.tls is not None:
@@ -345,10 +346,10 @@ class Dissector(Transports):
         self.closed_copies += connection.copied_segments
 
     def _end_inside(self, inner: FlowState, event: FlowClosed) -> Iterator[Event]:
-        if inner.phase == UNDECIDED:
+        if inner.phase is UNDECIDED:
             inner.give_up(self.options)
             yield from self._begin(inner)
-        if inner.phase != NOTHING:
+        if inner.phase is not IGNORED:
             for from_client in (True, False):
                 yield from self._last_items(inner, from_client, event)
 

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
+from mqttscope.dissect import options as named
+from mqttscope.dissect.flow_phase import (
+    MQTT,
+    SEARCHING,
+    TRANSITIONS,
+    UNDECIDED,
+    FlowPhase,
+    FlowTrigger,
+)
+from mqttscope.dissect.options import Options
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.resync import count_packets, plausible_header
 from mqttscope.mqtt.stream import PacketStream, StreamItem
@@ -99,9 +108,6 @@ MAX_DISCARDED = 64
 """Discarded segments that are remembered of a flow while it is undecided."""
 
 HANDSHAKE = "TCP handshake"
-UNDECIDED = "undecided"
-SEARCHING = "searching"
-NOTHING = "ignored"
 
 
 @dataclass(slots=True)
@@ -149,9 +155,8 @@ class FlowState:
     """One flow seen from above."""
 
     flow: Flow
-    phase: str = UNDECIDED
-    """``undecided``, ``mqtt``, ``searching`` (MQTT, and one of the streams looks for packets), ``ws``, ``tls`` or
-    ``ignored``."""
+    phase: FlowPhase = UNDECIDED
+    """What it speaks; `move` changes it."""
     client_is_initiator: bool = True
     roles_known: bool = True
     roles_evidence: str = HANDSHAKE
@@ -201,7 +206,11 @@ class FlowState:
     @property
     def speaks_mqtt(self) -> bool:
         """Whether the bytes of the flow are MQTT as they are."""
-        return self.phase in (MQTT, SEARCHING)
+        return self.phase is MQTT or self.phase is SEARCHING
+
+    def move(self, trigger: FlowTrigger) -> None:
+        """Go into the next phase."""
+        self.phase = TRANSITIONS[self.phase, trigger]
 
     def stream(self, from_client: bool) -> PacketStream:
         """The stream of one direction."""
@@ -228,8 +237,11 @@ class FlowState:
             if not stream.searching:
                 # What is left belongs to a packet that a later frame completes.
                 arrivals.clear()
-        if self.speaks_mqtt:
-            self.phase = SEARCHING if self.client_stream.searching or self.server_stream.searching else MQTT
+        searches = self.client_stream.searching or self.server_stream.searching
+        if self.phase is MQTT and searches:
+            self.move(FlowTrigger.FRAMING_LOST)
+        elif self.phase is SEARCHING and not searches:
+            self.move(FlowTrigger.FRAMING_FOUND)
 
     def end(self, by_client: bool, how: str, place: tuple[int, int, str], sent_by: str = "") -> None:
         """Note that a side has ended; the FIN of the other one may have come before, with bytes missing before it.
@@ -287,7 +299,7 @@ class FlowState:
         if len(self.waiting) <= LOOKS or self.waiting_bytes >= min(self.next_look, MAX_UNDECIDED_BYTES):
             self.next_look = self.waiting_bytes + self.waiting_bytes // 4
             self._decide(options)
-        return self.phase != UNDECIDED
+        return self.phase is not UNDECIDED
 
     def without_preface(self) -> list[StreamData | StreamGap]:
         """What waited, for it is the dialogue's turn now; a PROXY protocol header is put aside into ``proxied``."""
@@ -309,11 +321,11 @@ class FlowState:
         """Nothing more comes: decide with what there is."""
         if self.flow.disowned and not self.waiting and not (self.flow.syn_seen or self.flow.syn_ack_seen):
             # One side still held a connection of long ago, and the other one said that there is none.
-            self.phase = NOTHING
+            self.move(FlowTrigger.NO_MQTT)
             return
         self._decide(options, final=True)
-        if self.phase == UNDECIDED:
-            self.phase = NOTHING
+        if self.phase is UNDECIDED:
+            self.move(FlowTrigger.NO_MQTT)
 
     def _head(self, *, from_initiator: bool) -> tuple[bytes, bool]:
         """The first bytes of one direction up to a gap, and whether some before them are lost."""
@@ -333,7 +345,7 @@ class FlowState:
         source, destination = ports(self.flow.key)
         protocol, server_port = options.protocol_of(source, destination)
         if protocol is None and not options.detect:
-            self.phase = NOTHING
+            self.move(FlowTrigger.NO_MQTT)
             return
         first, first_cut = self._head(from_initiator=True)
         if not first_cut:
@@ -357,24 +369,26 @@ class FlowState:
         elif middle:
             if looks_like_mqtt(first, second):
                 self._orient(first, second)
-                self.phase = MQTT
+                self.move(FlowTrigger.SPEAKS_MQTT)
             elif final or not (may_start_packet(first) and may_start_packet(second)):
-                self.phase = NOTHING
+                self.move(FlowTrigger.NO_MQTT)
         elif not undecided:
-            self.phase = NOTHING
+            self.move(FlowTrigger.NO_MQTT)
 
     def _by_content(self, first: bytes, second: bytes) -> bool:
         """Decide by the first bytes of either direction, which also tell who is the client."""
         for head, from_initiator in ((first, True), (second, False)):
             if starts_with_connect(head):
                 self._client_is(from_initiator, "CONNECT")
-                self.phase = MQTT
+                self.move(FlowTrigger.SPEAKS_MQTT)
             elif looks_like_upgrade(head):
                 self._client_is(from_initiator, "HTTP upgrade")
-                self.phase, self.web = WEBSOCKET, WebSocket()
+                self.move(FlowTrigger.SPEAKS_WEBSOCKET)
+                self.web = WebSocket()
             elif looks_like_tls(head):
                 self._client_is(from_initiator is (head[5] == CLIENT_HELLO), "TLS hello")
-                self.phase, self.tls = TLS, TlsObserver()
+                self.move(FlowTrigger.SPEAKS_TLS)
+                self.tls = TlsObserver()
             else:
                 continue
             self.joined = False
@@ -395,14 +409,14 @@ class FlowState:
             self._orient(first, second)
         # Joined in the middle of a port for something else, or plain MQTT after all.
         plain = looks_like_mqtt(first, second)
-        if protocol == TLS:
-            self.phase = MQTT if plain else TLS
-            self.tls = TlsObserver() if self.phase == TLS else None
-        elif protocol == WEBSOCKET and not (middle and plain):
-            self.phase = WEBSOCKET
+        if protocol == named.TLS and not plain:
+            self.move(FlowTrigger.SPEAKS_TLS)
+            self.tls = TlsObserver()
+        elif protocol == named.WEBSOCKET and not (middle and plain):
+            self.move(FlowTrigger.SPEAKS_WEBSOCKET)
             self.web = WebSocket.joined() if middle else WebSocket()
         else:
-            self.phase = MQTT
+            self.move(FlowTrigger.SPEAKS_MQTT)
 
     def _orient(self, first: bytes, second: bytes) -> None:
         """Who is the client, from packets that only one side may send."""
@@ -429,7 +443,7 @@ def _limits_of(side: Side) -> Side:
 
 def _may_be_plain(protocol: str, first: bytes, second: bytes) -> bool:
     """Whether more bytes could show that plain MQTT is spoken on a port for TLS or WebSocket joined in the middle."""
-    wrapped = {TLS: looks_like_tls_records, WEBSOCKET: may_start_frame}.get(protocol)
+    wrapped = {named.TLS: looks_like_tls_records, named.WEBSOCKET: may_start_frame}.get(protocol)
     if wrapped is None or looks_like_mqtt(first, second):
         return False
     return not any(head and wrapped(head) for head in (first, second)) and (

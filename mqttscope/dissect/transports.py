@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from mqttscope.dissect.flow_state import NOTHING, SEARCHING, Arrival, Counting, FlowState, Held, Over
+from mqttscope.dissect.flow_phase import IGNORED, SEARCHING, FlowTrigger
+from mqttscope.dissect.flow_state import Arrival, Counting, FlowState, Held, Over
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.codec import decode, header_fault
@@ -294,7 +295,8 @@ class Transports(PacketEvents):
             if flow.closed:
                 return
             # Nothing of its TLS said that it would carry MQTT.
-            outer = flow.context = FlowState(flow, TLS)
+            outer = flow.context = FlowState(flow)
+            outer.move(FlowTrigger.SPEAKS_TLS)
             if not self.options.count_by_connection:
                 outer.counting = self.counting
         if outer.inner is None:
@@ -354,7 +356,7 @@ class Transports(PacketEvents):
         known = before.connection
         if known.transport != "tcp":
             return
-        dialogue.phase = MQTT
+        dialogue.move(FlowTrigger.SPEAKS_MQTT)
         yield from self._open(dialogue, "tcp")
         connection = dialogue.connection
         assert connection is not None
@@ -417,7 +419,7 @@ class Transports(PacketEvents):
                     dialogue.connection.revision += 1
                     continue
                 refused = not one.accepted and one.status is not None
-                if refused and one.status != 101 and dialogue.web is not None and dialogue.web.client.phase == HTTP:
+                if refused and one.status != 101 and dialogue.web is not None and dialogue.web.client.phase is HTTP:
                     continue  # the client may ask again, with credentials for example
                 if refused or not self._wanted(dialogue, one):
                     self._ignore(dialogue)
@@ -490,14 +492,14 @@ class Transports(PacketEvents):
             dialogue.connection.details.update(dialogue.tls.summary())
 
     def _ignore(self, dialogue: FlowState) -> None:
+        if dialogue.phase is not IGNORED:
+            dialogue.move(FlowTrigger.NO_MQTT)
         if dialogue.inside:
-            dialogue.phase = NOTHING
             return
         if dialogue.tls is not None:
             server = endpoints(dialogue.flow.key)[dialogue.client_is_initiator]
             if server in self.other_tls or len(self.other_tls) < MAX_OTHER_SERVERS:
                 self.other_tls[server] += 1
-        dialogue.phase = NOTHING
         dialogue.flow.context = None
         self.other_flows += 1
 

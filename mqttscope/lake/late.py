@@ -190,19 +190,19 @@ class Late:
         half, peer, from_initiator = _halves(flow, segment)
         flags = segment.flags
         if flags & SYN:
-            if half.state == UNSEEN and flags & ACK:
+            if half.state is UNSEEN and flags & ACK:
                 return segment.acknowledgment == advance(peer.initial_sequence, 1)
             return half.initial_sequence == segment.sequence
         holes = self._holes(flow)
-        if flags & ACK and peer.state != UNSEEN:
+        if flags & ACK and peer.state is not UNSEEN:
             position = peer.locate(segment.acknowledgment)
             most = max(peer.offset, peer.sent, peer.acknowledged) + START_WINDOW
-            least = 0 if half.state == UNSEEN else -_ACK_SLACK
+            least = 0 if half.state is UNSEEN else -_ACK_SLACK
             if not least <= position <= most or _inside(holes, not from_initiator, position - 1, position):
                 return False
-        elif half.state == UNSEEN:
+        elif half.state is UNSEEN:
             return False
-        if half.state == UNSEEN:
+        if half.state is UNSEEN:
             return True
         start = half.locate(segment.sequence)
         end = start + len(segment.payload) + segment.missing
@@ -249,7 +249,7 @@ def _may_follow(flow: Flow | None, segment: Segment) -> bool:
     if segment.timestamp_ns < flow.last_timestamp_ns - SKEW_NS:
         return False
     half, _, _ = _halves(flow, segment)
-    return half.state == UNSEEN or not segment.payload or half.locate(segment.sequence) >= half.offset
+    return half.state is UNSEEN or not segment.payload or half.locate(segment.sequence) >= half.offset
 
 
 def _halves(flow: Flow, segment: Segment) -> tuple[HalfStream, HalfStream, bool]:
@@ -265,7 +265,7 @@ def _inside(holes: Iterable[tuple[bool, int, int]], from_initiator: bool, start:
 def _is_copy(flow: Flow, segment: Segment) -> bool:
     """Whether nothing of a segment that fits is new."""
     half, _, _ = _halves(flow, segment)
-    if half.state == UNSEEN:
+    if half.state is UNSEEN:
         return False
     if segment.flags & SYN:
         return half.initial_sequence == segment.sequence

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 import zlib
 from collections.abc import Callable, Iterable
 from copy import copy
@@ -105,14 +104,12 @@ def field_names(cls: type, name: str) -> tuple[str, ...]:
 __all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
 MAGIC = b"MQTS"
-VERSION = 5
+VERSION = 6
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
 _LONG = 1 << 63
 _LONGEST_NUMBER = 255
 """Bytes of a number."""
-_SHORT = 32
-"""Texts up to this length are shared: code compares words such as phases by identity first."""
 
 
 class _Tag(IntEnum):
@@ -304,9 +301,7 @@ class _Reader:
             kind = type(one)
             if kind is list:
                 add(_READ[one[0]](self, one))
-            elif kind is str:
-                add(sys.intern(one) if len(one) <= _SHORT else one)
-            elif kind is int or kind in _PLAIN:
+            elif kind is str or kind is int or kind in _PLAIN:
                 add(one)
             else:
                 raise StateError(f"the state is damaged: it holds a {kind.__name__}")

@@ -145,7 +145,7 @@ class FlowRegister:
     def _settle(self, half: HalfStream, peer: HalfStream, now: int, report: Report) -> None:
         """Give up holes where a limit says so, and set the time to look at the first that remains."""
         wait = NEVER
-        if half.state == HELD:
+        if half.state is HELD:
             wait = HELD_WAIT_NS
         else:
             while (end := half.hole_end()) >= 0:
@@ -251,7 +251,7 @@ class FlowRegister:
             if half.deadline_ns > now:
                 continue
             report = Report(flow, from_initiator, place, events)
-            if half.state == HELD:
+            if half.state is HELD:
                 half.release(report)
             while (end := half.hole_end()) >= 0 and (half.acknowledged >= end or not peer.segments):
                 half.give_up(report)

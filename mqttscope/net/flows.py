@@ -522,7 +522,7 @@ class FlowTable(FlowRegister):
 def _continued(half: HalfStream) -> HalfStream:
     """One direction of a flow that goes on behind a reset: its numbers go on, its stream and counters begin."""
     return HalfStream(
-        OPEN if half.state == RESET else half.state,
+        OPEN if half.state is RESET else half.state,
         half.sequence,
         acknowledged=max(0, half.acknowledged - half.offset),
         fin_offset=half.fin_offset - half.offset if half.fin_offset >= 0 else -1,
@@ -580,16 +580,16 @@ def _take(entry: Entry, segment: Segment, report: Report, peer_report: Report) -
         sequence = advance(sequence, 1)
     if flags & ACK:
         peer.acknowledge(segment.acknowledgment, peer_report)
-        if not half.buffer and half.state != UNSEEN and half.locate(sequence) == half.offset:
+        if not half.buffer and half.state is not UNSEEN and half.locate(sequence) == half.offset:
             report.acknowledged = peer.locate(segment.acknowledgment)
     if payload or missing:
-        if half.state == UNSEEN or half.locate(sequence) >= half.offset:
+        if half.state is UNSEEN or half.locate(sequence) >= half.offset:
             half.options, half.options_ns = segment.options, segment.timestamp_ns
         half.receive(sequence, payload, missing, young, report)
     elif flags & (SYN | FIN):
         half.empty_segments += 1
     else:
         half.receive_empty(sequence, young, report)
-    if flags & FIN and not (flow.syn_seen and peer.state == UNSEEN and not half.offset and not payload):
+    if flags & FIN and not (flow.syn_seen and peer.state is UNSEEN and not half.offset and not payload):
         # Nobody ends a connection that was not answered: that FIN is one of the connection before.
         half.finish(advance(sequence, len(payload) + missing), report)

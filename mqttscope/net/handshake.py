@@ -126,7 +126,7 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     answer = bool(segment.flags & ACK)
     same = half.initial_sequence == segment.sequence
     untouched = half.offset == 0 and not half.buffer
-    lives = half.state != UNSEEN and peer.state != UNSEEN and bool(half.offset or peer.offset)
+    lives = half.state is not UNSEEN and peer.state is not UNSEEN and bool(half.offset or peer.offset)
     may_be_copy = _may_be_copy(flow, segment) and not (same and _is_of_none(flow, half, segment))
     soon = Verdict.COPY if may_be_copy else Verdict.NEW
     if not same and not answer and flow.past and echoes(flow, segment) is not None:
@@ -139,7 +139,7 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
         # A refused connection is tried again with the same number.
         refused = flow.closed == "reset" and untouched and peer.offset == 0
         return Verdict.NEW if refused and not answer else soon
-    if half.state == UNSEEN:
+    if half.state is UNSEEN:
         # An answer to another SYN than the one that data was captured of.
         foreign = answer and peer.offset > 0 and not _within(peer, segment.acknowledgment)
         return Verdict.NEW if foreign else Verdict.SAME
@@ -151,7 +151,7 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
             return Verdict.SAME if untouched and not half.fin_offset >= 0 and peer.acknowledged <= 0 else soon
         # A client that has acknowledged anything, or has sent data in answer to it, does not send its SYN again.
         # Data in a SYN (TCP Fast Open) is sent again with it until the server answers.
-        established = peer.state != UNSEEN and (not segment.payload or peer.offset > 0)
+        established = peer.state is not UNSEEN and (not segment.payload or peer.offset > 0)
         return soon if established and not (untouched and peer.offset == 0) else Verdict.SAME
     start = half.locate(advance(segment.sequence, 1))
     other = Verdict.KNOCK if lives and not answer else Verdict.NEW
@@ -188,7 +188,7 @@ def _answers_another(peer: HalfStream, segment: Segment) -> bool:
 
 def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
     """Data of a side that has not ended."""
-    if half.state == UNSEEN:
+    if half.state is UNSEEN:
         return Verdict.SAME
     if begins_connection(segment.payload) and (half.offset or peer.offset):
         if any(_strange(half, peer, segment, BEGIN_WINDOW)) or is_other_stack(half, segment):
@@ -222,7 +222,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
 def _judge_closed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
     """Data behind the end of a flow."""
     begins = begins_connection(segment.payload)
-    if half.state == UNSEEN:
+    if half.state is UNSEEN:
         return Verdict.NEW if begins else Verdict.SAME
     if any(_strange(half, peer, segment, BEGIN_WINDOW if begins else START_WINDOW)):
         return Verdict.NEW
@@ -260,7 +260,7 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
         return Verdict.SAME
     first = flow.kept[0]
     if segment.flags & SYN:
-        begins = half.initial_sequence >= 0 or half.state == UNSEEN
+        begins = half.initial_sequence >= 0 or half.state is UNSEEN
         start = half.locate(advance(segment.sequence, 1))
         same = half.initial_sequence == segment.sequence if begins else -START_WINDOW <= start <= 0
         if same or (is_syn(segment) and is_syn(first) and first.sequence == segment.sequence):
@@ -269,7 +269,7 @@ def _weigh_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
             is_syn(one) and segment.acknowledgment == advance(one.sequence, 1) for one in flow.kept
         )
         return Verdict.NEW if answers else Verdict.OTHER
-    if half.state == UNSEEN:
+    if half.state is UNSEEN:
         return Verdict.NEW
     strange = _strange(half, peer, segment)
     if all(strange):
@@ -365,11 +365,11 @@ def _weigh_knock(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
 
 def _is_early(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     """Whether data is missing that was sent before a reset, so that it may still come."""
-    if flow.closed or half.state == UNSEEN or not plausible_reset(half, peer, segment):
+    if flow.closed or half.state is UNSEEN or not plausible_reset(half, peer, segment):
         return False
     if half.locate(segment.sequence) > half.offset or half.buffer:
         return True
-    acknowledges = segment.flags & ACK and peer.state != UNSEEN and not peer.ended
+    acknowledges = segment.flags & ACK and peer.state is not UNSEEN and not peer.ended
     return bool(acknowledges and (peer.buffer or peer.locate(segment.acknowledgment) > peer.offset))
 
 
@@ -414,7 +414,7 @@ def _near(one: int, other: int) -> bool:
 
 def _strange(half: HalfStream, peer: HalfStream, segment: Segment, window: int = START_WINDOW) -> tuple[bool, bool]:
     """Whether the sequence number and the acknowledgment of data are far from anything that the flow had."""
-    acknowledges = bool(segment.flags & ACK) and peer.state != UNSEEN
+    acknowledges = bool(segment.flags & ACK) and peer.state is not UNSEEN
     return (
         not _within(half, segment.sequence, window),
         acknowledges and not _within(peer, segment.acknowledgment, window),
@@ -423,7 +423,7 @@ def _strange(half: HalfStream, peer: HalfStream, segment: Segment, window: int =
 
 def is_stray(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     """Whether both numbers of a segment are far from the flow's, and not because the capture lost a part of both."""
-    if half.state == UNSEEN or not all(_strange(half, peer, segment)):
+    if half.state is UNSEEN or not all(_strange(half, peer, segment)):
         return False
     ahead = half.locate(segment.sequence) - half.offset, peer.locate(segment.acknowledgment) - peer.offset
     return not all(0 < distance <= LOST_WINDOW for distance in ahead)
@@ -449,7 +449,9 @@ def _may_be_copy(flow: Flow, segment: Segment, limit_ns: int = VIEW_NS) -> bool:
 def _acknowledges_less(peer: HalfStream, segment: Segment) -> bool:
     """Whether a segment acknowledges less of the other side's stream than its sender did before."""
     return (
-        bool(segment.flags & ACK) and peer.state != UNSEEN and peer.locate(segment.acknowledgment) < peer.acknowledged
+        bool(segment.flags & ACK)
+        and peer.state is not UNSEEN
+        and peer.locate(segment.acknowledgment) < peer.acknowledged
     )
 
 
@@ -477,7 +479,7 @@ def take_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, r
         half.ignored_syns += 1
     if segment.flags & ACK:
         flow.syn_ack_seen = True
-        if peer.state == UNSEEN:
+        if peer.state is UNSEEN:
             peer.synchronize(advance(segment.acknowledgment, -1), answer)
     else:
         flow.syn_seen = True
@@ -489,7 +491,7 @@ def is_challenge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
 
     A server that still holds an earlier connection tells a client that begins anew where that one stood.
     """
-    if segment.flags & (SYN | FIN | RST) or segment.payload or half.state != UNSEEN:
+    if segment.flags & (SYN | FIN | RST) or segment.payload or half.state is not UNSEEN:
         return False
     begun = flow.syn_seen and not flow.syn_ack_seen and peer.offset == 0 and not peer.buffer
     return begun and segment.acknowledgment != advance(peer.initial_sequence, 1)
@@ -506,13 +508,13 @@ def disowns(half: HalfStream, segment: Segment) -> bool:
 
 def plausible_reset(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     """Whether a reset by the side of ``half`` is one that ends the flow (RFC 9293 section 3.5.2)."""
-    if half.state != UNSEEN:
-        if peer.state == UNSEEN and half.initial_sequence >= 0 and half.offset == 0 and not half.buffer:
+    if half.state is not UNSEEN:
+        if peer.state is UNSEEN and half.initial_sequence >= 0 and half.offset == 0 and not half.buffer:
             # Nothing but a SYN was captured; what resets with another number is the end of an earlier connection.
             return half.locate(segment.sequence) in (-1, 0)
         return half.plausible_reset(segment.sequence)
     # Nothing is known of the side that resets: it has to acknowledge what the other one sent, its SYN at least.
-    if not segment.flags & ACK or peer.state == UNSEEN:
+    if not segment.flags & ACK or peer.state is UNSEEN:
         return False
     return 0 <= peer.locate(segment.acknowledgment) <= max(peer.offset, peer.sent)
 

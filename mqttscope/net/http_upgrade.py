@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from dataclasses import dataclass, field
+from enum import StrEnum
 from hashlib import sha1
 
 SUBPROTOCOL_NAME = re.compile(r"mqtt(?:v?\d(?:\.\d){0,2})?", re.IGNORECASE)
@@ -208,9 +209,25 @@ MAX_HEADER_BYTES = 64 * 1024
 MAX_EARLY_BYTES = 4 * 1024
 """Client bytes that are held behind a request while its response is awaited."""
 
-HTTP, HELD, FRAMES, LOST = "http", "held", "frames", "lost"
-"""Phases of one direction: in a head (or its body), behind a request without response yet, done, given up."""
 _STEP = 4 * 1024
+
+
+class WebSocketPhase(StrEnum):
+    """How far one direction of a WebSocket has come."""
+
+    HTTP = "http"
+    """In a head of the HTTP exchange, or in its body."""
+    HELD = "held"
+    """Behind a request without response yet."""
+    FRAMES = "frames"
+    """The exchange is over."""
+    SEARCHING = "searching"
+    """Framing is lost, and the next frame is looked for."""
+    LOST = "lost"
+    """Given up."""
+
+
+HTTP, HELD, FRAMES, SEARCHING, LOST = WebSocketPhase
 
 ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -265,7 +282,7 @@ class Opening:
     """One direction until its frames begin."""
 
     from_client: bool
-    phase: str = HTTP
+    phase: WebSocketPhase = HTTP
     offset: int = 0
     """Position in the stream of the first byte of ``buffer``."""
     buffer: bytearray = field(default_factory=bytearray)
@@ -316,7 +333,7 @@ class Handshake:
         """Say that a direction ended."""
         side = self.client if from_client else self.server
         side.closed = True
-        if side.phase == HTTP and side.buffer:
+        if side.phase is HTTP and side.buffer:
             detail = f"the direction ended inside an HTTP head, at its byte {len(side.buffer)}"
             out.append(Problem(from_client, "truncated_head", detail, side.offset, False))
         self._advance(out)
@@ -325,8 +342,8 @@ class Handshake:
         """Read heads until both directions need more bytes."""
         while self._read_request(out) or self._read_response(out):
             pass
-        mute = self.server.phase == LOST or self.server.closed or len(self.client.buffer) > self.max_early_bytes
-        if self.client.phase == HELD and mute and self.request:
+        mute = self.server.phase is LOST or self.server.closed or len(self.client.buffer) > self.max_early_bytes
+        if self.client.phase is HELD and mute and self.request:
             self._report(None, out)
             self.request.remarks.clear()  # a response that comes after all does not repeat them
             self.client.phase = FRAMES
@@ -340,7 +357,7 @@ class Handshake:
         if self.request is None:
             self._give_up(self.client, "not_http", "the first line is not a request of HTTP/1.x", out)
         else:
-            self.client.phase = FRAMES if self.server.phase == FRAMES else HELD
+            self.client.phase = FRAMES if self.server.phase is FRAMES else HELD
         return True
 
     def _read_response(self, out: list[Upgrade | Problem]) -> bool:
@@ -362,7 +379,7 @@ class Handshake:
                 self._give_up(self.server, "body_length_unknown", detail, out)
             else:
                 self.server.body = response.body_length
-            if self.client.phase == HELD:
+            if self.client.phase is HELD:
                 self.client.phase = FRAMES if response.switches else HTTP
             self.request = None
         return True
@@ -371,7 +388,7 @@ class Handshake:
         """Take a complete head off the buffer; empty when there is none."""
         if side.body:
             side.body -= len(side.use(min(side.body, len(side.buffer))))
-        if side.phase != HTTP or not side.buffer:
+        if side.phase is not HTTP or not side.buffer:
             return b""
         start = bytes(side.buffer[:7])
         if not (start[:3].isalpha() and start[:3].isupper() if side.from_client else b"HTTP/1.".startswith(start)):

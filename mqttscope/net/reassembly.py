@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from mqttscope.net.segment import MASK, advance, distance
@@ -177,15 +178,21 @@ class Pieces:
         return start + len(self.parts[index]) + (self.cut.get(start, 0) if self.cut else 0)
 
 
-UNSEEN = "unseen"
-"""Neither a segment of this direction nor an acknowledgment of it was captured."""
-ASSUMED = "assumed"
-"""The next byte is known from an acknowledgment or an empty segment; until data comes the start may still move."""
-HELD = "held"
-"""The very first thing captured was data; it waits for one more segment in case an earlier one comes late."""
-OPEN = "open"
-ENDED = "fin"
-RESET = "reset"
+class StreamState(StrEnum):
+    """How much is known of one direction."""
+
+    UNSEEN = "unseen"
+    """Neither a segment of this direction nor an acknowledgment of it was captured."""
+    ASSUMED = "assumed"
+    """The next byte is known from an acknowledgment or an empty segment; until data comes the start may still move."""
+    HELD = "held"
+    """The very first thing captured was data; it waits for one more segment in case an earlier one comes late."""
+    OPEN = "open"
+    ENDED = "fin"
+    RESET = "reset"
+
+
+UNSEEN, ASSUMED, HELD, OPEN, ENDED, RESET = StreamState
 
 NEVER = 1 << 119
 """A deadline that does not come: behind any capture time in nanoseconds."""
@@ -238,7 +245,7 @@ class Report(Protocol):
 class HalfStream:
     """One direction of a flow.  Plain data; ``-1`` means "not known"."""
 
-    state: str = UNSEEN
+    state: StreamState = UNSEEN
     sequence: int = -1
     """Sequence number of the byte at ``offset``."""
     offset: int = 0
@@ -321,7 +328,7 @@ class HalfStream:
     @property
     def ended(self) -> bool:
         """Whether the direction ended, by FIN or reset."""
-        return self.state in (ENDED, RESET)
+        return self.state is ENDED or self.state is RESET
 
     @property
     def told(self) -> bool:
@@ -369,7 +376,7 @@ class HalfStream:
         if self.ended:
             return
         first = advance(sequence, 1)
-        if self.state == UNSEEN:
+        if self.state is UNSEEN:
             self.sequence = first
         elif self.offset == 0:
             self._rebase(self.locate(first))
@@ -381,7 +388,7 @@ class HalfStream:
 
     def acknowledge(self, acknowledgment: int, report: Report) -> None:
         """Take note of an acknowledgment by the peer; it releases a held start."""
-        if self.state == UNSEEN:
+        if self.state is UNSEEN:
             self.sequence = acknowledgment
             self.state = ASSUMED
             return
@@ -390,17 +397,17 @@ class HalfStream:
             self.implausible_acknowledgments += 1
         elif position > self.acknowledged:
             self.acknowledged = position
-        if self.state == HELD:
+        if self.state is HELD:
             self.release(report)
 
     def receive_empty(self, sequence: int, young: bool, report: Report) -> None:
         """Take a segment without data, SYN, FIN and RST: it says how far its sender has come."""
         self.empty_segments += 1
-        if self.state == UNSEEN:
+        if self.state is UNSEEN:
             self.sequence = sequence
             self.state = ASSUMED
             return
-        if self.state == HELD:
+        if self.state is HELD:
             self.release(report)
         position = self.locate(sequence)
         if position == self.offset - 1:
@@ -417,7 +424,7 @@ class HalfStream:
         ``young`` says that the flow was first seen so recently that bytes may have been under way at that time.
         """
         self.data_segments += 1
-        if self.state == UNSEEN:
+        if self.state is UNSEEN:
             self.sequence = sequence
             if payload == b"\0" and not missing:
                 # A keep-alive probe on a silent connection (RFC 9293 section 3.8.4), not the start of anything.
@@ -427,7 +434,7 @@ class HalfStream:
             else:
                 self._hold(payload, missing, report)
             return
-        if self.state == HELD:
+        if self.state is HELD:
             start = self.locate(sequence)
             if -START_WINDOW <= start < 0:
                 self._insert(start, payload, missing, report)
@@ -476,10 +483,10 @@ class HalfStream:
 
     def finish(self, sequence: int, report: Report) -> None:
         """Take a FIN, whose sequence number is ``sequence``: the stream ends when all before it is there."""
-        if self.state == UNSEEN:
+        if self.state is UNSEEN:
             self.sequence = sequence
             self.state = ASSUMED
-        elif self.state == HELD:
+        elif self.state is HELD:
             self.release(report)
         position = self.locate(sequence)
         known = self.buffer.end() if self.buffer else self.offset
@@ -518,7 +525,7 @@ class HalfStream:
 
     def empty(self, report: Report) -> None:
         """Give up all holes, so that nothing is buffered any more."""
-        if self.state == HELD:
+        if self.state is HELD:
             self.release(report)
         while self.hole_end() >= 0:
             self.give_up(report)
@@ -532,7 +539,7 @@ class HalfStream:
 
     def _movable(self) -> bool:
         """Whether the start of the stream is still only an assumption."""
-        return self.state == ASSUMED and self.offset == 0 and self.sent == 0 and self.fin_offset < 0
+        return self.state is ASSUMED and self.offset == 0 and self.sent == 0 and self.fin_offset < 0
 
     def _rebase(self, shift: int) -> None:
         """Make stream offset ``shift`` the new 0; only before anything was delivered."""
@@ -566,7 +573,7 @@ class HalfStream:
         """Put what is new of a segment into the buffer, and compare the rest with what is known."""
         repeated = differences = late = 0
         first_difference = -1
-        if self.state != HELD and start < self.offset:
+        if self.state is not HELD and start < self.offset:
             if start < 0:
                 before = min(-start, len(payload) + missing)
                 self.before_start_bytes += before

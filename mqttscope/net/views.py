@@ -58,17 +58,17 @@ def echoes(flow: Flow, segment: Segment) -> Flow | None:
 def belongs(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     """Whether the numbers of a segment are near enough to where a flow stands to be its own."""
     if segment.flags & SYN:
-        if half.state == UNSEEN:
+        if half.state is UNSEEN:
             return bool(segment.flags & ACK) and segment.acknowledgment == advance(peer.initial_sequence, 1)
         return half.initial_sequence == segment.sequence
-    if half.state == UNSEEN:
+    if half.state is UNSEEN:
         # Nobody acknowledges what was not sent.
         return bool(segment.flags & ACK) and 0 <= peer.locate(segment.acknowledgment) <= max(peer.offset, peer.sent)
     if not -_VIEW_WINDOW <= half.locate(segment.sequence) - half.offset <= _VIEW_WINDOW:
         return False
     if not segment.flags & ACK:
         return True
-    if peer.state == UNSEEN:
+    if peer.state is UNSEEN:
         return half.locate(segment.sequence) <= half.offset
     return -_VIEW_WINDOW <= peer.locate(segment.acknowledgment) - peer.offset <= _VIEW_WINDOW
 
@@ -91,14 +91,14 @@ def repeats(one: Flow, segment: Segment) -> bool:
     half, peer = one.initiator, one.responder
     if plain_key(segment.key) != plain_key(one.key):
         half, peer = peer, half
-    if half.state == UNSEEN:
+    if half.state is UNSEEN:
         return False
     flags = segment.flags
     if flags & SYN:
         if half.initial_sequence != segment.sequence:
             return False
-        return not flags & ACK or peer.state == UNSEEN or peer.initial_sequence == advance(segment.acknowledgment, -1)
-    if flags & ACK and peer.state != UNSEEN:
+        return not flags & ACK or peer.state is UNSEEN or peer.initial_sequence == advance(segment.acknowledgment, -1)
+    if flags & ACK and peer.state is not UNSEEN:
         most = max(peer.offset, peer.fin_offset + 1, peer.acknowledged)
         if not 0 <= peer.locate(segment.acknowledgment) <= most:
             return False
@@ -114,7 +114,7 @@ def is_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) ->
     again = flow.doubled or segment.key in flow.views
     payload = segment.payload
     limit = VIEW_NS if again else TAP_NS
-    if segment.timestamp_ns - flow.last_timestamp_ns > limit or half.state == UNSEEN or segment.flags & RST:
+    if segment.timestamp_ns - flow.last_timestamp_ns > limit or half.state is UNSEEN or segment.flags & RST:
         return False
     if segment.flags & SYN:
         begins = not (half.offset or peer.offset)  # later it is no tap that shows it at once
@@ -139,15 +139,15 @@ def is_view(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     if segment.flags & RST:
         return False
     if segment.flags & SYN:
-        if segment.flags & ACK and half.state == UNSEEN:
+        if segment.flags & ACK and half.state is UNSEEN:
             return segment.acknowledgment == advance(peer.initial_sequence, 1)
         return half.initial_sequence == segment.sequence
-    if half.state == UNSEEN:
+    if half.state is UNSEEN:
         # The other direction has other tags: what it acknowledges has just been sent.
         return 0 <= peer.locate(segment.acknowledgment) <= peer.offset and peer.offset > 0
     start = half.locate(segment.sequence)
     fits = -_VIEW_WINDOW <= start - half.offset <= 0
-    acknowledges = peer.state == UNSEEN or abs(peer.locate(segment.acknowledgment) - peer.offset) <= _VIEW_WINDOW
+    acknowledges = peer.state is UNSEEN or abs(peer.locate(segment.acknowledgment) - peer.offset) <= _VIEW_WINDOW
     return fits and acknowledges and not compare(half.history, half.offset, start, segment.payload)[1]
 
 
@@ -170,7 +170,7 @@ def is_whole(flow: Flow, segments: list[Segment]) -> bool:
     for one in segments:
         from_initiator = plain_key(one.key) == plain_key(flow.key)
         half = flow.initiator if from_initiator else flow.responder
-        if half.state != UNSEEN and not one.flags & SYN:
+        if half.state is not UNSEEN and not one.flags & SYN:
             end = half.locate(one.sequence) + len(one.payload) + one.missing
             ends[from_initiator] = max(ends[from_initiator], end)
     return ends[True] >= flow.initiator.offset and ends[False] >= flow.responder.offset

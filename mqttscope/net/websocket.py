@@ -19,14 +19,21 @@ import re
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.net.http_upgrade import FRAMES, HTTP, LOST, Handshake, Problem, Upgrade, not_captured
+from mqttscope.net.http_upgrade import (
+    FRAMES,
+    HTTP,
+    LOST,
+    SEARCHING,
+    Handshake,
+    Problem,
+    Upgrade,
+    WebSocketPhase,
+    not_captured,
+)
 from mqttscope.net.inflate import Inflater
 
 MAX_CONTROL_BYTES = 125
 """Payload of a control frame (RFC 6455 section 5.5); the rest of a longer one is dropped."""
-
-SEARCH = "searching"
-"""Phase of a direction that lost its framing and looks for the next frame."""
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
@@ -98,7 +105,7 @@ class Side:
     """
 
     from_client: bool
-    phase: str = HTTP
+    phase: WebSocketPhase = HTTP
     deflate: str = ""
     trusted: bool = True
     offset: int = 0
@@ -373,9 +380,9 @@ class WebSocket:
         """Take the next bytes of one direction; returns what they complete, which may concern both directions."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
-        if side.phase == FRAMES and not side.searches:
+        if side.phase is FRAMES and not side.searches:
             read(side, data, out)
-        elif side.phase in (FRAMES, SEARCH, LOST):
+        elif side.phase in (FRAMES, SEARCHING, LOST):
             advance(side, data, out)
         elif self.handshake:
             news: list[Upgrade | Problem] = []
@@ -392,14 +399,14 @@ class WebSocket:
         news: list[Upgrade | Problem] = []
         if length <= 0:
             return out
-        if side.phase == HTTP and self.handshake:
+        if side.phase is HTTP and self.handshake:
             self.handshake.gap(from_client, length, news)
             self._proceed(news, out)
-        elif side.phase == FRAMES and side.in_frame:
+        elif side.phase is FRAMES and side.in_frame:
             length -= skip(side, length, out)
-        if length and side.phase == SEARCH:
+        if length and side.phase is SEARCHING:
             advance(side, b"", out, final=True)
-        if length and side.phase == FRAMES:
+        if length and side.phase is FRAMES:
             if side.in_frame:  # one that the end of the search found
                 length -= skip(side, length, out)
             if length:
@@ -417,9 +424,9 @@ class WebSocket:
         if self.handshake:
             self.handshake.close(from_client, news)
             self._proceed(news, out)
-        if side.phase == SEARCH:
+        if side.phase is SEARCHING:
             advance(side, b"", out, final=True)
-        if side.phase == FRAMES and (side.in_frame or side.header):
+        if side.phase is FRAMES and (side.in_frame or side.header):
             detail = (
                 f"{side.remaining} of its payload bytes never came" if side.in_frame else "its header is incomplete"
             )
@@ -439,17 +446,17 @@ class WebSocket:
                 side.deflate = "agreed" if agreed.deflate else ""
                 if agreed.deflate:
                     side.inflater = Inflater(agreed.client_takeover if side.from_client else agreed.server_takeover)
-            if side.phase == HTTP and opening.phase in (FRAMES, LOST):
+            if side.phase is HTTP and opening.phase in (FRAMES, LOST):
                 side.phase, side.offset = opening.phase, opening.offset
                 if agreed is None:
                     side.deflate, side.trusted = "unknown", False
                 rest = bytes(opening.buffer)
                 opening.buffer.clear()
-                if side.phase == FRAMES:
+                if side.phase is FRAMES:
                     read(side, rest, out)
                 else:
                     lose(side, rest, out)
-        if self.client.phase != HTTP and self.server.phase != HTTP:
+        if self.client.phase is not HTTP and self.server.phase is not HTTP:
             self.handshake = None
 
 
@@ -491,24 +498,24 @@ def begin(side: Side, length: int, out: list[WebSocketEvent]) -> None:
 def advance(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool = False) -> None:
     """Search and unwrap by turns.  ``final``: what is not complete never will be."""
     while True:
-        if side.phase == FRAMES:
+        if side.phase is FRAMES:
             read(side, data, out)
-            if side.phase == LOST and side.searches:
+            if side.phase is LOST and side.searches:
                 # A frame that was found, or one behind it, is none after all; the bytes are in ``held``.
                 _restart(side)
                 data = b""
                 continue
             return
-        if side.phase != SEARCH:
+        if side.phase is not SEARCHING:
             lose(side, data, out)
             return
         data = _search(side, bytes(side.held) + data, out, final=final)
-        if side.phase == SEARCH:
+        if side.phase is SEARCHING:
             return
 
 
 def _restart(side: Side) -> None:
-    side.phase, side.searches = SEARCH, True
+    side.phase, side.searches = SEARCHING, True
     side.message, side.compressed, side.message_lost, side.trusted = 0, False, False, False
     if side.inflater is not None:
         side.inflater.reset()

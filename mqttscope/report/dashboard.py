@@ -29,6 +29,8 @@ from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.ending import STYLES
 from mqttscope.report.style import Painter
 from mqttscope.session.connection import Connection
+from mqttscope.session.connection_phase import DISCONNECTED, REFUSED
+from mqttscope.session.inflight import SENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,7 +184,7 @@ class Traffic:
                 self.refused.add(octets)
         elif isinstance(packet, Puback | Pubrec):
             asked = event.connection.answered_by(packet, event.direction)
-            if asked is not None and asked.phase == "sent" and event.timestamp_ns >= asked.timestamp_ns:
+            if asked is not None and asked.phase is SENT and event.timestamp_ns >= asked.timestamp_ns:
                 self.latencies.append(event.timestamp_ns - asked.timestamp_ns)
         if isinstance(packet, Publish):
             self.qos[packet.qos] += 1
@@ -195,7 +197,7 @@ class Traffic:
         connection = event.connection
         # TLS says nothing of DISCONNECT, and the end of a capture is no end of a connection.
         ended = connection.closed_how in ("fin", "reset") and connection.client_side.packets > 0
-        if ended and connection.phase not in ("disconnected", "refused"):
+        if ended and connection.phase not in (DISCONNECTED, REFUSED):
             self.broken.add(0)
 
     @property

@@ -23,6 +23,7 @@ from mqttscope.report.base import hidden_of
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration
 from mqttscope.session.connection import Connection
+from mqttscope.session.connection_phase import CONNECTED
 from mqttscope.session.inflight import MAX_ALIAS_BYTES
 
 _GAPS = {
@@ -140,7 +141,7 @@ def closed(line: Wrapped, event: ConnectionEnding | ConnectionClosed, painter: P
     line.add(told, "error" if how == "reset" else "rule")
     # Whether a DISCONNECT was sent cannot be said of what was lost, nor of what goes on behind the capture.
     whole = how in ("fin", "reset") and _is_read(connection) and not connection.gaps
-    if whole and connection.phase == "connected":
+    if whole and connection.phase is CONNECTED:
         line.add(" without DISCONNECT", "note")
     up, down = connection.client_side, connection.server_side
     dot = painter.dot

@@ -26,7 +26,8 @@ from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.report import statistics_rows as at
 from mqttscope.report.statistics_rows import CaptureRow, ClientRow, ConnectionRow, Outcomes, TopicRow, Traffic, Window
 from mqttscope.session.connection import Connection
-from mqttscope.session.inflight import Side
+from mqttscope.session.connection_phase import CONNECTING, REFUSED
+from mqttscope.session.inflight import SENT, Side
 
 
 def summarise(row: ConnectionRow, connection: Connection, now: int) -> Outcomes:
@@ -62,7 +63,7 @@ def _outcome(row: ConnectionRow, connection: Connection) -> str:
         return "joined" if seen else "unread"
     if connection.connack_packet is None:
         return "unanswered"
-    return "refused" if row.connack_reason_code or connection.phase == "refused" else "accepted"
+    return "refused" if row.connack_reason_code or connection.phase is REFUSED else "accepted"
 
 
 def _ending(row: ConnectionRow, connection: Connection) -> str:
@@ -110,7 +111,7 @@ def _unanswered(row: ConnectionRow, connection: Connection) -> None:
                 add(at.PUBLISH_PUBACK, from_server)
             elif exchange.qos == 2:
                 add(at.PUBLISH_PUBCOMP, from_server)
-                if exchange.phase == "sent":
+                if exchange.phase is SENT:
                     add(at.PUBLISH_PUBREC, from_server)
         if side.ping_packet is not None:
             add(at.PINGREQ_PINGRESP, from_server)
@@ -440,7 +441,7 @@ class Statistics:
         found = None
         if kind == 2:
             row.connack_reason_code = packet.reason_code
-            if connection.phase == "connecting" and connection.connect_timestamp_ns is not None:
+            if connection.phase is CONNECTING and connection.connect_timestamp_ns is not None:
                 self._measured(row, 2 * at.CONNECT_CONNACK + asked_by, now - connection.connect_timestamp_ns)
             return
         if kind == 13:
@@ -456,7 +457,7 @@ class Statistics:
                 self._measured(row, 2 * at.PUBREL_PUBCOMP + asked_by, now - released_ns)
         if found is not None:
             qos, handshake = _ANSWERS[kind]
-            if found.qos == qos and (kind != 5 or found.phase == "sent"):
+            if found.qos == qos and (kind != 5 or found.phase is SENT):
                 self._measured(row, 2 * handshake + asked_by, now - found.timestamp_ns)
 
     def _measured(self, row: ConnectionRow, key: int, nanoseconds: int) -> None:

@@ -24,6 +24,16 @@ from mqttscope.redact.packets import (
     holds_connect,
     is_identified,
 )
+from mqttscope.session.connection_phase import (
+    ACCEPTANCE,
+    CONNECT,
+    DISCONNECT,
+    OPENING,
+    REFUSAL,
+    TRANSITIONS,
+    ConnectionPhase,
+    ConnectionTrigger,
+)
 from mqttscope.session.history import History
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
 
@@ -74,8 +84,8 @@ class Connection:
     """The Client Identifier that the first CONNACK was for: whatever comes later, the connection is of its session."""
     client_side: Side = field(default_factory=Side)
     server_side: Side = field(default_factory=Side)
-    phase: str = "opening"
-    """``opening``, ``connecting`` (CONNECT seen), ``connected``, ``refused``, ``disconnected``."""
+    phase: ConnectionPhase = OPENING
+    """How far the sides have come with each other."""
     keep_alive: int | None = None
     """Seconds in force: Server Keep Alive where announced, else that of CONNECT."""
     clean_start: bool | None = None
@@ -336,7 +346,8 @@ class Connection:
         if kind == PacketType.PUBREL:
             running = side.running(identifier, "publish")
             if running is not None:
-                running.phase, running.released_by = "released", number
+                running.move(PacketType.PUBREL)
+                running.released_by = number
             return
         sender = self.receiver(direction)
         if (packet.reason_code or 0) >= 0x80:  # type: ignore[attr-defined]
@@ -345,11 +356,14 @@ class Connection:
         else:
             running = sender.running(identifier, "publish")
             if running is not None:
-                running.phase = "received"
+                running.move(PacketType.PUBREC)
+
+    def _move(self, trigger: ConnectionTrigger) -> None:
+        self.phase = TRANSITIONS[self.phase, trigger]
 
     def _connect(self, packet: packets.Connect, number: int, timestamp_ns: int) -> None:
         self.connect_packet, self.connect_timestamp_ns = number, timestamp_ns
-        self.phase = "connecting"
+        self._move(CONNECT)
         self.clean_start, self.keep_alive = packet.clean_start, packet.keep_alive
         side = self.client_side
         side.limits_known = True
@@ -362,7 +376,7 @@ class Connection:
         if self.session_identifier is None:
             self.session_identifier = self.client_identifier
         self.session_present = packet.session_present
-        self.phase = "refused" if packet.reason_code else "connected"
+        self._move(REFUSAL if packet.reason_code else ACCEPTANCE)
         side = self.server_side
         side.limits_known = True
         block = packet.properties
@@ -388,7 +402,7 @@ class Connection:
         side.maximum_packet_size = announced.maximum_packet_size
 
     def _disconnect(self, packet: packets.Disconnect, direction: Direction) -> None:
-        self.phase = "disconnected"
+        self._move(DISCONNECT)
         self.disconnect_by = "client" if direction is C2S else "server"
         self.disconnect_reason = packet.reason_code or 0
         block = packet.properties

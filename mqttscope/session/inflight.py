@@ -7,13 +7,44 @@ client's and the server's never share a table.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
+from mqttscope.mqtt.constants import PacketType
 from mqttscope.redact.packets import SUSPECT
 
 MAX_PACKET_IDENTIFIERS = 65_535
 """Packet identifiers of one direction, and so the Receive Maximum of a side that announces none (5.0 3.1.2.11.3)."""
 MAX_ALIAS_BYTES = 16 * 1024 * 1024
 """Bytes of the topics that the aliases of one direction may hold; beyond them an alias stays unknown."""
+
+
+class ExchangePhase(StrEnum):
+    """How far an exchange has come.
+
+    A QoS 1 PUBLISH, a SUBSCRIBE or an UNSUBSCRIBE is over with its first answer.  QoS 2 takes four packets (5.0 4.3.3):
+    the PUBLISH is ``sent``, PUBREC says that it was ``received``, PUBREL that its identifier is ``released``, and
+    PUBCOMP ends the exchange, as does a PUBREC with an error.  Packets that come again, or out of order, count as they
+    come.
+    """
+
+    SENT = "sent"
+    RECEIVED = "received"
+    """PUBREC came (QoS 2)."""
+    RELEASED = "released"
+    """PUBREL was sent."""
+
+
+SENT, RECEIVED, RELEASED = ExchangePhase
+
+EXCHANGE_TRANSITIONS = {
+    (SENT, PacketType.PUBREC): RECEIVED,
+    (RECEIVED, PacketType.PUBREC): RECEIVED,
+    (RELEASED, PacketType.PUBREC): RECEIVED,
+    (SENT, PacketType.PUBREL): RELEASED,
+    (RECEIVED, PacketType.PUBREL): RELEASED,
+    (RELEASED, PacketType.PUBREL): RELEASED,
+}
+"""The next phase of a QoS 2 exchange for every phase and packet that does not end it."""
 
 
 @dataclass(slots=True)
@@ -30,14 +61,17 @@ class Exchange:
     qos: int = 0
     topic: str | None = None
     """Topic Name of a PUBLISH, alias resolved."""
-    phase: str = "sent"
-    """``sent``; for QoS 2 then ``received`` (PUBREC came) and ``released`` (PUBREL was sent)."""
+    phase: ExchangePhase = SENT
     released_by: int | None = None
     """Number of the PUBREL."""
     filters: int = 0
     """How many topic filters a SUBSCRIBE or UNSUBSCRIBE asks for."""
     retransmissions: int = 0
     """How often the packet came again with DUP on this connection."""
+
+    def move(self, packet_type: PacketType) -> None:
+        """Take a PUBREC or PUBREL that does not end it."""
+        self.phase = EXCHANGE_TRANSITIONS[self.phase, packet_type]
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mqttscope.dissect import Dissector, Options
-from mqttscope.dissect.flow_state import SEARCHING, FlowState
+from mqttscope.dissect.flow_phase import MQTT, SEARCHING
+from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import (
     GapEvent,
     MalformedEvent,
@@ -165,7 +166,7 @@ def test_a_dialogue_that_found_its_packets_keeps_nothing_of_the_search() -> None
         list(dissector.feed(segment))
     phases.append((dialogue.phase, len(dialogue.client_arrivals) + len(dialogue.server_arrivals)))
 
-    assert phases == [(SEARCHING, 1), ("mqtt", 0)]
+    assert phases == [(SEARCHING, 1), (MQTT, 0)]
 
 
 def test_a_packet_above_the_limit_is_passed_over_and_said() -> None:

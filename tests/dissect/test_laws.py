@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
+from mqttscope.dissect.flow_phase import SEARCHING
 from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import (
     ConnectionClosed,
@@ -71,7 +72,7 @@ def check_search(dissector: Dissector) -> None:
             assert sum(one.length for one in arrivals) == waiting
         if dialogue.speaks_mqtt:
             searching = dialogue.client_stream.searching or dialogue.server_stream.searching
-            assert (dialogue.phase == "searching") is searching
+            assert (dialogue.phase is SEARCHING) is searching
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
 
-from mqttscope.net.http_upgrade import FRAMES, MAX_EARLY_BYTES, Problem, accept_for, looks_like_upgrade
+from mqttscope.net.http_upgrade import FRAMES, HTTP, MAX_EARLY_BYTES, Problem, accept_for, looks_like_upgrade
 from mqttscope.net.inflate import MAX_INFLATE_BYTES, MAX_PENDING_BYTES, WINDOW_BYTES, Inflater
 from mqttscope.net.tls_hello import MAX_HANDSHAKE_BYTES, TlsObserver, looks_like_tls, looks_like_tls_records
 from mqttscope.net.websocket import (
@@ -134,7 +134,7 @@ def _run(websocket: WebSocket, pieces: list[Piece], *, forget: bool) -> list[obj
         assert not isinstance(one, MessageData) or len(one.data) <= MAX_INFLATE_BYTES
         assert not isinstance(one, Control) or len(one.payload) <= MAX_CONTROL_BYTES
     for side in (websocket.client, websocket.server):
-        if side.phase != "http":
+        if side.phase is not HTTP:
             assert side.offset + len(side.header) + len(side.held) == fed[side.from_client], (
                 "a byte is not accounted for"
             )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.events import PacketEvent, UnparsedEvent
-from mqttscope.net.http_upgrade import HTTP_REASONS, Problem, Upgrade
+from mqttscope.net.http_upgrade import HTTP, HTTP_REASONS, Problem, Upgrade
 from mqttscope.net.websocket import (
     FRAME_REASONS,
     MAX_SEARCH_BYTES,
@@ -557,7 +557,7 @@ def test_arbitrary_bytes_and_gaps_never_raise_and_every_byte_is_accounted_for(
     events += websocket.close(SERVER) + websocket.close(CLIENT)
     assert set(reasons(events)) <= REASONS
     for side in (websocket.client, websocket.server):
-        if side.phase != "http":
+        if side.phase is not HTTP:
             assert side.offset + len(side.header) + len(side.held) - before[side.from_client] == fed[side.from_client]
 
 

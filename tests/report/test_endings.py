@@ -16,6 +16,7 @@ from mqttscope.report.ladder import Ladder
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
 from mqttscope.session.connection import Connection, OtherEnd
+from mqttscope.session.connection_phase import CONNECTED
 from tests.conftest import shared_path
 from tests.report.make import C2S, MS, S2C, START_NS, Lines, Talk
 
@@ -44,7 +45,7 @@ def closed(connection: Connection) -> ConnectionClosed:
 @pytest.fixture
 def connection() -> Connection:
     found = Talk().connection
-    found.phase = "connected"
+    found.phase = CONNECTED
     return found
 
 

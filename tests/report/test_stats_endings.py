@@ -13,6 +13,7 @@ from mqttscope.report.base import View
 from mqttscope.report.statistics import Statistics
 from mqttscope.report.statistics_json import SORTS, document, order
 from mqttscope.report.stats_text import render
+from mqttscope.session.connection_phase import CONNECTING
 from tests.conftest import shared_path
 from tests.report.statistics_help import S2C, SECOND, Talk, statistics_of
 
@@ -34,7 +35,7 @@ def ended(
     if address:
         talk.connection.client = f"{address}:50000"
     talk.connection.client_identifier, talk.connection.revision = identifier, 1
-    talk.connection.connect_packet, talk.connection.phase = 0, "connecting"
+    talk.connection.connect_packet, talk.connection.phase = 0, CONNECTING
     talk.connection.client_side.packets = 1
     talk.send(Connack(reason_code=code, raw=b"\x20\x03\x00\x00\x00"), SECOND, S2C)
     if disconnect is not None:

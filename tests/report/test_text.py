@@ -19,6 +19,7 @@ from mqttscope.mqtt import (
 )
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.text import TextLines
+from mqttscope.session.connection_phase import CONNECTED
 from tests.report.make import START_NS, V3_1_1, V5, Talk, publish, shown
 from tests.report.samples import conversation
 
@@ -120,7 +121,7 @@ def test_a_client_is_called_by_its_identifier_once_it_is_known() -> None:
 def test_how_a_connection_ended(how: str, by: str | None, sent: Disconnect | None, expected: str) -> None:
     def events() -> Iterator[Event]:
         talk = Talk()
-        talk.connection.phase = "connected"
+        talk.connection.phase = CONNECTED
         if sent is not None:
             yield talk.say(sent)
         yield talk.closed(how, by)

@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from mqttscope.mqtt import Puback, Pubcomp, Pubrec, Pubrel, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from mqttscope.mqtt.constants import PacketType
 from mqttscope.session import Exchange, Side
-from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
+from mqttscope.session.inflight import (
+    EXCHANGE_TRANSITIONS,
+    MAX_PACKET_IDENTIFIERS,
+    RECEIVED,
+    RELEASED,
+    SENT,
+    ExchangePhase,
+)
 from tests.session.story import V3_1, V3_1_1, V5, Row, Story, connect, publish
 
 SUBSCRIBE = Subscribe(7, subscriptions=[Subscription("a/#", 1), Subscription("b", 0)])
@@ -80,6 +90,24 @@ def test_the_same_identifier_in_both_directions_is_two_exchanges() -> None:
     assert not story.connection.client_side.exchanges
     assert story.connection.server_side.in_flight == 1
     assert story.connection.server_side.exchanges[5].qos == 2
+
+
+@pytest.mark.parametrize(("phase", "answer"), EXCHANGE_TRANSITIONS, ids=lambda one: one.name)
+def test_an_exchange_follows_the_table(phase: ExchangePhase, answer: PacketType) -> None:
+    rows: dict[PacketType, Row] = {PacketType.PUBREC: ("S", Pubrec(9)), PacketType.PUBREL: ("C", Pubrel(9))}
+    ways = {SENT: [], RECEIVED: [PacketType.PUBREC], RELEASED: [PacketType.PUBREC, PacketType.PUBREL]}
+    story = Story(("C", publish(9, 2)), *(rows[one] for one in ways[phase]))
+    running = story.connection.client_side.exchanges[9]
+    assert running.phase is phase
+
+    story.tell(rows[answer])
+
+    assert running.phase is EXCHANGE_TRANSITIONS[phase, answer]
+    assert running.phase is {PacketType.PUBREC: RECEIVED, PacketType.PUBREL: RELEASED}[answer]
+
+
+def test_an_exchange_has_a_way_from_every_phase_for_both_packets() -> None:
+    assert set(EXCHANGE_TRANSITIONS) == set(product(ExchangePhase, (PacketType.PUBREC, PacketType.PUBREL)))
 
 
 def test_phases_of_qos_2() -> None:

@@ -24,6 +24,7 @@ from mqttscope.replay.player.actions import Kind, Note, Send, Session, Sessions
 from mqttscope.replay.player.room import Room
 from mqttscope.replay.script import C2S, S2C, Ending, Entry, Script
 from mqttscope.session.connection import Connection
+from mqttscope.session.connection_phase import CONNECTED
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
 
@@ -162,7 +163,7 @@ class Live:
     def keep_alive_ns(self) -> int:
         """Within which time the client has to send something; 0 for any (5.0 3.1.2.10)."""
         connection = self.live.connection
-        return (connection.keep_alive or 0) * 1_000_000_000 if connection.phase == "connected" else 0
+        return (connection.keep_alive or 0) * 1_000_000_000 if connection.phase is CONNECTED else 0
 
     def note(self, note: Note) -> None:
         """Count a difference from the recorded bytes."""

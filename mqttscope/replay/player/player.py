@@ -21,6 +21,7 @@ from mqttscope.replay.player.actions import Action, Close, Kind, Note, Send, Ski
 from mqttscope.replay.player.adapt import Fitted
 from mqttscope.replay.player.live import Live
 from mqttscope.replay.script import Ending, Entry
+from mqttscope.session.connection_phase import CONNECTED
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
 _ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
@@ -226,7 +227,7 @@ class Player(Live):
         if self.left:
             self.over = True
             return Close("fin")
-        if ending.how == "open" and connection.phase == "connected" and not self.manner.faithful:
+        if ending.how == "open" and connection.phase is CONNECTED and not self.manner.faithful:
             self.note(Note(Kind.ADDED, "DISCONNECT, since the recording ends before the connection does"))
             packet = packets.Disconnect()
             return self.sent(packet, encode(packet, self.version), None, now_ns)

@@ -10,6 +10,7 @@ from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_
 from mqttscope.lint.rules import may_be_3_1, sides_guessed
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.session.inflight import RECEIVED, SENT
 
 MAX_LOOKED_AT = 64
 """How many of the oldest packets that wait for an answer are looked at."""
@@ -171,8 +172,8 @@ def _waits(kind: int, identifier: int, at: RuleContext) -> bool:
     """Whether the exchange really waits: it may have had a wrong answer, or another packet may have its identifier."""
     if kind == PacketType.PUBREL:
         running = at.sender.running(identifier, "publish")
-        return running is not None and running.phase == "received" and running.released_by is None
+        return running is not None and running.phase is RECEIVED and running.released_by is None
     running = at.receiver.running(identifier, "publish")
-    if running is None or running.phase != "sent":
+    if running is None or running.phase is not SENT:
         return False
     return running.qos == (1 if kind == PacketType.PUBACK else 2)

@@ -18,7 +18,7 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.session.inflight import Exchange
+from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange
 
 
 class AckWrongType(Rule):
@@ -145,7 +145,7 @@ class AckWrongType(Rule):
             running = at.sender.exchanges.get(identifier)
             if running is None or identifier in at.party.owes_pubrel:
                 return None
-            if running.phase in ("received", "released") or at.party.settled.get(identifier) == running.packet:
+            if running.phase in (RECEIVED, RELEASED) or at.party.settled.get(identifier) == running.packet:
                 return None
             wanted = _wanted(running)
         else:
@@ -180,7 +180,7 @@ def _wanted(running: Exchange) -> str:
         return "SUBACK" if running.kind == "subscribe" else "UNSUBACK"
     if running.qos == 1:
         return "PUBACK"
-    return {"sent": "PUBREC", "received": "PUBREL", "released": "PUBCOMP"}[running.phase]
+    return {SENT: "PUBREC", RECEIVED: "PUBREL", RELEASED: "PUBCOMP"}[running.phase]
 
 
 def _had(running: Exchange, kind: int, at: RuleContext) -> bool:
@@ -202,7 +202,7 @@ def _earlier(identifier: int, at: RuleContext) -> bool:
 
 
 def _cited(running: Exchange, at: RuleContext) -> tuple[str, ...]:
-    if running.kind != "publish" or running.phase != "sent":
+    if running.kind != "publish" or running.phase is not SENT:
         return ()
     if at.version is V5:
         return ("MQTT-3.3.4-1", "MQTT-4.3.2-4" if running.qos == 1 else "MQTT-4.3.3-8")

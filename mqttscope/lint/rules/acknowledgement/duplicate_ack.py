@@ -7,6 +7,7 @@ from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.session.inflight import SENT
 
 
 class DuplicateAck(Rule):
@@ -123,4 +124,4 @@ def _pubrec_again(identifier: int, at: RuleContext) -> bool:
     if running is None:
         ended = at.other.ended.get(identifier)
         return ended is not None and ended.exchange.qos == 2 and ended.exchange.retransmissions == 0
-    return running.qos == 2 and running.phase != "sent" and running.retransmissions == 0
+    return running.qos == 2 and running.phase is not SENT and running.retransmissions == 0

@@ -6,7 +6,7 @@ from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.session.inflight import Exchange
+from mqttscope.session.inflight import SENT, Exchange
 
 
 class PacketIdInUse(Rule):
@@ -168,7 +168,7 @@ class PacketIdInUse(Rule):
         return self.report(
             "packet_identifier",
             f"{name} takes packet identifier {identifier}, still in use by the {other} sent {seconds:.3g} s before"
-            + (", before its PUBCOMP" if running.phase != "sent" else ""),
+            + (", before its PUBCOMP" if running.phase is not SENT else ""),
             confidence=Confidence.LIKELY if unsure else None,
             related=(earlier,),
             statements=self._cited(packet, at, running),
@@ -183,9 +183,7 @@ class PacketIdInUse(Rule):
         qos = packet.qos if isinstance(packet, Publish) else 0
         left_out = {f"MQTT-4.3.{1 + other}-1" for other in (1, 2) if other != qos}
         if at.version is V5:
-            waits = {1: "MQTT-4.3.2-3", 2: "MQTT-4.3.3-3" if running.phase == "sent" else "MQTT-4.3.3-5"}.get(
-                running.qos
-            )
+            waits = {1: "MQTT-4.3.2-3", 2: "MQTT-4.3.3-3" if running.phase is SENT else "MQTT-4.3.3-5"}.get(running.qos)
             left_out |= {"MQTT-4.3.2-3", "MQTT-4.3.3-3", "MQTT-4.3.3-5"} - {waits}
         cited = [row for row in rows if row not in left_out]
         if at.version is V3_1_1 and not at.from_client:

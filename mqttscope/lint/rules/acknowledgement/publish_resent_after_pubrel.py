@@ -5,6 +5,7 @@ from mqttscope.lint.examples import client, conversation, lost, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.session.inflight import RELEASED
 
 
 class PublishResentAfterPubrel(Rule):
@@ -87,7 +88,7 @@ class PublishResentAfterPubrel(Rule):
             if identifier not in at.other.owes_pubcomp or at.party.has_sent(identifier):
                 return None
             return self.report("", told, confidence=Confidence.LIKELY)
-        if running.phase != "released" or not at.party.repeats(packet, at.topic, running):
+        if running.phase is not RELEASED or not at.party.repeats(packet, at.topic, running):
             return None
         first = Related("the first PUBLISH", running.packet, running.frame, running.timestamp_ns)
         return self.report("", told, related=(first,))

@@ -6,6 +6,7 @@ from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules import may_be_3_1
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.session.inflight import RELEASED
 
 
 class ResendOnLiveConnection(Rule):
@@ -116,7 +117,7 @@ class ResendOnLiveConnection(Rule):
             if ended is None or (ended.reason_code >= 0x80 and at.knew(ended.answer)):
                 return None
             before = ended.exchange
-        elif before.phase == "released":
+        elif before.phase is RELEASED:
             return None
         if not at.party.repeats(packet, at.topic, before):
             return None

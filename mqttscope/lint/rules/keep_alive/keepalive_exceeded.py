@@ -9,6 +9,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
 from mqttscope.mqtt.properties import Properties
 from mqttscope.session.connection import Connection
+from mqttscope.session.connection_phase import REFUSED
 
 SECOND = 1_000_000_000
 
@@ -174,7 +175,7 @@ def server_value_ignored(at: RuleContext, quiet: int, percent: float) -> bool:
 
 def end_ns(connection: Connection, at: RuleContext) -> tuple[int, bool]:
     """Until when a client was due to send something, and whether that is sure; 0 where it is not known."""
-    if at.history.client.disconnect is not None or connection.phase == "refused":
+    if at.history.client.disconnect is not None or connection.phase is REFUSED:
         return 0, False
     how, by, said = connection.closed_how, connection.closed_by, at.history.server.disconnect
     if how not in ("fin", "reset") and (how not in ("capture_end", "idle") and said is None):

@@ -25,6 +25,7 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.session.connection import Connection
+from mqttscope.session.inflight import SENT
 
 _BYE = client(Disconnect())
 
@@ -141,7 +142,7 @@ class AckLatency(Rule):
         else:
             owner = packet.packet_identifier  # type: ignore[attr-defined]
             running = at.receiver.running(owner, "publish")
-            if running is None or (kind == PacketType.PUBREC and running.phase != "sent"):
+            if running is None or (kind == PacketType.PUBREC and running.phase is not SENT):
                 return None
             began = running.timestamp_ns
         if began is None:

@@ -7,6 +7,7 @@ from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Disconnect
 from mqttscope.session.connection import Connection
+from mqttscope.session.connection_phase import DISCONNECTED, REFUSED
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 
@@ -53,7 +54,7 @@ class CloseWithoutDisconnect(Rule):
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Who ended the transport, and whether anybody took leave before."""
         how, who = connection.closed_how, connection.closed_by
-        if how not in ("fin", "reset") or who is None or connection.phase in ("refused", "disconnected"):
+        if how not in ("fin", "reset") or who is None or connection.phase in (REFUSED, DISCONNECTED):
             return None
         by_client = who == "client"
         if at.history.connect_sent is not None and at.history.connack is None:

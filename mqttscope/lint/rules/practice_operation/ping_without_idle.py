@@ -9,6 +9,7 @@ from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
 from mqttscope.session.connection import Connection
+from mqttscope.session.connection_phase import DISCONNECTED
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 
@@ -151,7 +152,7 @@ class PingWithoutIdle(Rule):
 
 def _idle(connection: Connection, pings: int) -> bool:
     """Whether nothing but pings and their answers was on the connection between its CONNECT and its end."""
-    ended = connection.phase == "disconnected"
+    ended = connection.phase is DISCONNECTED
     client = connection.client_side.packets - 1 - (ended and connection.disconnect_by == "client")
     server = connection.server_side.packets - 1 - (ended and connection.disconnect_by == "server")
     # An answer more than there are pings may come when the client has said goodbye.

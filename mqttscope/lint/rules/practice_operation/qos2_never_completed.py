@@ -10,12 +10,13 @@ from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.session.connection import Connection
-from mqttscope.session.inflight import Exchange
+from mqttscope.session.connection_phase import DISCONNECTED
+from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange
 
 FAILURE = 0x80
 """A side that takes leave with a reason from here on has said why it does not go on."""
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
-_STEPS = {"sent": "PUBLISH", "received": "PUBREC", "released": "PUBREL"}
+_STEPS = {SENT: "PUBLISH", RECEIVED: "PUBREC", RELEASED: "PUBREL"}
 _PUBLISH = Publish(qos=2, topic_name="a", packet_identifier=7)
 
 
@@ -110,7 +111,7 @@ class Qos2NeverCompleted(Rule):
         for direction in (C2S, S2C):
             for one in connection.side(direction).exchanges.values():
                 if one.kind == "publish" and one.qos == 2 and self._is_over(one, connection, at):
-                    owes = direction if one.phase == "received" else direction.opposite
+                    owes = direction if one.phase is RECEIVED else direction.opposite
                     stopped[owes].append(one)
         for sender, rows in stopped.items():
             bye = at.history.party(sender).disconnect
@@ -118,7 +119,7 @@ class Qos2NeverCompleted(Rule):
                 first = rows[0]
                 topic = "an unknown topic" if first.topic is None else shown(first.topic)
                 more = f", and {len(rows) - 1} more" if len(rows) > 1 else ""
-                step = _STEPS.get(first.phase, first.phase)
+                step = _STEPS[first.phase]
                 yield self.report(
                     "",
                     f"QoS 2 exchange id {first.packet_identifier} on {topic} stopped after {step}{more}",
@@ -126,6 +127,6 @@ class Qos2NeverCompleted(Rule):
                 )
 
     def _is_over(self, one: Exchange, connection: Connection, at: RuleContext) -> bool:
-        if connection.phase == "disconnected" or connection.closed_how in ("fin", "reset", "port_reused"):
+        if connection.phase is DISCONNECTED or connection.closed_how in ("fin", "reset", "port_reused"):
             return True
         return bool(at.timestamp_ns - one.timestamp_ns >= self.set["seconds"] * 1_000_000_000)

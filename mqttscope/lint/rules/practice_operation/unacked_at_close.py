@@ -12,6 +12,7 @@ from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscrib
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.session.connection import Connection
+from mqttscope.session.connection_phase import DISCONNECTED
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 MAX_SHOWN = 8
@@ -69,7 +70,7 @@ class UnackedAtClose(Rule):
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """What stands in the tables of both sides."""
-        if connection.phase != "disconnected" and connection.closed_how not in ("fin", "reset", "port_reused"):
+        if connection.phase is not DISCONNECTED and connection.closed_how not in ("fin", "reset", "port_reused"):
             return
         if at.version is V5:
             ends = connection.session_expiry_interval == 0

@@ -5,6 +5,7 @@ from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.session.inflight import RECEIVED, RELEASED
 
 
 class StateLostMidConnection(Rule):
@@ -78,7 +79,7 @@ class StateLostMidConnection(Rule):
         identifier = packet.packet_identifier
         answers = isinstance(packet, Pubcomp)
         running = (at.receiver if answers else at.sender).running(identifier, "publish")
-        if running is None or running.phase != ("released" if answers else "received"):
+        if running is None or running.phase is not (RELEASED if answers else RECEIVED):
             return None
         if not at.party.in_step():
             return None
