@@ -5,4 +5,8 @@ sans-IO) -> ``mqtt`` (the shared decoder, sans-IO) -> ``session`` (what both end
 (the one place that joins them) -> ``report`` (text and machine formats) -> ``cli`` (one file per command).
 """
 
+from mqttscope.errors import MqttscopeError
+
+__all__ = ["MqttscopeError", "__version__"]
+
 __version__ = "0.1.0"

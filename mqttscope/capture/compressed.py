@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import BinaryIO
 
+from mqttscope.errors import MqttscopeError
+
 CHUNK_SIZE = 1 << 16
 """How many bytes are read, and uncompressed, at a time; more would not stay in the processor's nearer caches."""
 COMPRESSED_CHUNK_SIZE = 1 << 16
@@ -29,7 +31,7 @@ _GZIP_WBITS = 31
 _ZSTD_RLE_BLOCK = 1
 
 
-class DamagedError(Exception):
+class DamagedError(MqttscopeError):
     """Compressed data cannot be read any further; the text says why.  Never leaves this package."""
 
 

@@ -11,6 +11,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from mqttscope.errors import MqttscopeError
+
 MAX_SESSIONS = 10_000
 """Sessions whose lines are kept of a log that is followed, about 1 kB each; the first to come are the first to go."""
 MAX_BACKLOG = 16 << 20
@@ -30,7 +32,7 @@ _OF_OTHERS = re.compile(rb"RSA +\S.*")
 _BOTH_SIDES = (b"CLIENT_TRAFFIC_SECRET_0 ", b"SERVER_TRAFFIC_SECRET_0 ")
 
 
-class BadKeysError(Exception):
+class BadKeysError(MqttscopeError):
     """A key log cannot be read."""
 
 

@@ -50,6 +50,7 @@ from typing import BinaryIO, cast
 
 from mqttscope.capture.detect_format import read_capture
 from mqttscope.capture.tools import find_tool
+from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 
 _FILTER = re.compile(r'Invalid capture filter "(?P<filter>.*?)" for interface .*?\n\s*(?P<why>[^\n]+)', re.S)
@@ -57,7 +58,7 @@ _WHY = re.compile(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 _NAMED = re.compile(r'"([^"\n]+)"')
 
 
-class CannotCaptureError(Exception):
+class CannotCaptureError(MqttscopeError):
     """Nothing can be captured; the text names the cause and the remedy."""
 
 

@@ -27,6 +27,7 @@ from mqttscope.capture.sources import (
     looks_like_capture,
     why_not_opened,
 )
+from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError
 from mqttscope.redact.addresses import public_name
 
@@ -43,7 +44,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class NoCapturesError(ValueError):
+class NoCapturesError(MqttscopeError, ValueError):
     """Nothing that was named can be read."""
 
     def __init__(self, faulty: Sequence[Location] = ()) -> None:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.pcap import FRAME_LIMIT, Interface, ReaderState
+from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
 
 PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
@@ -49,7 +50,7 @@ _SMALLEST_BLOCK = 12
 _new = object.__new__
 
 
-class _DamagedBlockError(Exception):
+class _DamagedBlockError(MqttscopeError):
     """A block contradicts itself; the text says how."""
 
 

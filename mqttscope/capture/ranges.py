@@ -30,6 +30,7 @@ from typing import BinaryIO, cast
 from mqttscope.capture.detect_format import read_capture
 from mqttscope.capture.pcap import FILE_HEADER_SIZE, FRAME_LIMIT, LAYOUTS, STANDARD_SNAP_LENGTH
 from mqttscope.capture.pcapng import BLOCK_OVERHEAD, PCAPNG_MAGIC, latest_half
+from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 CHAIN_BYTES = STANDARD_SNAP_LENGTH + (1 << 12)
@@ -291,7 +292,7 @@ SPLIT_BYTES = 64 << 20
 REFUSED = "the frames at its two ends do not belong together"
 
 
-class RangeRefusedError(Exception):
+class RangeRefusedError(MqttscopeError):
     """A range did not hold what it held when it was measured: the file has changed."""
 
 

@@ -19,6 +19,7 @@ from mqttscope.capture.compressed import ByteSource, is_compressed
 from mqttscope.capture.detect_format import NO_FRAME, read_capture
 from mqttscope.capture.pcap import FILE_HEADER_SIZE, PCAP_MAGICS, ReaderState, read_pcap
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
+from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 
@@ -65,7 +66,7 @@ class CaptureRange:
     size: int
 
 
-class CaptureChangedError(Exception):
+class CaptureChangedError(MqttscopeError):
     """A part does not hold what it held when it was measured: the file is another one."""
 
 

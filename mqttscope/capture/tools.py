@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from mqttscope.errors import MqttscopeError
 
-class MissingToolError(Exception):
+
+class MissingToolError(MqttscopeError):
     """A program that is needed is not installed; the text says how to install it."""
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 
+from mqttscope.errors import MqttscopeError
+
 MAX_SHOWN_COLUMNS = 100
 """A longer line of an expression is shown only around the place of the error."""
 _CONTEXT = 40
 
 
-class FilterError(ValueError):
+class FilterError(MqttscopeError, ValueError):
     """A filter expression that cannot be used.
 
     ``position`` and ``length`` are the offending characters of the expression, counted from 0; a length of 0 is a

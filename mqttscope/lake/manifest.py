@@ -29,6 +29,7 @@ from typing import Any
 from zlib import crc32
 
 from mqttscope.capture.write import opener, replace_file
+from mqttscope.errors import MqttscopeError
 
 FORMAT = 2
 NAME = "manifest.json"
@@ -43,7 +44,7 @@ Errors = list[list[Any]]
 """What is wrong with one capture: message, offset, frames of each error."""
 
 
-class LakeError(ValueError):
+class LakeError(MqttscopeError, ValueError):
     """The folder is no lake, one of another version, damaged, or cannot be written."""
 
 

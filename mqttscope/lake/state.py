@@ -33,6 +33,8 @@ from typing import Any
 
 import msgspec
 
+from mqttscope.errors import MqttscopeError
+
 PACKAGES = ("net", "mqtt", "session", "dissect", "lint", "lake", "events")
 """Packages of this program whose dataclasses and enumerations may be written down."""
 LEFT_OUT = {("net.inflate.Inflater", "zlib_object"), ("session.subscriptions.Subscriptions", "index")}
@@ -45,11 +47,11 @@ PLAIN = {"mqtt.properties.Properties": ("items",)}
 """Classes with slots that are no dataclasses."""
 
 
-class StateError(ValueError):
+class StateError(MqttscopeError, ValueError):
     """State that cannot be read: damaged, of another version, or not of this program."""
 
 
-class NotSerializableError(TypeError):
+class NotSerializableError(MqttscopeError, TypeError):
     """A value that is no plain data."""
 
 

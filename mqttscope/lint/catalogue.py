@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.lint.rule import RULES, Rule
 
 ALL = "ALL"
 """The word that selects every rule, those of practice too."""
 
 
-class UnknownRuleError(ValueError):
+class UnknownRuleError(MqttscopeError, ValueError):
     """A code, prefix or slug that no rule has; the message suggests the nearest."""
 
 

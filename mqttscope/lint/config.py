@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Pattern
@@ -41,7 +42,7 @@ MAX_SHOWN = 60
 """Characters of a wrong value that a message shows."""
 
 
-class ConfigError(ValueError):
+class ConfigError(MqttscopeError, ValueError):
     """A key or value that cannot be; the message names the key and, for a slip of the pen, the right one."""
 
 

@@ -25,6 +25,7 @@ from fnmatch import translate
 from functools import cached_property
 from typing import Any
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.lint.finding import Confidence, Finding, Severity, client_shape, fingerprint, topic_shape
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.topics import matches
@@ -107,7 +108,7 @@ class Suppressions:
 SCHEMA = 1
 
 
-class BaselineError(ValueError):
+class BaselineError(MqttscopeError, ValueError):
     """The text is no baseline; the message says why."""
 
 

@@ -21,6 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.config import LARGEST, short
 from mqttscope.lint.rule import Rule
@@ -30,7 +31,7 @@ TITLE = "profile"
 """Setting of the rules of profiles that holds the profile's title."""
 
 
-class ProfileError(ValueError):
+class ProfileError(MqttscopeError, ValueError):
     """There is no such profile, or its file is wrong; the message says what to do."""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.constants import MalformedReason
 
 T = TypeVar("T")
@@ -20,8 +21,8 @@ MAX_VARIABLE_BYTE_INTEGER = 268_435_455
 """Largest value of a Variable Byte Integer (5.0 1.5.5), and so the largest Remaining Length."""
 
 
-class Fault(Exception):  # noqa: N818 - it never leaves the package as an error
-    """Internal: a reader met bytes that break the layout."""
+class Fault(MqttscopeError):  # noqa: N818 - it never leaves the package as an error
+    """Internal: a reader met bytes that break the layout.  It is no error: the decoder makes a value of it."""
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
@@ -147,7 +148,7 @@ MALFORMED = Reaction(Demand.CLOSE, (0x81,))
 PROTOCOL_ERROR = Reaction(Demand.CLOSE, (0x82, 0x81))
 
 
-class NotApplicableError(Exception):
+class NotApplicableError(MqttscopeError):
     """The flow lacks what the mutation needs."""
 
 

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.mqtt.wire import counted
 from mqttscope.redact.tokens import SHORTEST, without_tokens
@@ -168,7 +169,7 @@ MAX_DIGITS = 200
 HINT = "pip install 'mqttscope[payload]'"
 
 
-class UndecodableError(Exception):
+class UndecodableError(MqttscopeError):
     """Why bytes are not shown as asked for."""
 
 

@@ -16,6 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.kernel import SEGMENT, kernel
 from mqttscope.lake.manifest import LakeError
@@ -35,7 +36,7 @@ NOTE = ("kind", "file", "capture", "frame", "message", "offset", "count", "notic
 _SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
 
 
-class IngestFailedError(Exception):
+class IngestFailedError(MqttscopeError):
     """A program error while segments were decoded, or a file that cannot be written; the text names the place."""
 
 

@@ -22,6 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mqttscope.errors import MqttscopeError
+
 OLDEST_JAVA = 17
 PATIENCE_S = 10.0
 """How long Java may take to say its version."""
@@ -32,7 +34,7 @@ _INSTALL = (
 _LEFT_OUT = "--add-modules=jdk.incubator.vector"
 
 
-class SparkUnavailableError(Exception):
+class SparkUnavailableError(MqttscopeError):
     """There is no Spark; the text says what to install, or what the log says."""
 
 

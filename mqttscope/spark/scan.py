@@ -13,6 +13,7 @@ from mqttscope.capture.locations import open_location, why_replaced
 from mqttscope.capture.ranges import RangeRefusedError
 from mqttscope.capture.resume import CaptureChangedError
 from mqttscope.capture.sources import SINCE, why_not_opened
+from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, Segment, ports
@@ -34,7 +35,7 @@ from mqttscope.spark.rows import (
 NEVER = -1 << 63
 
 
-class ScanFailedError(Exception):
+class ScanFailedError(MqttscopeError):
     """A program error while a capture was read; the text names the place."""
 
 

@@ -63,6 +63,7 @@ from pyspark.sql.types import StructType
 
 from mqttscope.capture.fingerprint import KnownFingerprints, fingerprint_of, resume_offset
 from mqttscope.capture.locations import find, local_path
+from mqttscope.errors import MqttscopeError
 from mqttscope.lake.manifest import NAME, read_manifest
 from mqttscope.spark.follower import QUIET_SECONDS, Follower, tasks
 from mqttscope.spark.offsets import Offset
@@ -90,7 +91,7 @@ OPTIONS = (
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-class OptionError(ValueError):
+class OptionError(MqttscopeError, ValueError):
     """An option, or a column that is asked for, makes no sense."""
 
 

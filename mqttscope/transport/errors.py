@@ -7,6 +7,7 @@ import socket
 import ssl
 from enum import StrEnum
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.transport.target import Target
 from mqttscope.transport.websocket import WebSocketError
 
@@ -27,7 +28,7 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-class LinkError(Exception):
+class LinkError(MqttscopeError):
     """A connection that was not made; the text is one sentence that names the broker and says why."""
 
     def __init__(self, kind: Kind, text: str) -> None:

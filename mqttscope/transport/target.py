@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.redact.addresses import without_query_values, without_secrets
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
@@ -20,7 +21,7 @@ PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 _PORT = re.compile(r"(?P<before>://(?:\[[^]/]*\]|[^/?#:\[]*)):(?!\d{1,5}(?:[/?#]|$))[^/?#]*")
 
 
-class AddressError(ValueError):
+class AddressError(MqttscopeError, ValueError):
     """An address that cannot be meant; the text says why."""
 
 

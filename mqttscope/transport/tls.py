@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ssl
 
+from mqttscope.errors import MqttscopeError
+
 ALPN = "mqtt"
 
 
-class TlsError(Exception):
+class TlsError(MqttscopeError):
     """A certificate, key or CA that cannot be used; the text names the file."""
 
 

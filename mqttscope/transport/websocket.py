@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.net.http_upgrade import (
     FRAMES,
     HEAD_END,
@@ -51,7 +52,7 @@ _CODES = {"text_frame": UNSUPPORTED, "length_too_large": TOO_BIG}
 _TOLERABLE = {"subprotocol_old"}
 
 
-class WebSocketError(Exception):
+class WebSocketError(MqttscopeError):
     """The other side did not open a WebSocket that can be used; the text says why, about "it"."""
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import decode, encode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
@@ -218,7 +219,7 @@ Supply = Callable[[str, bytes, int], Awaitable[bool]]
 """Publishes a message that others published in the recording: topic, payload, QoS."""
 
 
-class NotPlayedError(Exception):
+class NotPlayedError(MqttscopeError):
     """The valid part of the flow did not get as far as the mutation; the text says why."""
 
 

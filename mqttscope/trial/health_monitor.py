@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
@@ -23,7 +24,7 @@ LOGIN = frozenset({0x04, 0x05, 0x86, 0x87})
 """Codes of a CONNACK about user name and password: of 3.1 and 3.1.1, and of 5.0."""
 
 
-class NoBrokerError(Exception):
+class NoBrokerError(MqttscopeError):
     """There is no broker that serves; the text says why."""
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -223,7 +224,7 @@ UNSPOKEN = frozenset({0x01, 0x84})
 """Codes of a CONNACK with which a broker refuses the version: of 3.1 and 3.1.1, and of 5.0."""
 
 
-class RefusedError(Exception):
+class RefusedError(MqttscopeError):
     """The broker answered CONNECT with a refusal, which the text names."""
 
     def __init__(self, code: int, version: ProtocolVersion) -> None:
@@ -231,7 +232,7 @@ class RefusedError(Exception):
         self.code = code
 
 
-class FloodedError(Exception):
+class FloodedError(MqttscopeError):
     """The broker sends without end to a client that has asked for nothing."""
 
 

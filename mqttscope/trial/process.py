@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from mqttscope.errors import MqttscopeError
+
 _LISTEN = "0A"
 """The state in /proc/net/tcp."""
 
@@ -54,7 +56,7 @@ STOP_S = 5.0
 """How long a broker that is told to end may take."""
 
 
-class StartError(Exception):
+class StartError(MqttscopeError):
     """The broker could not be started; the text says why."""
 
 

@@ -31,6 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import (
@@ -88,7 +89,7 @@ _WILL: Mapping[str, object] = {"will_delay_interval": 0, "payload_format_indicat
 _NONE: Mapping[str, object] = {}
 
 
-class ConversionLossError(Exception):
+class ConversionLossError(MqttscopeError):
     """A field that the other version has no form for."""
 
     def __init__(self, field: str, why: str, instead: str = "left out") -> None:

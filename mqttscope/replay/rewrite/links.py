@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
@@ -23,7 +24,7 @@ from mqttscope.mqtt.topics import parse_shared
 from mqttscope.replay.script import Entry, Script
 
 
-class RewriteError(ValueError):
+class RewriteError(MqttscopeError, ValueError):
     """A change that was asked for and cannot be made; the message says what would be allowed."""
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.spark.tables import make_views
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _COMMANDS = re.compile(
 _NO_QUERY = "the statement does more than ask: only queries are answered"
 
 
-class UnknownQueryError(ValueError):
+class UnknownQueryError(MqttscopeError, ValueError):
     """A statement that does more than ask, or that Spark cannot parse."""
 
 

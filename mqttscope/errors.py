@@ -1,0 +1,65 @@
+"""The exceptions of this package: one root, and what each means.
+
+Malformed bytes are no exceptions: what a capture holds comes out as values (`Malformed`, `Unparsed`, `CaptureError`,
+gaps).  An exception says that a caller asked for something that cannot be done.
+
+    MqttscopeError
+        AddressError            an address cannot be meant (also a ValueError)
+        BadKeysError            a key log cannot be read
+        BaselineError           a file of known findings cannot be used (ValueError)
+        CannotCaptureError      frames of an interface cannot be captured
+            BadCaptureFilterError   its capture filter cannot be compiled
+        CaptureChangedError     a capture that was read before is another one now
+        ConfigError             a configuration of the linter cannot be used (ValueError)
+        ConversionLossError     a field of a packet has no form in the other version
+        DamagedError            compressed data cannot be read any further
+        FilterError             a filter expression cannot be understood (ValueError)
+        FloodedError            a broker sends without end to a probe that has asked for nothing
+        IngestFailedError       a task of an ingest failed
+        LakeError               a folder of tables cannot be used (ValueError)
+        LinkError               a connection to a broker was not made
+        MissingToolError        a program that is needed is not installed
+        NoBrokerError           there is no broker to test that serves
+        NoCapturesError         nothing that was named can be read (ValueError)
+        NotApplicableError      a recorded connection lacks what a mutation needs
+        NotPlayedError          a mutated flow was not played up to its mutation
+        NotSerializableError    a value is no plain data (TypeError)
+        OptionError             an option or a column of the data source makes no sense (ValueError)
+        ProfileError            a profile of a broker cannot be used (ValueError)
+        RangeRefusedError       a range of a capture does not hold what it held before
+        RefusedError            a broker refused the CONNECT of a probe
+        RewriteError            a recording cannot be changed as asked (ValueError)
+            ConversionError         it cannot be said in another version
+        ScanFailedError         a task that reads a range of a capture failed
+        SparkUnavailableError   Spark or Java is not installed, or does not start
+        StartError              a broker that was to be started did not start
+        StateError              written state cannot be read (ValueError)
+        TlsError                a certificate, key or CA cannot be used
+        UndecodableError        a payload cannot be shown as asked
+        UnknownQueryError       a statement does more than ask, or cannot be parsed (ValueError)
+        UnknownRuleError        no rule has this code or name (ValueError)
+        WebSocketError          the other side did not open a usable WebSocket
+
+Commands raise these, which are also `click.ClickException`: a message and an exit code.
+
+    MqttscopeError
+        BadQuestionError        a question to a lake cannot be answered
+        CannotDecryptError      TLS cannot be decrypted
+        CannotDissectError      tshark cannot take the frames apart
+        CannotProxyError        the proxy cannot run
+        CannotServeError        the stand-in cannot run
+        CannotSniffError        there is nothing to capture from, or no right to
+        CannotWriteError        an output file cannot be written
+        NothingToReplayError    a capture has no connection to play
+        PipelineFailedError     a job of the pipeline failed
+        UnreachableError        a broker cannot be reached
+
+`net.frame.CaptureError` is none of them, but an event.  `mqtt.wire.Fault` is the single exception whose name does not
+end in ``Error``: it says where a reader met bytes that break the layout, and never leaves the decoder.
+"""
+
+from __future__ import annotations
+
+
+class MqttscopeError(Exception):
+    """Something cannot be done; the subclasses say what."""
