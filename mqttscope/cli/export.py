@@ -14,7 +14,7 @@ import click
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter, open_alone
-from mqttscope.cli.output import CAPTURE, CannotWrite, Progress, refuse_inputs, refuse_name
+from mqttscope.cli.output import CAPTURE, CannotWriteError, Progress, refuse_inputs, refuse_name
 from mqttscope.dissect import Dissector
 from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, Event, MalformedEvent, PacketEvent
@@ -391,7 +391,7 @@ class Export:
                     if progress.due(read):
                         progress.show(f"{read:,} frames read again, {self.frames:,} written to {name}")
         except (OSError, ValueError) as error:
-            raise CannotWrite(f"{OPTION}: {self.target}: {getattr(error, 'strerror', None) or error}") from None
+            raise CannotWriteError(f"{OPTION}: {self.target}: {getattr(error, 'strerror', None) or error}") from None
         finally:
             progress.clear()
             if self._spool is not None:

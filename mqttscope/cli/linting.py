@@ -14,7 +14,7 @@ from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import (
-    CannotWrite,
+    CannotWriteError,
     FileSink,
     Output,
     Watch,
@@ -304,7 +304,7 @@ class Run:
         try:
             write_file(path, made.dumps().encode())
         except OSError as error:
-            raise CannotWrite(f"cannot write {path}: {error.strerror or error}") from None
+            raise CannotWriteError(f"cannot write {path}: {error.strerror or error}") from None
         unseen = f"; {kept:,} kept, whose rules or clients were not judged" if kept else ""
         warn(f"baseline {path}: {len(made.entries):,} kinds of findings, {new:,} new, {gone:,} gone{unseen}")
 

@@ -9,7 +9,7 @@ import click
 
 from mqttscope.capture.files import STDIN
 from mqttscope.cli.linting import Run
-from mqttscope.cli.pipeline.common import EXTRA, Failed, session, task_progress
+from mqttscope.cli.pipeline.common import EXTRA, PipelineFailedError, session, task_progress
 from mqttscope.net.frame import CaptureError, CaptureNotice
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class SparkRun(Run):
             from mqttscope.spark.linting import judge
             from mqttscope.spark.session import followed
         except ImportError as error:
-            raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
         given = self.settings
         options = LakeOptions(dissect=given.options, rules=tuple(given.rules), secret_length=given.secret_length)
         try:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from mqttscope.cli.linting import Run
-from mqttscope.cli.output import ENDINGS, CannotWrite, refuse_inputs, warn
+from mqttscope.cli.output import ENDINGS, CannotWriteError, refuse_inputs, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, Options
 from mqttscope.events import Event
@@ -21,8 +21,8 @@ def prepare_record(
 ) -> tuple[Run | None, Recording | None, Options]:
     """The linter of ``--lint``, the recording of ``--write`` or for the linter, and the options that hold.
 
-    ``where`` names the capture where there is no file; ``sink`` gives the place of findings.  `CannotWrite` where the
-    file cannot be made, a usage error where it is a capture that is read.
+    ``where`` names the capture where there is no file; ``sink`` gives the place of findings.  `CannotWriteError` where
+    the file cannot be made, a usage error where it is a capture that is read.
     """
     name = given["write"] or where
     lint: Run | None = None
@@ -51,7 +51,7 @@ def prepare_record(
             name, path=given["write"], dissector=dissector, listener=listener, note=warn, activity=activity
         )
     except OSError as error:
-        raise CannotWrite(f"cannot write {given['write']}: {error.strerror or error}") from None
+        raise CannotWriteError(f"cannot write {given['write']}: {error.strerror or error}") from None
     return lint, recording, options
 
 

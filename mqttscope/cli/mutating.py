@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from mqttscope.cli.live_record import at_endings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.mutating_brokers import Broker, Unreachable, brokers, process_of
+from mqttscope.cli.mutating_brokers import Broker, UnreachableError, brokers, process_of
 from mqttscope.cli.mutating_flows import Flows, numbered, read_flows
 from mqttscope.cli.mutating_flows import write as write_flows
 from mqttscope.cli.mutating_found import Found, ProgressLine
@@ -286,7 +286,7 @@ async def _one(given: dict[str, Any], flows: Flows, trial: Trial, tried: Tried, 
     except (NoBrokerError, StartError) as error:
         tried.stopped = str(error)
         if not tried.results:
-            raise Unreachable(str(error)) from None
+            raise UnreachableError(str(error)) from None
     except asyncio.CancelledError:
         # A second signal: what was found so far is still told, and what may be left as well.
         trial.stopped = True

@@ -17,6 +17,7 @@ import click
 
 from mqttscope.cli.main import EXIT_FAILED
 from mqttscope.cli.output import warn
+from mqttscope.errors import MqttscopeError
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
 from mqttscope.transport.target import AddressError, Target, loopback, parse_broker
@@ -27,7 +28,7 @@ from mqttscope.trial.process import Process, listening_ports
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
 
 
-class Unreachable(click.ClickException):
+class UnreachableError(MqttscopeError, click.ClickException):
     """The broker cannot be reached, or what it takes to reach it is missing."""
 
     exit_code = EXIT_FAILED
@@ -63,7 +64,7 @@ def read_password(path: str | None) -> bytes | None:
         return Path(path).read_bytes().removesuffix(b"\n").removesuffix(b"\r")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise Unreachable(f"cannot read the password from {path}: {why}") from None
+        raise UnreachableError(f"cannot read the password from {path}: {why}") from None
 
 
 CAREFUL_RATE = 5.0
@@ -125,7 +126,7 @@ def _broker(name: str, target: Target, given: dict[str, Any]) -> Broker:
     try:
         addresses = asyncio.run(resolve(target))
     except LinkError as error:
-        raise Unreachable(str(error)) from None
+        raise UnreachableError(str(error)) from None
     local = loopback(address.ip for address in addresses)
     if not local and target.host not in given["allowed"]:
         raise click.UsageError(

@@ -18,9 +18,9 @@ from mqttscope.cli import advice
 from mqttscope.cli.inspect import compile_filter
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import make_options
-from mqttscope.cli.output import CannotWrite, Watch, warn
+from mqttscope.cli.output import CannotWriteError, Watch, warn
 from mqttscope.cli.reading import Reading
-from mqttscope.cli.recorded import NothingToReplay
+from mqttscope.cli.recorded import NothingToReplayError
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
@@ -59,7 +59,7 @@ class Flows:
 
 
 def read_flows(given: dict[str, Any]) -> Flows:
-    """Read the captures; `NothingToReplay` where they hold no connection from its beginning."""
+    """Read the captures; `NothingToReplayError` where they hold no connection from its beginning."""
     wanted: Any = compile_filter(given["expression"])
     reading = Reading(given["captures"], given["keylog"], via=given["via"])
     dissector = Dissector(make_options(given["ports"], None, decrypting=reading.decrypting))
@@ -76,10 +76,10 @@ def read_flows(given: dict[str, Any]) -> Flows:
         warn(told)
     scripts = [one for one in reader.finish() if one.begins and one.connect is not None and not one.lost_from_client]
     if not scripts:
-        raise NothingToReplay("no connection can be mutated: none is captured from its CONNECT on")
+        raise NothingToReplayError("no connection can be mutated: none is captured from its CONNECT on")
     chosen = [place for place, one in enumerate(scripts) if wanted is None or one.connection.number in matching]
     if not chosen:
-        raise NothingToReplay("no connection has a packet that matches the filter")
+        raise NothingToReplayError("no connection has a packet that matches the filter")
     return Flows(scripts, capture_hash(scripts), chosen, bool(watch.errors))
 
 
@@ -150,7 +150,7 @@ def write(given: dict[str, Any], flows: Flows, sink: Any) -> int:
         raise
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise CannotWrite(f"cannot write {given['write']}: {why}") from None
+        raise CannotWriteError(f"cannot write {given['write']}: {why}") from None
     click.echo(f"{counted(len(rows), 'mutated flow')} written to {utf8(given['write'])}", err=True)
     if sink is not None:
         whole = summary(

@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 
 from mqttscope.capture.write import PcapngWriter, make_folder, open_alone
-from mqttscope.cli.output import CannotWrite
+from mqttscope.cli.output import CannotWriteError
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
 from mqttscope.report.page import Page
@@ -117,7 +117,7 @@ class Found:
         try:
             make_folder(self.folder)
         except (OSError, ValueError) as error:
-            raise CannotWrite(f"cannot write into {path}: {getattr(error, 'strerror', None) or error}") from None
+            raise CannotWriteError(f"cannot write into {path}: {getattr(error, 'strerror', None) or error}") from None
 
     async def take(self, result: Result, trial: Trial, tried: Tried, progress: Progress | None = None) -> None:
         """Reduce a failing case, the first of its mutation, version and verdict, and write it down."""
@@ -177,7 +177,7 @@ class Found:
                 _private(self.folder / f"{name}.sh", f"#!/bin/sh\n{reduced.shell}\n".encode())
             self._capture(self.folder / f"{name}.pcapng", result, reduced, server)
         except OSError as error:
-            raise CannotWrite(f"cannot write into {self.folder}: {error.strerror or error}") from None
+            raise CannotWriteError(f"cannot write into {self.folder}: {error.strerror or error}") from None
 
     @staticmethod
     def _capture(path: Path, result: Result, reduced: Reduced | None, server: Endpoint) -> None:

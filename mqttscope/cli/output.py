@@ -25,6 +25,7 @@ from mqttscope.capture.files import is_source
 from mqttscope.capture.write import opener
 from mqttscope.cli.ending import installed, interruption, limit_ending
 from mqttscope.cli.main import EXIT_USAGE, printable
+from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -78,7 +79,7 @@ class Progress:
             sys.stderr.flush()
 
 
-class CannotWrite(click.ClickException):
+class CannotWriteError(MqttscopeError, click.ClickException):
     """The output cannot be written: the command line has to change, so it counts as usage."""
 
     exit_code = EXIT_USAGE
@@ -95,7 +96,7 @@ class Output:
 
     def __init__(self, *, immediate: bool = False, goes_on: bool = False) -> None:
         if sys.stdout is None:
-            raise CannotWrite("standard output is closed")
+            raise CannotWriteError("standard output is closed")
         # Without Python's own buffer it is always known what was written.
         self.stream: Any = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
         self.immediate = immediate
@@ -138,7 +139,7 @@ class Output:
                 raise
             self._gone = True
         except OSError as error:
-            raise CannotWrite(f"cannot write to standard output: {error.strerror or error}") from None
+            raise CannotWriteError(f"cannot write to standard output: {error.strerror or error}") from None
         finally:
             self._writing = False
         if self._interrupted:
@@ -413,5 +414,5 @@ class FileSink:
             if self._fresh and os.path.samestat(made, os.stat(target)):
                 os.unlink(target)
 
-    def _failed(self, error: Exception) -> CannotWrite:
-        return CannotWrite(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")
+    def _failed(self, error: Exception) -> CannotWriteError:
+        return CannotWriteError(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")

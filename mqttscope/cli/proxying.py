@@ -24,6 +24,7 @@ from mqttscope.cli.output import Output, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.errors import MqttscopeError
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops
@@ -46,7 +47,7 @@ _LOOK_S = 0.01
 HUMAN = ("full", "concise")
 
 
-class CannotProxy(click.ClickException):
+class CannotProxyError(MqttscopeError, click.ClickException):
     """It cannot listen, write or reach what it needs to."""
 
     exit_code = EXIT_FAILED
@@ -217,7 +218,7 @@ class Session:
                 capture, path=given["write"], dissector=self.dissector, listener=self.hear, note=warn
             )
         except OSError as error:
-            raise CannotProxy(f"cannot write {given['write']}: {error.strerror or error}") from None
+            raise CannotProxyError(f"cannot write {given['write']}: {error.strerror or error}") from None
 
     def hear(self, event: Event) -> None:
         """One event of the traffic; in the thread that judges."""
@@ -263,7 +264,7 @@ class Session:
             try:
                 await relay.start()
             except OSError as error:
-                raise CannotProxy(f"cannot listen on {self.given['listen']}: {_why(error, route)}") from None
+                raise CannotProxyError(f"cannot listen on {self.given['listen']}: {_why(error, route)}") from None
             listened = True
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(relay.addresses[0][1], self.spoken)
@@ -297,7 +298,7 @@ class Session:
             try:
                 write_file(path, f"{relay.address}\n".encode())
             except OSError as error:
-                raise CannotProxy(f"cannot write {path}: {error.strerror or error}") from None
+                raise CannotProxyError(f"cannot write {path}: {error.strerror or error}") from None
 
     def _close(self, *, reports: bool) -> None:
         """End the output; without ``reports`` nothing was there to report of, and so nothing is clean."""

@@ -22,6 +22,7 @@ from mqttscope.capture.tshark import MissingToolError
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.output import warn
 from mqttscope.dissect import segments
+from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import FragmentTable
@@ -36,13 +37,13 @@ MAX_NAMED = 5
 KEYLOG_VARIABLE = "SSLKEYLOGFILE"
 
 
-class CannotDecrypt(click.ClickException):
+class CannotDecryptError(MqttscopeError, click.ClickException):
     """The keys cannot be used; nothing is read."""
 
     exit_code = EXIT_UNREADABLE
 
 
-class CannotDissect(click.ClickException):
+class CannotDissectError(MqttscopeError, click.ClickException):
     """tshark is to dissect the frames and cannot be had; nothing is read."""
 
     exit_code = EXIT_UNREADABLE
@@ -84,7 +85,7 @@ class Reading:
             self._keylog = os.environ[KEYLOG_VARIABLE]
             try:
                 self.keys = _keys(self._keylog)
-            except CannotDecrypt as error:
+            except CannotDecryptError as error:
                 warn(f"{error.message} (${KEYLOG_VARIABLE})")
 
     @property
@@ -99,7 +100,7 @@ class Reading:
             try:
                 self._spool = _spooled(self._stdin)
             except OSError as error:
-                raise CannotDecrypt(f"cannot decrypt: {error.strerror or error}") from None
+                raise CannotDecryptError(f"cannot decrypt: {error.strerror or error}") from None
         frames = self._open()
         items = self._segments(frames if tap is None else tap(frames), skipped, self.fragments)
         found = self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
@@ -137,7 +138,7 @@ class Reading:
         try:
             return Dissection(frames, self.via, skipped, waiting=waiting).segments()
         except OSError as error:
-            raise CannotDissect(f"tshark cannot be started: {error.strerror or error}") from None
+            raise CannotDissectError(f"tshark cannot be started: {error.strerror or error}") from None
 
     def advice(self) -> Iterator[str]:
         """What to say at the end: captures that overlap, keys that opened nothing."""
@@ -197,9 +198,9 @@ class Reading:
         try:
             decryption = Decryption(self._open if self.via is None else self._again, keys)
         except MissingToolError as error:
-            raise CannotDecrypt(str(error)) from None
+            raise CannotDecryptError(str(error)) from None
         except OSError as error:
-            raise CannotDecrypt(f"cannot decrypt: {error.strerror or error}") from None
+            raise CannotDecryptError(f"cannot decrypt: {error.strerror or error}") from None
         for item in decryption.join(items):
             self.records, self._failed = decryption.records, decryption.fault is not None
             yield item
@@ -213,7 +214,7 @@ def _need_tshark() -> None:
     try:
         find_tshark()
     except MissingToolError as error:
-        raise CannotDissect(str(error)) from None
+        raise CannotDissectError(str(error)) from None
 
 
 def _keys(path: str) -> bytes:
@@ -222,7 +223,7 @@ def _keys(path: str) -> bytes:
     try:
         return read_keys(path)
     except BadKeysError as error:
-        raise CannotDecrypt(str(error)) from None
+        raise CannotDecryptError(str(error)) from None
 
 
 def _spooled(source: BinaryIO | None) -> BinaryIO:
@@ -259,7 +260,7 @@ class LiveKeys(LiveDecryption):
 def live_keys(keylog: str | None) -> LiveKeys | None:
     """Decryption with ``--keylog`` or the file of the environment; none without.
 
-    `CannotDecrypt` where what the option names cannot be used; what the environment names is left alone then.
+    `CannotDecryptError` where what the option names cannot be used; what the environment names is left alone then.
     """
     if keylog is None:
         keylog = os.environ.get(KEYLOG_VARIABLE, "")
@@ -275,7 +276,7 @@ def live_keys(keylog: str | None) -> LiveKeys | None:
         try:
             keys = LiveKeys(keylog)
         except (BadKeysError, MissingToolError) as error:
-            raise CannotDecrypt(str(error)) from None
+            raise CannotDecryptError(str(error)) from None
     if not keys.keylog.exists:
         warn(f"key log {keylog} does not exist yet; waiting for it")
     return keys

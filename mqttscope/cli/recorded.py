@@ -17,6 +17,7 @@ from mqttscope.cli.options import make_options
 from mqttscope.cli.output import Watch, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import counted
@@ -46,7 +47,7 @@ _ALTERING = (
 """Options that make something else of a recording."""
 
 
-class NothingToReplay(click.ClickException):
+class NothingToReplayError(MqttscopeError, click.ClickException):
     """The captures hold no connection that could be played."""
 
     exit_code = EXIT_UNREADABLE
@@ -124,7 +125,7 @@ def read(given: dict[str, Any]) -> Recorded:
     if not found.scripts:
         reasons = sorted({why for _, why in found.left_out}) + found.changes
         more = f": {'; '.join(reasons)}" if reasons else ""
-        raise NothingToReplay(f"no connection can be replayed{more}")
+        raise NothingToReplayError(f"no connection can be replayed{more}")
     if any(given.get(one) for one in _ALTERING) or given["copies"] > 1:
         begin, finish = span(captured, start, end)
         options = Options(

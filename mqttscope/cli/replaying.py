@@ -15,7 +15,7 @@ import orjson
 from mqttscope.cli.linting import Run
 from mqttscope.cli.live_record import at_endings, prepare_record
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.mutating_brokers import Unreachable, read_password, target_of, tls_context
+from mqttscope.cli.mutating_brokers import UnreachableError, read_password, target_of, tls_context
 from mqttscope.cli.output import FileSink, Output, make_view, refuse_inputs, warn
 from mqttscope.cli.recorded import Recorded, limit_findings, read
 from mqttscope.dissect import Options
@@ -271,7 +271,7 @@ class Session:
         try:
             addresses = asyncio.run(resolve(self.target))
         except LinkError as error:
-            raise Unreachable(str(error)) from None
+            raise UnreachableError(str(error)) from None
         # Those that were looked at are those that are connected to.
         self.goal.addresses = addresses
         if loopback(address.ip for address in addresses):
@@ -285,7 +285,7 @@ class Session:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError(f"{self.target} is another host: --yes allows sending to it")
         if not click.confirm(question, err=True):
-            raise Unreachable("nothing was sent")
+            raise UnreachableError("nothing was sent")
 
     def _prepare_record(self) -> None:
         """What passes goes into a file and to the linter, where that is asked for."""

@@ -22,6 +22,7 @@ from mqttscope.cli.output import FileSink, Output, make_view, refuse_inputs, war
 from mqttscope.cli.recorded import Recorded, limit_findings, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.errors import MqttscopeError
 from mqttscope.replay.serve import Serving
 from mqttscope.replay.stand_in import Casting, Manner, Unexpected
 from mqttscope.replay.stand_in.connection_matching import Match
@@ -51,7 +52,7 @@ _ALL: dict[str, Any] = {
 """Options of ``replay`` that make no sense for a server."""
 
 
-class CannotServe(click.ClickException):
+class CannotServeError(MqttscopeError, click.ClickException):
     """It cannot listen or write what it needs to."""
 
     exit_code = EXIT_FAILED
@@ -160,7 +161,7 @@ class Session:
                 await serving.start(self.host, self.port)
             except OSError as error:
                 why = _why(error, self.host, self.port)
-                raise CannotServe(f"cannot listen on {self.given['listen']}: {why}") from None
+                raise CannotServeError(f"cannot listen on {self.given['listen']}: {why}") from None
             assert serving.server is not None
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given["websocket"] else MQTT)
@@ -192,7 +193,7 @@ class Session:
         try:
             write_file(path, f"{address}\n".encode())
         except OSError as error:
-            raise CannotServe(f"cannot write {path}: {error.strerror or error}") from None
+            raise CannotServeError(f"cannot write {path}: {error.strerror or error}") from None
 
     def _report(self, outcome: ServedOutcome, found: Verification | None) -> None:
         """Differences first: the end of a long output is what is seen."""

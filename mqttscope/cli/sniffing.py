@@ -30,8 +30,9 @@ from mqttscope.cli import advice
 from mqttscope.cli.ending import interruption, limit_ending
 from mqttscope.cli.inspect import make_reporter
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import ENDINGS, CannotWrite, Output, Watch, warn
+from mqttscope.cli.output import ENDINGS, CannotWriteError, Output, Watch, warn
 from mqttscope.dissect import Dissector, dissect_segments, segments
+from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
@@ -133,7 +134,7 @@ class _TookTooLong(BaseException):
     """A signal has asked for the end, and one packet takes a rule longer than there is time."""
 
 
-class CannotCapture(click.ClickException):
+class CannotSniffError(MqttscopeError, click.ClickException):
     """Nothing can be captured."""
 
     exit_code = EXIT_UNREADABLE
@@ -230,7 +231,7 @@ class Sniffing:
             raise
         except OSError as error:
             if self.recorder is not None and error.filename and not isinstance(error, BrokenPipeError):
-                raise CannotWrite(f"--write: {error.filename}: {error.strerror or error}") from None
+                raise CannotWriteError(f"--write: {error.filename}: {error.strerror or error}") from None
             raise
         finally:
             try:
@@ -419,14 +420,14 @@ def choose(names: Sequence[str]) -> tuple[str, ...]:
     """The interfaces to capture from: those named, each once, else the first there is."""
     if names:
         if not all(names):
-            raise CannotCapture("there is no interface ''; mqttscope sniff --list-interfaces shows those there are")
+            raise CannotSniffError("there is no interface ''; mqttscope sniff --list-interfaces shows those there are")
         return tuple(dict.fromkeys(names))
     try:
         found = interfaces()
     except (MissingToolError, CannotCaptureError) as error:
-        raise CannotCapture(str(error)) from None
+        raise CannotSniffError(str(error)) from None
     if not found:
-        raise CannotCapture("there is no interface to capture from")
+        raise CannotSniffError("there is no interface to capture from")
     return (next((one for one in found if not one.loopback), found[0]).name,)
 
 
@@ -435,7 +436,7 @@ def capturing(names: Sequence[str], bpf: str, ports: Sequence[int], buffer_mib: 
     try:
         return LiveCapture(names, capture_filter=capture_filter(bpf, ports), buffer_mib=buffer_mib)
     except MissingToolError as error:
-        raise CannotCapture(str(error)) from None
+        raise CannotSniffError(str(error)) from None
 
 
 def capture_filter(bpf: str, ports: Sequence[int]) -> str:
@@ -451,7 +452,7 @@ def record(target: str | None, ring_bytes: int | None, ring_files: int | None) -
     try:
         return Recorder(target, ring_bytes=ring_bytes, ring_files=ring_files)
     except (OSError, ValueError) as error:
-        raise CannotWrite(f"--write: {target}: {getattr(error, 'strerror', None) or error}") from None
+        raise CannotWriteError(f"--write: {target}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def listed() -> str:
@@ -459,7 +460,7 @@ def listed() -> str:
     try:
         found = interfaces()
     except (MissingToolError, CannotCaptureError) as error:
-        raise CannotCapture(str(error)) from None
+        raise CannotSniffError(str(error)) from None
     width = max((len(one.name) for one in found), default=0)
     lines = [
         f"{one.name:<{width}}  {', '.join((*one.addresses, *filter(None, (one.description,))))}".rstrip()
@@ -471,4 +472,4 @@ def listed() -> str:
 def _refused(error: CannotCaptureError) -> click.ClickException:
     if isinstance(error, BadCaptureFilterError):
         return click.UsageError(f"--bpf: {error}")
-    return CannotCapture(str(error))
+    return CannotSniffError(str(error))

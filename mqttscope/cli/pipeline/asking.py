@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mqttscope.cli.main import EXIT_USAGE, printable
-from mqttscope.cli.pipeline.common import Failed, lake_option, on_spark, session
+from mqttscope.cli.pipeline.common import PipelineFailedError, lake_option, on_spark, session
+from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
     from mqttscope.lake.manifest import Manifest
@@ -31,7 +32,7 @@ SMALL = {
 }
 
 
-class BadQuestion(click.ClickException):
+class BadQuestionError(MqttscopeError, click.ClickException):
     """The question itself is wrong."""
 
     exit_code = EXIT_USAGE
@@ -51,7 +52,7 @@ def lake_of(folder: str) -> Manifest:
 
         return open_lake(folder)
     except LakeError as error:
-        raise Failed(printable(str(error))) from None
+        raise PipelineFailedError(printable(str(error))) from None
 
 
 def fitting(master: str | None, size: int) -> dict[str, str]:
@@ -79,7 +80,7 @@ def asked(
         with session(master, fitting(master, sum(map(_size, files))) | configuration) as spark, _questions(question):
             yield spark
     except LakeError as error:
-        raise Failed(printable(str(error))) from None
+        raise PipelineFailedError(printable(str(error))) from None
 
 
 @contextmanager
@@ -91,7 +92,7 @@ def _questions(asked: bool) -> Iterator[None]:
     except SPARK_ERRORS as error:
         if not asked or not is_of_query(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
-        raise BadQuestion(printable(sentence(str(error)))) from None
+        raise BadQuestionError(printable(sentence(str(error)))) from None
 
 
 def _size(path: str) -> int:

@@ -21,6 +21,7 @@ from mqttscope.cli.lint_options import codes_option
 from mqttscope.cli.main import EXIT_FAILED
 from mqttscope.cli.options import Port, Version
 from mqttscope.cli.output import warn
+from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
     from mqttscope.lake.options import LakeOptions
@@ -32,7 +33,7 @@ TOLD = 10
 """Errors of captures that are told one by one."""
 
 
-class Failed(click.ClickException):
+class PipelineFailedError(MqttscopeError, click.ClickException):
     """What the command is for could not be done."""
 
     exit_code = EXIT_FAILED
@@ -195,7 +196,7 @@ def warn_errors(lines: Sequence[str]) -> None:
 
 @contextmanager
 def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
-    """A session of Spark that ends with the command; `Failed` for what goes wrong in it, in one sentence.
+    """A session of Spark that ends with the command; `PipelineFailedError` for what goes wrong in it, in one sentence.
 
     What Java prints goes to a file, which is kept and named where something goes wrong.
     """
@@ -203,7 +204,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
         from mqttscope.spark.errors import SPARK_ERRORS, cause, hush
         from mqttscope.spark.session import SparkUnavailableError, cancelling, kill_java, running_session, spark_session
     except ImportError as error:
-        raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+        raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
 
     hush()
     wanted = configuration if master is None else {**configuration, "spark.master": master}
@@ -233,7 +234,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
             yield spark
     except SparkUnavailableError as error:
         kept = log in str(error)
-        raise Failed(str(error)) from None
+        raise PipelineFailedError(str(error)) from None
     except SPARK_ERRORS as error:
         if stopped:
             # Ctrl-C came in the middle of a call to Java, which makes an error of it.
@@ -241,7 +242,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
         if os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
         kept = os.path.getsize(log) > 0
-        raise Failed(cause(error) + (f"; {log} has what Spark says" if kept else "")) from None
+        raise PipelineFailedError(cause(error) + (f"; {log} has what Spark says" if kept else "")) from None
     finally:
         if spark is not None and spark is not running:
             with suppress(Exception):

@@ -13,7 +13,7 @@ import orjson
 from mqttscope.cli import advice
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.output import Output, describe, warn
-from mqttscope.cli.pipeline.common import EXTRA, Failed, session, task_progress, warn_errors
+from mqttscope.cli.pipeline.common import EXTRA, PipelineFailedError, session, task_progress, warn_errors
 from mqttscope.lake.options import LakeOptions
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
@@ -62,7 +62,7 @@ class Run:
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.lake.summary import summarize
         except ImportError as error:
-            raise Failed(f"tables need what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(f"tables need what is not installed ({error}): {EXTRA}") from None
         root = Path(self.lake)
         try:
             before = read_manifest(root)
@@ -71,7 +71,7 @@ class Run:
             done = self._in_process(root, found, faults) if self._stays_here(found) else self._with_spark(root, found)
             summary = summarize(root, before, done)
         except (LakeError, NoCapturesError) as error:
-            raise Failed(printable(str(error))) from None
+            raise PipelineFailedError(printable(str(error))) from None
         except KeyboardInterrupt:
             warn(f"stopped: {self.lake} is as it was")
             raise
@@ -110,7 +110,7 @@ class Run:
             from mqttscope.spark.ingest import ingest
             from mqttscope.spark.session import followed
         except ImportError as error:
-            raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
         with (
             session(self.master, self.configuration) as spark,
             task_progress(quiet=self.quiet) as show,

@@ -202,9 +202,9 @@ def _rendered(report: FleetReport, format_: str, output: str | None, colour: boo
 def _write(path: str, data: bytes) -> None:
     """Write a file whole."""
     from mqttscope.capture.write import write_file
-    from mqttscope.cli.output import CannotWrite
+    from mqttscope.cli.output import CannotWriteError
 
     try:
         write_file(path, data)
     except OSError as error:
-        raise CannotWrite(f"--output: {path}: {error.strerror or error}") from None
+        raise CannotWriteError(f"--output: {path}: {error.strerror or error}") from None

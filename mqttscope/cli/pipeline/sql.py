@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.pipeline.asking import BadQuestion, asking
+from mqttscope.cli.pipeline.asking import BadQuestionError, asking
 
 if TYPE_CHECKING:
     from mqttscope.spark.answers.query import Answer
@@ -68,7 +68,7 @@ def command(
             try:
                 answer = ask(spark, lake, query, most)
             except UnknownQueryError as error:
-                raise BadQuestion(sentence(str(error))) from None
+                raise BadQuestionError(sentence(str(error))) from None
             _each_name_once(answer)
             first = next(answer.rows, None)
             steps.end()
@@ -86,14 +86,14 @@ def _only_asks(query: str) -> None:
         query = without_comments(query)
     word = re.match(r"[\s(;]*(\w*)", query)
     if word is None or word[1].lower() not in QUESTIONS:
-        raise BadQuestion(f"a question begins with {', '.join(QUESTIONS[:-1])} or {QUESTIONS[-1]}")
+        raise BadQuestionError(f"a question begins with {', '.join(QUESTIONS[:-1])} or {QUESTIONS[-1]}")
 
 
 def _each_name_once(answer: Answer) -> None:
     names = Counter(name for name, _ in answer.columns)
     for name, count in names.items():
         if count > 1:
-            raise BadQuestion(f"{count} columns of the answer are called {name!r}: give them names with AS")
+            raise BadQuestionError(f"{count} columns of the answer are called {name!r}: give them names with AS")
 
 
 def _show(answer: Answer, first: list[Any] | None, format_: str, most: int) -> None:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.cli.pipeline.asking import SMALL, SMALL_BYTES, BadQuestion, Steps, fitting, lake_of
-from mqttscope.cli.pipeline.common import Failed
+from mqttscope.cli.pipeline.asking import SMALL, SMALL_BYTES, BadQuestionError, Steps, fitting, lake_of
+from mqttscope.cli.pipeline.common import PipelineFailedError
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 
 def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:
-    with pytest.raises(Failed, match="no lake"):
+    with pytest.raises(PipelineFailedError, match="no lake"):
         lake_of(str(tmp_path))
-    assert (Failed.exit_code, BadQuestion.exit_code) == (3, 2)
+    assert (PipelineFailedError.exit_code, BadQuestionError.exit_code) == (3, 2)
 
 
 def test_small_lakes_are_asked_in_one_task_everywhere() -> None:

@@ -11,7 +11,15 @@ from pathlib import Path
 import click
 import pytest
 
-from mqttscope.cli.pipeline.common import LAKE_SETTINGS, Failed, lake_options, lake_settings, pairs, session, size
+from mqttscope.cli.pipeline.common import (
+    LAKE_SETTINGS,
+    PipelineFailedError,
+    lake_options,
+    lake_settings,
+    pairs,
+    session,
+    size,
+)
 from mqttscope.lake.manifest import read_manifest
 from tests.cli.running import capture, command, environment
 from tests.proxy.rig import PATIENCE_S, end, until
@@ -72,7 +80,7 @@ def test_a_session_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     monkeypatch.setenv("JAVA_HOME", os.devnull)
 
-    with pytest.raises(Failed, match="Spark needs Java, and JAVA_HOME"), session("local[1]", {}):
+    with pytest.raises(PipelineFailedError, match="Spark needs Java, and JAVA_HOME"), session("local[1]", {}):
         pass
 
 
