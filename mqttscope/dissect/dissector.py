@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from mqttscope.dissect.flow_phase import IGNORED, MQTT, TLS, UNDECIDED, WEBSOCKET
+from mqttscope.dissect.flow_phase import IGNORED, MQTT, TLS, UNDECIDED, WEBSOCKET, FlowTrigger
 from mqttscope.dissect.flow_state import MAX_DISCARDED, FlowState, Over
 from mqttscope.dissect.options import Options
-from mqttscope.dissect.transports import C2S, S2C, Transports, cut_off
+from mqttscope.dissect.transports import C2S, S2C, PacketEvents, Transports, cut_off
 from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, GapEvent, PacketEvent
 from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.packets import Connack, Connect, Publish
@@ -31,7 +31,7 @@ from mqttscope.net.events import (
     StreamOverlap,
 )
 from mqttscope.net.flow import Flow
-from mqttscope.net.flows import acknowledged, delivered
+from mqttscope.net.flows import FlowTable, acknowledged, delivered
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.headers import segment as segment_of
@@ -70,11 +70,32 @@ _MISSING = frozenset(("before_start", "out_of_window"))
 """Reasons for which bytes are discarded that both sides may have read."""
 
 
-class Dissector(Transports):
-    """All flows of one run.  Feed it segments, then close it."""
+class Dissector:
+    """All flows of one run.  Feed it segments, then close it.
+
+    Its parts: ``flows`` puts the bytes of each flow in order, a `FlowState` for each says what they are, `Transports`
+    takes off what wraps MQTT, and `PacketEvents` makes events of packets.
+    """
 
     def __init__(self, options: Options | None = None) -> None:
-        super().__init__(options)
+        self.options = options or Options()
+        self.flows = FlowTable()
+        self.cut_bytes = 0
+        """Bytes of payload that the snap length cut off, of any flow."""
+        self.closed_bytes = 0
+        """Bytes of payload of flows that are over."""
+        self.overlaps = 0
+        """Places where bytes came again with other content."""
+        self.discarded_segments = 0
+        """Segments with data that no connection took, of MQTT connections and of such that were over."""
+        self.discarded_bytes = 0
+        self.closed_copies = 0
+        """Segments of MQTT connections that were captured twice, up to the ends of these."""
+        self.one_sided = 0
+        """Closed MQTT connections of which the capture has one direction alone."""
+        self._packets = PacketEvents()
+        self._transports = Transports(self.options, self._packets)
+        self.named_otherwise, self.other_tls = self._transports.named_otherwise, self._transports.other_tls
         self._resets: dict[tuple[str, int], bytes] = {}
         """Who sent the latest resets, by capture and frame."""
 
@@ -85,7 +106,7 @@ class Dissector(Transports):
         if segment.flags & RST:
             self._note_reset(segment)
         for event in self.flows.feed(segment):
-            yield from self.handle(event)
+            yield from self._handle(event)
 
     def take(self, item: Segment | CaptureNotice | Plaintext) -> Iterator[Event]:
         """Events of whatever comes next."""
@@ -97,6 +118,24 @@ class Dissector(Transports):
             self.take_note(item)  # type: ignore[arg-type]
             yield item  # type: ignore[misc]
 
+    def plaintext(self, found: Plaintext) -> Iterator[Event]:
+        """Events of what was decrypted of a flow: it is a dialogue inside the one that TLS has."""
+        known = self.flows.direction(found.key)
+        if known is None:
+            return
+        flow, half, from_initiator = known
+        outer = flow.context
+        if not isinstance(outer, FlowState):
+            if flow.closed:
+                return
+            # Nothing of its TLS said that it would carry MQTT.
+            outer = self._new_dialogue(flow)
+            outer.move(FlowTrigger.SPEAKS_TLS)
+        inner = self._transports.inside(outer)
+        data = StreamData(flow, from_initiator, found.data, half.offset, found.frame, found.timestamp_ns, found.capture)
+        yield from self._data(inner, data)
+        outer.connection = inner.connection
+
     def take_note(self, notice: CaptureNotice) -> None:
         """Take a notice of the capture that passes by: with keys in it TLS may be decrypted."""
         if isinstance(notice, CaptureSecrets):
@@ -105,12 +144,40 @@ class Dissector(Transports):
     def advance(self, timestamp_ns: int) -> Iterator[Event]:
         """Events of a time in which no segment came: a silent interface says nothing, but its time passes."""
         for event in self.flows.advance(timestamp_ns):
-            yield from self.handle(event)
+            yield from self._handle(event)
 
     def close(self) -> Iterator[Event]:
         """Events of the end of the capture."""
         for event in self.flows.close():
-            yield from self.handle(event)
+            yield from self._handle(event)
+
+    @property
+    def packets(self) -> int:
+        """Packets reported so far, malformed ones included; 0 where each connection counts its own."""
+        return self._packets.counting.packets
+
+    @property
+    def connections(self) -> int:
+        """Connections reported so far; the next one gets this number."""
+        return self._transports.connections
+
+    @connections.setter
+    def connections(self, count: int) -> None:
+        self._transports.connections = count
+
+    @property
+    def other_flows(self) -> int:
+        """Flows that do not speak MQTT."""
+        return self._transports.other_flows
+
+    @property
+    def copied_segments(self) -> int:
+        """Segments of closed MQTT connections that were captured twice, also after the end."""
+        return self.closed_copies + self.flows.late_copies
+
+    @copied_segments.setter
+    def copied_segments(self, count: int) -> None:
+        self.closed_copies = count - self.flows.late_copies
 
     @property
     def kept_bytes(self) -> int:
@@ -118,21 +185,18 @@ class Dissector(Transports):
         running = sum(_delivered(flow) for flow in self.flows.flows.values() if not flow.closed)
         return self.closed_bytes + running
 
-    def handle(self, event: FlowEvent) -> Iterator[Event]:
+    def _handle(self, event: FlowEvent) -> Iterator[Event]:
         """Events that one thing which happened to a flow brings."""
         if type(event) is StreamData:
             dialogue = event.flow.context
             if type(dialogue) is FlowState:
-                yield from self.data(dialogue, event)
+                yield from self._data(dialogue, event)
             return
         if isinstance(event, FlowOpened):
             before = event.flow.context
-            dialogue = FlowState(event.flow)
-            if not self.options.count_by_connection:
-                dialogue.counting = self.counting
-            event.flow.context = dialogue
+            dialogue = self._new_dialogue(event.flow)
             if isinstance(before, Over):
-                yield from self.resume(dialogue, before)
+                yield from self._transports.resume(dialogue, before)
             return
         if isinstance(event, SegmentDiscarded):
             yield from self._discarded(event)
@@ -159,29 +223,35 @@ class Dissector(Transports):
         elif isinstance(event, FlowClosed):
             yield from self._end_of_flow(dialogue, event)
 
-    def data(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
+    def _new_dialogue(self, flow: Flow) -> FlowState:
+        made = flow.context = FlowState(flow)
+        if not self.options.count_by_connection:
+            made.counting = self._packets.counting
+        return made
+
+    def _data(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
         """Events of the next bytes of a dialogue, by what it speaks as far as that is known."""
         if dialogue.connection is not None and dialogue.connection.history is not None and not dialogue.inside:
             _note_segment(dialogue, event)
         if dialogue.speaks_mqtt:
             from_client = event.from_initiator is dialogue.client_is_initiator
-            yield from self.feed_stream(dialogue, from_client, event.data, event)
+            yield from self._packets.feed(dialogue, from_client, event.data, event)
         elif dialogue.phase is UNDECIDED:
             if dialogue.take(event, self.options):
                 yield from self._begin(dialogue)
         elif dialogue.phase is WEBSOCKET:
-            yield from self._websocket(dialogue, event)
+            yield from self._transports.websocket(dialogue, event)
         elif dialogue.phase is TLS:
-            yield from self._tls(dialogue, event)
+            yield from self._transports.tls(dialogue, event)
 
     def _begin(self, dialogue: FlowState) -> Iterator[Event]:
         """The dialogue was decided: report the connection and go through what had to wait."""
         waiting = dialogue.without_preface()
         if dialogue.phase is IGNORED:
-            self._ignore(dialogue)
+            self._transports.ignore(dialogue)
             return
         if dialogue.phase is MQTT:
-            yield from self._open(dialogue, "tcp")
+            yield from self._transports.open(dialogue, "tcp")
         dialogue.replaying = dialogue.phase is MQTT
         for event in waiting:
             if dialogue.phase is IGNORED:
@@ -189,7 +259,7 @@ class Dissector(Transports):
             if isinstance(event, StreamGap):
                 yield from self._gap(dialogue, event)
             else:
-                yield from self.data(dialogue, event)
+                yield from self._data(dialogue, event)
         dialogue.replaying = False
         yield from self._late_discards(dialogue)
 
@@ -217,13 +287,13 @@ class Dissector(Transports):
             place = (event.frame, event.timestamp_ns, event.capture)
             yield GapEvent(connection, direction, *place, event.length, event.reason, event.offset)
         if dialogue.speaks_mqtt:
-            yield from self.gap_in_stream(dialogue, from_client, event.length, event)
+            yield from self._packets.gap(dialogue, from_client, event.length, event)
         elif dialogue.web is not None:
-            yield from self._unwrapped(dialogue, dialogue.web.gap(from_client, event.length), event)
+            yield from self._transports.unwrapped(dialogue, dialogue.web.gap(from_client, event.length), event)
         elif dialogue.tls is not None:
             dialogue.tls.gap(from_client, event.length)
             if dialogue.inner is not None:
-                yield from self._lost_inside(dialogue.inner, from_client, event)
+                yield from self._transports.lost_inside(dialogue.inner, from_client, event)
 
     def _discarded(self, event: SegmentDiscarded) -> Iterator[Event]:
         """Data of a segment that no stream takes; only that of MQTT connections is of interest."""
@@ -284,19 +354,19 @@ class Dissector(Transports):
         if dialogue.connection is not None and dialogue.closed_place[0] and not dialogue.ending_reported:
             dialogue.ending_reported = True
             if dialogue.tls is not None:
-                self._tls_details(dialogue)
+                self._transports.note_tls(dialogue)
             yield ConnectionEnding(dialogue.connection, *dialogue.closed_place)
 
     def _last_items(self, dialogue: FlowState, from_client: bool, at: StreamClosed | FlowClosed) -> Iterator[Event]:
         """What a stream still held.  Only a sender that closes in good order inside a packet is to blame for it."""
         if dialogue.web is not None and not dialogue.stream(from_client).closed:
-            yield from self._unwrapped(dialogue, dialogue.web.close(from_client), at)
+            yield from self._transports.unwrapped(dialogue, dialogue.web.close(from_client), at)
         stream = dialogue.stream(from_client)
         items = stream.close()
         if at.how != "fin":
             items = [cut_off(one, at.how, stream) for one in items]
         if items and dialogue.connection is not None:
-            yield from self.late_items(dialogue, from_client, items, at)
+            yield from self._packets.late_items(dialogue, from_client, items, at)
 
     def _end_of_flow(self, dialogue: FlowState, event: FlowClosed) -> Iterator[Event]:
         if dialogue.phase is UNDECIDED:
@@ -312,14 +382,14 @@ class Dissector(Transports):
         place = (event.frame, event.timestamp_ns, event.capture)
         for spoken in filter(None, (dialogue.inner, dialogue)):
             if spoken.held:
-                yield from self._release(spoken, final=True)
+                yield from self._packets.release(spoken, final=True)
         connection = dialogue.connection
         if connection is None:
             if dialogue.phase is not IGNORED:
-                self._ignore(dialogue)
+                self._transports.ignore(dialogue)
             return
         if dialogue.tls is not None:
-            self._tls_details(dialogue)
+            self._transports.note_tls(dialogue)
         dialogue.closed_how = dialogue.closed_how or event.how
         self._note_close(dialogue)
         yield from self._late_discards(dialogue)
@@ -408,7 +478,7 @@ def dissect_segments(
     here, everything else by the dissector's methods.
     """
     running = dissector or Dissector(options)
-    take_in_order, feed, handle = running.flows.take_in_order, running.feed, running.handle
+    take_in_order, feed, handle = running.flows.take_in_order, running.feed, running._handle
     for segment in source:
         if type(segment) is not Segment:
             yield from running.take(segment)
@@ -443,7 +513,7 @@ def dissect_segments(
         if not items:
             continue
         if not connection.version_known:
-            yield from running.items(dialogue, from_client, list(items), segment)
+            yield from running._packets.items(dialogue, from_client, list(items), segment)
             continue
         direction, side = (C2S, connection.client_side) if from_client else (S2C, connection.server_side)
         counting = dialogue.counting
@@ -455,7 +525,7 @@ def dissect_segments(
                 topic = None
             else:
                 # With all that came at once: what it does to the version holds from the next bytes on.
-                yield from running.items(dialogue, from_client, [item, *left], segment)
+                yield from running._packets.items(dialogue, from_client, [item, *left], segment)
                 break
             number = counting.packets
             counting.packets = number + 1

@@ -20,8 +20,6 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.net.events import StreamData, StreamGap
-from mqttscope.net.flows import FlowTable
-from mqttscope.net.frame import Plaintext
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.proxy_protocol import told_endpoints
 from mqttscope.net.segment import endpoints, ports
@@ -43,18 +41,13 @@ class Place(Protocol):
 
 
 class PacketEvents:
-    """The lower half of the dissector: dialogues that are known to speak MQTT."""
+    """Events of flows that are known to speak MQTT: of what their streams of packets give."""
 
     def __init__(self) -> None:
         self.counting = Counting()
         """Packets reported so far, malformed ones included, unless each connection counts its own."""
 
-    @property
-    def packets(self) -> int:
-        """Packets reported so far, malformed ones included; 0 where each connection counts its own."""
-        return self.counting.packets
-
-    def feed_stream(self, dialogue: FlowState, from_client: bool, data: bytes, at: Place) -> Iterator[Event]:
+    def feed(self, dialogue: FlowState, from_client: bool, data: bytes, at: Place) -> Iterator[Event]:
         """Events of the next bytes of one direction."""
         stream = dialogue.stream(from_client)
         if stream.searching:
@@ -63,9 +56,9 @@ class PacketEvents:
         else:
             yield from self.items(dialogue, from_client, stream.feed(data), at)
             if dialogue.held:
-                yield from self._release(dialogue)
+                yield from self.release(dialogue)
 
-    def gap_in_stream(self, dialogue: FlowState, from_client: bool, length: int, at: Place) -> Iterator[Event]:
+    def gap(self, dialogue: FlowState, from_client: bool, length: int, at: Place) -> Iterator[Event]:
         """Events of bytes of one direction that the capture lost."""
         stream = dialogue.stream(from_client)
         arrivals = dialogue.arrivals(from_client)
@@ -76,7 +69,7 @@ class PacketEvents:
             yield from self.items(dialogue, from_client, stream.gap(length), at)
             self._note_search(dialogue, from_client, at)
             if dialogue.held:
-                yield from self._release(dialogue)
+                yield from self.release(dialogue)
 
     def late_items(self, dialogue: FlowState, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
         """Events of a stream that looked for packets: each belongs to the frame that brought its last byte.
@@ -101,9 +94,9 @@ class PacketEvents:
         del arrivals[:index]
         dialogue.settle()
         if dialogue.held:
-            yield from self._release(dialogue)
+            yield from self.release(dialogue)
 
-    def _release(self, dialogue: FlowState, *, final: bool = False) -> Iterator[Event]:
+    def release(self, dialogue: FlowState, *, final: bool = False) -> Iterator[Event]:
         """Events of what was held back, in the order of the frames, once nothing can come before it."""
         if dialogue.holding and len(dialogue.held) <= MAX_HELD_ITEMS and not final:
             return
@@ -242,66 +235,26 @@ _RESUMED = (
 _SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, TLS: TLS}
 
 
-class Transports(PacketEvents):
-    """The middle of the dissector: from the bytes of a flow to those of its dialogue, through what wraps them."""
+class Transports:
+    """Makes the connections of flows that carry MQTT, and takes off what wraps it: events come from ``packets``."""
 
-    def __init__(self, options: Options | None = None) -> None:
-        super().__init__()
-        self.options = options or Options()
-        self.flows = FlowTable()
+    def __init__(self, options: Options, packets: PacketEvents) -> None:
+        self._options = options
+        self._packets = packets
         self.connections = 0
         """Connections reported so far; the next one gets this number."""
-        self.cut_bytes = 0
-        """Bytes of payload that the snap length cut off, of any flow."""
-        self.closed_bytes = 0
-        """Bytes of payload of flows that are over."""
         self.named_otherwise: Counter[tuple[int, str, str]] = Counter()
         """Connections on ports that the user named for WebSocket or TLS, and what they speak instead."""
-        self.overlaps = 0
-        """Places where bytes came again with other content."""
-        self.discarded_segments = 0
-        """Segments with data that no connection took, of MQTT connections and of such that were over."""
-        self.discarded_bytes = 0
-        self.closed_copies = 0
-        """Segments of MQTT connections that were captured twice, up to the ends of these."""
-        self.one_sided = 0
-        """Closed MQTT connections of which the capture has one direction alone."""
         self.other_flows = 0
         """Flows that do not speak MQTT."""
         self.other_tls: Counter[str] = Counter()
         """TLS flows among them by server, at most `MAX_OTHER_SERVERS` servers: nothing says that they hold MQTT."""
 
-    @property
-    def copied_segments(self) -> int:
-        """Segments of closed MQTT connections that were captured twice, also after the end."""
-        return self.closed_copies + self.flows.late_copies
-
-    @copied_segments.setter
-    def copied_segments(self, count: int) -> None:
-        self.closed_copies = count - self.flows.late_copies
-
-    def data(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
-        """Events of the next bytes of a dialogue."""
-        raise NotImplementedError
-
-    def plaintext(self, found: Plaintext) -> Iterator[Event]:
-        """Events of what was decrypted of a flow: it is a dialogue inside the one that TLS has."""
-        known = self.flows.direction(found.key)
-        if known is None:
-            return
-        flow, half, from_initiator = known
-        outer = flow.context
-        if not isinstance(outer, FlowState):
-            if flow.closed:
-                return
-            # Nothing of its TLS said that it would carry MQTT.
-            outer = flow.context = FlowState(flow)
-            outer.move(FlowTrigger.SPEAKS_TLS)
-            if not self.options.count_by_connection:
-                outer.counting = self.counting
+    def inside(self, outer: FlowState) -> FlowState:
+        """What is said inside the TLS of a flow, once some of it was decrypted."""
         if outer.inner is None:
             outer.inner = FlowState(
-                flow,
+                outer.flow,
                 client_is_initiator=outer.client_is_initiator,
                 roles_known=outer.roles_known,
                 roles_evidence=outer.roles_evidence,
@@ -310,16 +263,14 @@ class Transports(PacketEvents):
                 inside=True,
                 counting=outer.counting,
             )
-        data = StreamData(flow, from_initiator, found.data, half.offset, found.frame, found.timestamp_ns, found.capture)
-        yield from self.data(outer.inner, data)
-        outer.connection = outer.inner.connection
+        return outer.inner
 
     def _is_open(self, dialogue: FlowState) -> bool:
         """Whether the packets of a dialogue have their connection."""
         connection = dialogue.connection
         return connection is not None and (not dialogue.inside or connection.decrypted)
 
-    def _open(self, dialogue: FlowState, transport: str) -> Iterator[ConnectionOpened | UnparsedEvent]:
+    def open(self, dialogue: FlowState, transport: str) -> Iterator[ConnectionOpened | UnparsedEvent]:
         """Make the connection of a dialogue and report it, unless the TLS around it has it already."""
         flow, connection = dialogue.flow, dialogue.connection
         if connection is None:
@@ -334,7 +285,7 @@ class Transports(PacketEvents):
         if dialogue.inside:
             connection.decrypted = True
             connection.revision += 1
-        limit, version = self.options.max_packet_bytes, self.options.version
+        limit, version = self._options.max_packet_bytes, self._options.version
         for stream in (dialogue.client_stream, dialogue.server_stream):
             stream.max_packet_bytes = limit
             stream.version_source = ""
@@ -357,7 +308,7 @@ class Transports(PacketEvents):
         if known.transport != "tcp":
             return
         dialogue.move(FlowTrigger.SPEAKS_MQTT)
-        yield from self._open(dialogue, "tcp")
+        yield from self.open(dialogue, "tcp")
         connection = dialogue.connection
         assert connection is not None
         connection.details["resumes"] = known.number
@@ -399,17 +350,18 @@ class Transports(PacketEvents):
             connection.details["proxy"] = {"client": told[0], "server": told[1]}
         found = _SPOKEN[transport]
         for port in ports(flow.key):
-            named = self.options.ports.get(port, MQTT)
+            named = self._options.ports.get(port, MQTT)
             if named not in (MQTT, found):
                 self.named_otherwise[port, named, found] += 1
         return connection
 
-    def _websocket(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
+    def websocket(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
+        """Events of the next bytes of a WebSocket."""
         assert dialogue.web is not None
         from_client = event.from_initiator is dialogue.client_is_initiator
-        yield from self._unwrapped(dialogue, dialogue.web.feed(from_client, event.data), event)
+        yield from self.unwrapped(dialogue, dialogue.web.feed(from_client, event.data), event)
 
-    def _unwrapped(self, dialogue: FlowState, found: Iterable[object], at: Place) -> Iterator[Event]:
+    def unwrapped(self, dialogue: FlowState, found: Iterable[object], at: Place) -> Iterator[Event]:
         """Events of what a WebSocket gave."""
         for one in found:
             if isinstance(one, Upgrade):
@@ -422,9 +374,9 @@ class Transports(PacketEvents):
                 if refused and one.status != 101 and dialogue.web is not None and dialogue.web.client.phase is HTTP:
                     continue  # the client may ask again, with credentials for example
                 if refused or not self._wanted(dialogue, one):
-                    self._ignore(dialogue)
+                    self.ignore(dialogue)
                     return
-                for opened in self._open(dialogue, "websocket"):
+                for opened in self.open(dialogue, "websocket"):
                     _web_details(opened.connection).update(_asked(one))
                     yield opened
                 assert dialogue.connection is not None
@@ -433,7 +385,7 @@ class Transports(PacketEvents):
             if not self._is_open(dialogue):
                 if not isinstance(one, MessageData):
                     continue
-                yield from self._open(dialogue, "websocket")
+                yield from self.open(dialogue, "websocket")
             connection = dialogue.connection
             assert connection is not None
             if isinstance(one, Problem):
@@ -443,9 +395,9 @@ class Transports(PacketEvents):
                         {"from_client": one.from_client, "reason": one.reason, "detail": one.detail, "frame": at.frame}
                     )
             elif isinstance(one, MessageData):
-                yield from self.feed_stream(dialogue, one.from_client, one.data, at)
+                yield from self._packets.feed(dialogue, one.from_client, one.data, at)
             elif isinstance(one, MessageGap):
-                yield from self.gap_in_stream(dialogue, one.from_client, one.length, at)
+                yield from self._packets.gap(dialogue, one.from_client, one.length, at)
             elif isinstance(one, Lost):
                 yield from self._lost(dialogue, one.from_client, "websocket", one.length, at)
 
@@ -453,20 +405,20 @@ class Transports(PacketEvents):
         """An unknown number of bytes is missing of what a transport carries, so that framing is lost in there too."""
         stream = dialogue.stream(from_client)
         rest = [cut_off(item, reason, stream) for item in dialogue.restart_stream(from_client)]
-        yield from self.items(dialogue, from_client, [*rest, Unparsed(reason, length)], at)
+        yield from self._packets.items(dialogue, from_client, [*rest, Unparsed(reason, length)], at)
 
-    def _lost_inside(self, inner: FlowState, from_client: bool, event: StreamGap) -> Iterator[Event]:
+    def lost_inside(self, inner: FlowState, from_client: bool, event: StreamGap) -> Iterator[Event]:
         """Records of TLS are lost."""
         if inner.web is not None:
-            yield from self._unwrapped(inner, inner.web.gap(from_client, event.length), event)
+            yield from self.unwrapped(inner, inner.web.gap(from_client, event.length), event)
         elif inner.speaks_mqtt:
             yield from self._lost(inner, from_client, TLS, event.length, event)
 
     def _wanted(self, dialogue: FlowState, upgrade: Upgrade) -> bool:
         """Whether a WebSocket goes with MQTT: by its names, or because the user says so of the port."""
-        return _names_mqtt(upgrade) or WEBSOCKET in map(self.options.ports.get, ports(dialogue.flow.key))
+        return _names_mqtt(upgrade) or WEBSOCKET in map(self._options.ports.get, ports(dialogue.flow.key))
 
-    def _tls(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
+    def tls(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
         """TLS is listed, not read: the connection is reported once the hello says whether it concerns us."""
         if dialogue.tls is None:
             return
@@ -475,23 +427,25 @@ class Transports(PacketEvents):
         if dialogue.connection is not None:
             return
         if self._tls_concerns(dialogue):
-            yield from self._open(dialogue, TLS)
-        elif (dialogue.tls.client_hello or not from_client) and not self.options.decrypting:
-            self._ignore(dialogue)
+            yield from self.open(dialogue, TLS)
+        elif (dialogue.tls.client_hello or not from_client) and not self._options.decrypting:
+            self.ignore(dialogue)
 
     def _tls_concerns(self, dialogue: FlowState) -> bool:
         """Whether TLS goes with MQTT: by ALPN, or by the port once the hello was read or cannot come any more."""
         assert dialogue.tls is not None
         if any("mqtt" in name.lower() for name in dialogue.tls.alpn_offered):
             return True
-        protocol, _ = self.options.protocol_of(*ports(dialogue.flow.key))
+        protocol, _ = self._options.protocol_of(*ports(dialogue.flow.key))
         return protocol is not None and (dialogue.tls.client_hello or dialogue.joined)
 
-    def _tls_details(self, dialogue: FlowState) -> None:
+    def note_tls(self, dialogue: FlowState) -> None:
+        """Note on the connection what is known of its TLS."""
         if dialogue.tls is not None and dialogue.connection is not None:
             dialogue.connection.details.update(dialogue.tls.summary())
 
-    def _ignore(self, dialogue: FlowState) -> None:
+    def ignore(self, dialogue: FlowState) -> None:
+        """Let go of a flow that does not carry MQTT."""
         if dialogue.phase is not IGNORED:
             dialogue.move(FlowTrigger.NO_MQTT)
         if dialogue.inside:

@@ -85,7 +85,7 @@ def test_a_closed_flow_lets_go_of_its_dialogue_even_when_nobody_reads_on() -> No
 
     (end,) = [event for event in closing if isinstance(event, FlowClosed)]
     for event in closing:
-        list(dissector.handle(event))
+        list(dissector._handle(event))
 
     over = end.flow.context
     assert isinstance(over, Over)
