@@ -27,6 +27,8 @@ class Book:
     """What is known of the session of one client."""
 
     owner: ConnectionKey | None = None
+    capture: str = ""
+    """Where the owner's connection began."""
     """The connection that has it, or had it last."""
     user_name: str | None = None
     state: str = ""
@@ -187,6 +189,7 @@ class SessionPresentWrong(Rule):
         if not connect.clean_start and connect.client_identifier and book.user_name == connect.user_name:
             found = self._compare(book, packet.session_present, sent.timestamp_ns, at)
         book.owner, book.user_name, book.state = at.key, connect.user_name, "live"
+        book.capture = at.connection.capture
         book.told_ns = 0
         book.lasting = _lasts(connect, packet, at)
         event = at.event
@@ -218,7 +221,7 @@ class SessionPresentWrong(Rule):
         severity: Severity | None = None,
         confidence: Confidence | None = None,
     ) -> Report:
-        if book.owner is not None and book.owner[0] != at.event.capture and severity is None:
+        if book.owner is not None and book.capture != at.event.capture and severity is None:
             # The captures may be of different servers with one address.
             severity, confidence = Severity.WARNING, Confidence.HEURISTIC
         statements = None if present or at.version is V5 else ("MQTT-3.2.2-2", "MQTT-3.1.2-4")
