@@ -27,9 +27,9 @@ class Book:
     """What is known of the session of one client."""
 
     owner: ConnectionKey | None = None
-    capture: str = ""
-    """Where the owner's connection began."""
     """The connection that has it, or had it last."""
+    capture: str = ""
+    """Where that one began."""
     user_name: str | None = None
     state: str = ""
     """``live`` while the connection is open, then ``ended`` or ``kept``; empty where nothing is certain."""
