@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from mqttscope.capture.build_frames import LINK_TYPE_RAW, ip_frame
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.keylog import BadKeysError, read_keys
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
@@ -55,6 +54,9 @@ def frames(segment: Segment, connection: int, *, from_client: bool) -> Iterator[
 
     ``connection``: a number that no other connection has which the same tshark knows.
     """
+    # dpkt takes longer to load than a small capture to read.
+    from mqttscope.capture.build_frames import LINK_TYPE_RAW, ip_frame
+
     client = (0x0A000000 | connection % MAX_CONNECTIONS).to_bytes(4, "big")
     addresses = (client, _SERVER) if from_client else (_SERVER, client)
     ports = (_CLIENT_PORT, SERVER_PORT) if from_client else (SERVER_PORT, _CLIENT_PORT)
