@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NAMES = {MQTT: "plain MQTT", WEBSOCKET: "WebSocket", TLS: "TLS"}
 _READ = {MQTT: "read as that", WEBSOCKET: "read as that", TLS: "listed as that"}
-_REMEDY = "capture whole frames with `tcpdump -s 0` or `tshark -s 0`"
+_REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
 
 
 def nothing_found(dissector: Dissector) -> str:

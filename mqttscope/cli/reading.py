@@ -20,6 +20,7 @@ from mqttscope.capture.keylog import BadKeysError
 from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
 from mqttscope.capture.tshark import MissingToolError
 from mqttscope.cli.main import EXIT_UNREADABLE
+from mqttscope.cli.options import FileOptions
 from mqttscope.cli.output import warn
 from mqttscope.dissect import segments
 from mqttscope.errors import MqttscopeError
@@ -50,22 +51,20 @@ class CannotDissectError(MqttscopeError, click.ClickException):
 
 
 class Reading:
-    """The captures of one run, decrypted where ``keylog`` or secrets in the captures allow it."""
+    """The captures of one run, decrypted where a key log or secrets in the captures allow it."""
 
     def __init__(
         self,
         captures: Sequence[str],
-        keylog: str | None,
+        files: FileOptions | None = None,
         stdin: BinaryIO | None = None,
-        via: tuple[str, ...] | None = None,
         fragments: FragmentTable | None = None,
     ) -> None:
-        """``via``: preferences of tshark, where that is to dissect the frames.
-
-        ``fragments``: the table that IP fragments are put together in, where somebody wants to see them.
-        """
+        """``fragments``: the table that IP fragments are put together in, where somebody wants to see them."""
+        keylog = None if files is None else files.keylog
         self.captures = captures
-        self.via = via
+        self.via = None if files is None else files.preferences
+        """Preferences of tshark, where that is to dissect the frames."""
         self.fragments = fragments
         self.keys: bytes | None = None
         self.records = 0
@@ -76,7 +75,7 @@ class Reading:
         self._spool: BinaryIO | None = None
         self._keylog = keylog
         self._failed = False
-        if via is not None:
+        if self.via is not None:
             _need_tshark()
         if keylog is not None:
             self.keys = _keys(keylog)
@@ -147,12 +146,12 @@ class Reading:
         more = f" and {left:,} more" if left else ""
         if len(self.overlapping) == 1:
             yield (
-                f"{names[0]} overlaps in time with a capture before it and is read behind that, so that times go back;"
+                f"{names[0]} overlaps in time with an earlier capture and is read after it, so times go back;"
                 " mergecap makes one of them"
             )
         elif names:
             yield (
-                f"{', '.join(names)}{more} overlap in time with captures before them and are read behind those, so that"
+                f"{', '.join(names)}{more} overlap in time with earlier captures and are read after them, so"
                 " times go back; mergecap makes one of them"
             )
         keys = self.unopened()
@@ -245,7 +244,7 @@ class LiveKeys(LiveDecryption):
         if self.records or self.failures:
             return None
         if not self.sessions:
-            return f"no TLS connection began, so that the keys in {self.keylog.path} opened none"
+            return f"no TLS connection began, so the keys in {self.keylog.path} opened none"
         return f"no TLS record could be decrypted with the keys in {self.keylog.path}{self._late()}"
 
     def _late(self) -> str:

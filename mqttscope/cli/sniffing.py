@@ -1,4 +1,4 @@
-"""One run of ``sniff``: frames in, packets and findings out, a file beside it, and the end in good order.
+"""One run of ``sniff``: frames in, packets and findings out, a file as well, and an orderly end.
 
 Keys that are pressed while a screen is shown: read one by one, without waiting, and without echo.
 
@@ -27,10 +27,9 @@ from mqttscope.capture.live import BadCaptureFilterError, CannotCaptureError, Li
 from mqttscope.capture.tools import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
-from mqttscope.cli.ending import interruption, limit_ending
-from mqttscope.cli.inspect import make_reporter
+from mqttscope.cli.ending import ENDINGS, interruption, limit_ending
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import ENDINGS, CannotWriteError, Output, Watch, warn
+from mqttscope.cli.output import CannotWrite, Output, Watch, make_reporter, warn
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
@@ -42,8 +41,8 @@ from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
 
 if TYPE_CHECKING:
+    from mqttscope.cli.linting import Findings
     from mqttscope.cli.reading import LiveKeys
-    from mqttscope.cli.sniffing_findings import Findings
 
 try:
     import termios
@@ -142,7 +141,7 @@ class CannotSniffError(MqttscopeError, click.ClickException):
 
 @dataclass(slots=True)
 class Stops:
-    """What ends a capture beside Ctrl-C."""
+    """What ends a capture in addition to Ctrl-C."""
 
     seconds: float | None = None
     packets: int | None = None
@@ -185,7 +184,6 @@ class Sniffing:
         self.dashboard = None
         self.keyboard: Keyboard | None = None
         if form == "dashboard":
-            from mqttscope.cli.sniffing import keyboard
             from mqttscope.report.dashboard import Dashboard, Look
 
             self.keyboard = keyboard()
@@ -256,7 +254,7 @@ class Sniffing:
                         write(frame)
                 yield frame
         finally:
-            # Now, not when it is collected: dumpcap has to end before anything is told about it.
+            # Now, not when it is collected: dumpcap has to end before anything is reported about it.
             self.capture.close()
 
     def _take(self, event: Event) -> None:

@@ -11,16 +11,10 @@ from pathlib import Path
 import click
 import pytest
 
-from mqttscope.cli.pipeline.common import (
-    LAKE_SETTINGS,
-    PipelineFailedError,
-    lake_options,
-    lake_settings,
-    pairs,
-    session,
-    size,
-)
+from mqttscope.cli.command import make_command
+from mqttscope.cli.pipeline.common import Failed, RowOptions, pairs, session, size
 from mqttscope.lake.manifest import read_manifest
+from mqttscope.lake.options import LakeOptions
 from tests.cli.running import capture, command, environment
 from tests.proxy.rig import PATIENCE_S, end, until
 
@@ -51,24 +45,24 @@ def test_options_of_a_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mqttscope.toml").write_text('[lint]\nignore = ["PUB"]\nport = ["1884"]\n')
-    seen = {}
+    seen: list[LakeOptions] = []
 
-    @click.command()
-    @lake_settings
-    def command(**given: object) -> None:
-        seen.update(given)
+    @make_command(RowOptions)
+    def command(given: RowOptions) -> int:
+        seen.append(given.lake())
+        return 0
 
-    def made(*words: str) -> object:
+    def made(*words: str) -> LakeOptions:
         command.main(list(words), standalone_mode=False)
-        return lake_options(seen)
+        return seen.pop()
 
     plain = made()
-    assert set(seen) == set(LAKE_SETTINGS)
-    assert plain.dissect.ports == {1884: "mqtt"}  # type: ignore[attr-defined]
-    assert "PUB101" not in {rule.code for rule in plain.rules}  # type: ignore[attr-defined]
+    assert (plain.group, plain.payload_limit) == ("", 0)
+    assert plain.dissect.ports == {1884: "mqtt"}
+    assert "PUB101" not in {rule.code for rule in plain.rules}
     own = made("--no-config", "--select", "PUB101,SEC104", "--group", "a", "--payload-limit", "9", "--port", "99:ws")
-    assert [rule.code for rule in own.rules] == ["PUB101", "SEC104"]  # type: ignore[attr-defined]
-    assert (own.group, own.payload_limit, own.dissect.ports) == ("a", 9, {99: "ws"})  # type: ignore[attr-defined]
+    assert [rule.code for rule in own.rules] == ["PUB101", "SEC104"]
+    assert (own.group, own.payload_limit, own.dissect.ports) == ("a", 9, {99: "ws"})
 
 
 def test_a_session_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
