@@ -48,7 +48,7 @@ PACES = ("recorded", "asap", "causal")
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
 
 
-class Unreachable(click.ClickException):
+class UnreachableError(click.ClickException):
     """The broker cannot be reached, or what it takes to reach it is missing."""
 
     exit_code = EXIT_FAILED
@@ -135,7 +135,7 @@ class ConnectOptions:
             return Path(path).read_bytes().removesuffix(b"\n").removesuffix(b"\r")
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise Unreachable(f"cannot read the password from {path}: {why}") from None
+            raise UnreachableError(f"cannot read the password from {path}: {why}") from None
 
 
 @options

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from mqttscope.cli.ending import ENDINGS, at_endings
-from mqttscope.cli.live_options import PROGRAMS, MutateOptions, Unreachable, target_of
+from mqttscope.cli.live_options import PROGRAMS, MutateOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.mutating_flows import Flows, numbered, read_flows
 from mqttscope.cli.mutating_flows import write as write_flows
@@ -98,7 +98,7 @@ def _broker(name: str, target: Target, given: MutateOptions) -> Broker:
     try:
         addresses = asyncio.run(resolve(target))
     except LinkError as error:
-        raise Unreachable(str(error)) from None
+        raise UnreachableError(str(error)) from None
     local = loopback(address.ip for address in addresses)
     if not local and target.host not in given.allowed:
         raise click.UsageError(

@@ -18,7 +18,7 @@ from mqttscope.cli import advice
 from mqttscope.cli.live_options import MutateOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import ProtocolOptions, compile_filter
-from mqttscope.cli.output import CannotWrite, Watch, warn
+from mqttscope.cli.output import CannotWriteError, Watch, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.cli.recorded import NothingToReplayError
 from mqttscope.dissect import Dissector, dissect_segments
@@ -59,7 +59,7 @@ class Flows:
 
 
 def read_flows(given: MutateOptions) -> Flows:
-    """Read the captures; `NothingToReplay` where they hold no connection from its beginning."""
+    """Read the captures; `NothingToReplayError` where they hold no connection from its beginning."""
     wanted = compile_filter(given.expression)
     reading = Reading(given.captures, given.files)
     dissector = Dissector(ProtocolOptions(ports=given.ports).dissection(decrypting=reading.decrypting))
@@ -151,7 +151,7 @@ def write(given: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
         raise
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise CannotWrite(f"cannot write {target}: {why}") from None
+        raise CannotWriteError(f"cannot write {target}: {why}") from None
     click.echo(f"{counted(len(rows), 'mutated flow')} written to {utf8(target)}", err=True)
     if sink is not None:
         whole = summary(target, ", ".join(map(public_name, given.captures)), flows.capture_hash, given.seed, len(rows))

@@ -45,7 +45,7 @@ _LOOK_S = 0.01
 HUMAN = ("full", "concise")
 
 
-class CannotProxyError(MqttscopeError, click.ClickException):
+class CannotProxyError(click.ClickException):
     """It cannot listen, write or reach what it needs to."""
 
     exit_code = EXIT_FAILED
@@ -184,7 +184,7 @@ class Run:
                 capture, path=given.write, dissector=self.dissector, listener=self.hear, note=warn
             )
         except OSError as error:
-            raise CannotProxy(f"cannot write {given.write}: {error.strerror or error}") from None
+            raise CannotProxyError(f"cannot write {given.write}: {error.strerror or error}") from None
 
     def hear(self, event: Event) -> None:
         """One event of the traffic; in the thread that judges."""
@@ -230,7 +230,7 @@ class Run:
             try:
                 await relay.start()
             except OSError as error:
-                raise CannotProxy(f"cannot listen on {self.given.listening.listen}: {_why(error, route)}") from None
+                raise CannotProxyError(f"cannot listen on {self.given.listening.listen}: {_why(error, route)}") from None
             listened = True
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(relay.addresses[0][1], self.spoken)

@@ -38,13 +38,13 @@ MAX_NAMED = 5
 KEYLOG_VARIABLE = "SSLKEYLOGFILE"
 
 
-class CannotDecryptError(MqttscopeError, click.ClickException):
+class CannotDecryptError(click.ClickException):
     """The keys cannot be used; nothing is read."""
 
     exit_code = EXIT_UNREADABLE
 
 
-class CannotDissectError(MqttscopeError, click.ClickException):
+class CannotDissectError(click.ClickException):
     """tshark is to dissect the frames and cannot be had; nothing is read."""
 
     exit_code = EXIT_UNREADABLE

@@ -13,7 +13,7 @@ from mqttscope.cli.linting import Run
 from mqttscope.cli.live_options import ChangeOptions, RecordedOptions, RunOptions
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import ProtocolOptions, compile_filter
-from mqttscope.cli.output import CannotWrite, Watch, refuse_inputs, warn
+from mqttscope.cli.output import CannotWriteError, Watch, refuse_inputs, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect import Options as DissectOptions
@@ -41,7 +41,7 @@ from mqttscope.report.replay.text import Limited
 from mqttscope.transport.recording import Recording
 
 
-class NothingToReplayError(MqttscopeError, click.ClickException):
+class NothingToReplayError(click.ClickException):
     """The captures hold no connection that could be played."""
 
     exit_code = EXIT_UNREADABLE
@@ -128,7 +128,7 @@ def read(
     if not found.scripts:
         reasons = sorted({why for _, why in found.left_out}) + found.changes
         more = f": {'; '.join(reasons)}" if reasons else ""
-        raise NothingToReplay(f"no connection can be replayed{more}")
+        raise NothingToReplayError(f"no connection can be replayed{more}")
     if chosen != RecordedOptions() or changing != ChangeOptions() or credentials:
         begin, finish = span(captured, start, end)
         options = Options(
@@ -192,7 +192,7 @@ def prepare_record(
 ) -> tuple[Run | None, Recording | None, DissectOptions]:
     """The linter of ``--lint``, the recording of ``--write`` or for the linter, and the options that hold.
 
-    ``where`` names the capture where there is no file; ``sink`` gives the place of findings.  `CannotWrite` where the
+    ``where`` names the capture where there is no file; ``sink`` gives the place of findings.  `CannotWriteError` where the
     file cannot be made, a usage error where it is a capture that is read.
     """
     name = given.write or where
@@ -214,5 +214,5 @@ def prepare_record(
             name, path=given.write, dissector=dissector, listener=listener, note=warn, activity=activity
         )
     except OSError as error:
-        raise CannotWrite(f"cannot write {given.write}: {error.strerror or error}") from None
+        raise CannotWriteError(f"cannot write {given.write}: {error.strerror or error}") from None
     return lint, recording, options

@@ -14,7 +14,7 @@ import orjson
 
 from mqttscope.cli.ending import at_endings
 from mqttscope.cli.linting import Run as LintRun
-from mqttscope.cli.live_options import ReplayOptions, Unreachable, target_of
+from mqttscope.cli.live_options import ReplayOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.options import ProtocolOptions
 from mqttscope.cli.output import FileSink, Output, warn

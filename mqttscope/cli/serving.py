@@ -42,7 +42,7 @@ MAX_COMPARED = 50_000
 """Packets that are compared at all then: a comparison that cannot end in time only takes it from the report."""
 
 
-class CannotServeError(MqttscopeError, click.ClickException):
+class CannotServeError(click.ClickException):
     """It cannot listen or write what it needs to."""
 
     exit_code = EXIT_FAILED
@@ -137,7 +137,7 @@ class Run:
                 await serving.start(self.host, self.port)
             except OSError as error:
                 why = _why(error, self.host, self.port)
-                raise CannotServe(f"cannot listen on {self.given.listening.listen}: {why}") from None
+                raise CannotServeError(f"cannot listen on {self.given.listening.listen}: {why}") from None
             assert serving.server is not None
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given.websocket else MQTT)

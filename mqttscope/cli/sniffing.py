@@ -29,7 +29,7 @@ from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
 from mqttscope.cli.ending import ENDINGS, interruption, limit_ending
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import CannotWrite, Output, Watch, make_reporter, warn
+from mqttscope.cli.output import CannotWriteError, Output, Watch, make_reporter, warn
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
@@ -133,7 +133,7 @@ class _TookTooLong(BaseException):
     """A signal has asked for the end, and one packet takes a rule longer than there is time."""
 
 
-class CannotSniffError(MqttscopeError, click.ClickException):
+class CannotSniffError(click.ClickException):
     """Nothing can be captured."""
 
     exit_code = EXIT_UNREADABLE

@@ -20,7 +20,7 @@ from mqttscope.cli.live_options import (
     RunOptions,
     ServeOptions,
     TlsOptions,
-    Unreachable,
+    UnreachableError,
     target_of,
 )
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -122,7 +122,7 @@ def test_the_password_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert ConnectOptions().password() == b"secret"
     monkeypatch.setenv("MQTTSCOPE_PASSWORD", "")
     assert ConnectOptions().password() is None
-    with pytest.raises(Unreachable, match="cannot read the password"):
+    with pytest.raises(UnreachableError, match="cannot read the password"):
         ConnectOptions(password_file=str(tmp_path / "missing")).password()
 
 

@@ -13,7 +13,7 @@ import click
 
 from mqttscope.cli.command import group, options
 from mqttscope.cli.main import EXIT_USAGE, printable
-from mqttscope.cli.pipeline.common import Failed, SparkOptions, lake_option, session
+from mqttscope.cli.pipeline.common import PipelineFailedError, SparkOptions, lake_option, session
 
 if TYPE_CHECKING:
     from mqttscope.lake.manifest import Manifest
@@ -31,7 +31,7 @@ SMALL = {
 }
 
 
-class BadQuestionError(MqttscopeError, click.ClickException):
+class BadQuestionError(click.ClickException):
     """The question itself is wrong."""
 
     exit_code = EXIT_USAGE

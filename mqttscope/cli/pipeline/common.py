@@ -33,7 +33,7 @@ TOLD = 10
 """Errors of captures that are reported one by one."""
 
 
-class PipelineFailedError(MqttscopeError, click.ClickException):
+class PipelineFailedError(click.ClickException):
     """What the command is for could not be done."""
 
     exit_code = EXIT_FAILED

@@ -16,7 +16,7 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.output import Output, describe, warn
 from mqttscope.cli.pipeline.common import (
     EXTRA,
-    Failed,
+    PipelineFailedError,
     RowOptions,
     SparkOptions,
     lake_option,
@@ -116,7 +116,7 @@ class Run:
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.lake.summary import summarize
         except ImportError as error:
-            raise Failed(f"tables need what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(f"tables need what is not installed ({error}): {EXTRA}") from None
         root = Path(self.given.lake)
         try:
             before = read_manifest(root)
@@ -125,7 +125,7 @@ class Run:
             done = self._in_process(root, found, faults) if self._stays_here(found) else self._with_spark(root, found)
             summary = summarize(root, before, done)
         except (LakeError, NoCapturesError) as error:
-            raise Failed(printable(str(error))) from None
+            raise PipelineFailedError(printable(str(error))) from None
         except KeyboardInterrupt:
             warn(f"stopped: {self.given.lake} is unchanged")
             raise
@@ -164,7 +164,7 @@ class Run:
             from mqttscope.spark.ingest import ingest
             from mqttscope.spark.session import followed
         except ImportError as error:
-            raise Failed(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
         with (
             session(self.given.spark.master, self.given.spark.configuration) as spark,
             task_progress(quiet=self.given.quiet) as show,

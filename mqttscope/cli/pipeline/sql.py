@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.cli.command import OUTPUT, argument, group, make_command, option, options
-from mqttscope.cli.pipeline.asking import AskOptions, BadQuestion
+from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError
 
 if TYPE_CHECKING:
     from mqttscope.spark.answers.query import Answer

@@ -20,7 +20,7 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.output import describe, warn
 from mqttscope.cli.pipeline.common import (
     EXTRA,
-    Failed,
+    PipelineFailedError,
     RowOptions,
     SparkOptions,
     lake_option,
@@ -100,7 +100,7 @@ class Run:
             from mqttscope.lake.writer import check_settings
             from mqttscope.spark.watch import watch
         except ImportError as error:
-            raise Failed(f"watching needs what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(f"watching needs what is not installed ({error}): {EXTRA}") from None
         try:
             # Before Spark starts, which takes a while.
             with lake_lock(given.lake):
@@ -118,17 +118,17 @@ class Run:
                     max_bytes=given.max_bytes, quiet_seconds=given.quiet_time, tell=self._tell, over=over,
                 )  # fmt: skip
         except LakeError as error:
-            raise Failed(printable(str(error))) from None
+            raise PipelineFailedError(printable(str(error))) from None
         return EXIT_UNREADABLE if self.errors else EXIT_CLEAN
 
     def _check(self) -> None:
         if self.given.spark.master is not None and self.given.spark.master.startswith("sc://"):
-            raise Failed("watch does not run over Spark Connect; take local[*] or spark://HOST:PORT")
+            raise PipelineFailedError("watch does not run over Spark Connect; take local[*] or spark://HOST:PORT")
         for source in self.given.sources:
             if "://" in source and not source.startswith("file:"):
-                raise Failed(f"{source} is no path: only captures on file systems can be followed while they grow")
+                raise PipelineFailedError(f"{source} is no path: only captures on file systems can be followed while they grow")
             if not source.startswith("file:") and not os.path.lexists(source) and not glob.has_magic(source):
-                raise Failed(f"{source} does not exist")
+                raise PipelineFailedError(f"{source} does not exist")
 
     def _begun(self) -> str:
         """What is said before the first batch, which may be long in coming."""

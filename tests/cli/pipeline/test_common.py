@@ -12,7 +12,7 @@ import click
 import pytest
 
 from mqttscope.cli.command import make_command
-from mqttscope.cli.pipeline.common import Failed, RowOptions, pairs, session, size
+from mqttscope.cli.pipeline.common import PipelineFailedError, RowOptions, pairs, session, size
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.options import LakeOptions
 from tests.cli.running import capture, command, environment
