@@ -24,9 +24,7 @@ LONGEST = 800
 
 SMALLEST = 150
 """Lines from which on a module may serve a single neighbour."""
-SMALL = {
-    "cli/linting_spark.py": "imports Spark, which only this way of linting needs",
-}
+SMALL: dict[str, str] = {}
 """Modules with fewer lines than `SMALLEST` that only a neighbour imports, and why they stand alone."""
 
 TESTED_ELSEWHERE = {
@@ -34,7 +32,6 @@ TESTED_ELSEWHERE = {
     "cli/lint_options.py": "cli/test_lint.py, cli/test_proxy.py: options of commands that lint",
     "cli/linting.py": "cli/test_lint.py: one run of the linter",
     "cli/linting_settings.py": "cli/test_lint.py: what a run goes by",
-    "cli/linting_spark.py": "spark/test_linting.py: lint with Spark from the command line",
     "cli/proxying.py": "cli/test_proxy.py: one run of the proxy",
     "cli/sniffing.py": "cli/test_sniff.py: one live capture",
     "cli/replaying.py": "cli/test_replay.py, cli/test_replay_failures.py, corpus/test_replay_mosquitto.py: one replay",

@@ -120,7 +120,7 @@ def command(given: LintOptions) -> int:
 
     CAPTURE is a file, a glob, a directory, or - for standard input. mqttscope rules lists the rules.
     """
-    from mqttscope.cli.linting import Run
+    from mqttscope.cli.linting import Run, SparkRun
     from mqttscope.cli.output import Output, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.lint.finding import Finding
@@ -157,8 +157,6 @@ def command(given: LintOptions) -> int:
         return Run(settings, reading, **shape).execute()
     if given.files.via is not None:
         raise click.UsageError("--engine spark takes no --via")
-    from mqttscope.cli.linting_spark import SparkRun
-
     return SparkRun(settings, reading, master=master, **shape).execute()
 
 

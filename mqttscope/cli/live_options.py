@@ -36,6 +36,7 @@ from mqttscope.cli.options import (
     ports_option,
     positive_option,
 )
+from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
     import ssl
@@ -48,7 +49,7 @@ PACES = ("recorded", "asap", "causal")
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
 
 
-class UnreachableError(click.ClickException):
+class UnreachableError(MqttscopeError, click.ClickException):
     """The broker cannot be reached, or what it takes to reach it is missing."""
 
     exit_code = EXIT_FAILED

@@ -77,7 +77,7 @@ class Progress:
             sys.stderr.flush()
 
 
-class CannotWriteError(click.ClickException):
+class CannotWriteError(MqttscopeError, click.ClickException):
     """The output cannot be written: the command line has to change, so it counts as usage."""
 
     exit_code = EXIT_USAGE

@@ -45,7 +45,7 @@ _LOOK_S = 0.01
 HUMAN = ("full", "concise")
 
 
-class CannotProxyError(click.ClickException):
+class CannotProxyError(MqttscopeError, click.ClickException):
     """It cannot listen, write or reach what it needs to."""
 
     exit_code = EXIT_FAILED
@@ -230,7 +230,9 @@ class Run:
             try:
                 await relay.start()
             except OSError as error:
-                raise CannotProxyError(f"cannot listen on {self.given.listening.listen}: {_why(error, route)}") from None
+                raise CannotProxyError(
+                    f"cannot listen on {self.given.listening.listen}: {_why(error, route)}"
+                ) from None
             listened = True
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(relay.addresses[0][1], self.spoken)

@@ -38,13 +38,13 @@ MAX_NAMED = 5
 KEYLOG_VARIABLE = "SSLKEYLOGFILE"
 
 
-class CannotDecryptError(click.ClickException):
+class CannotDecryptError(MqttscopeError, click.ClickException):
     """The keys cannot be used; nothing is read."""
 
     exit_code = EXIT_UNREADABLE
 
 
-class CannotDissectError(click.ClickException):
+class CannotDissectError(MqttscopeError, click.ClickException):
     """tshark is to dissect the frames and cannot be had; nothing is read."""
 
     exit_code = EXIT_UNREADABLE

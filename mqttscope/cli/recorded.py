@@ -12,11 +12,12 @@ from mqttscope.cli import advice
 from mqttscope.cli.linting import Run
 from mqttscope.cli.live_options import ChangeOptions, RecordedOptions, RunOptions
 from mqttscope.cli.main import EXIT_UNREADABLE
-from mqttscope.cli.options import ProtocolOptions, compile_filter
+from mqttscope.cli.options import FileOptions, ProtocolOptions, compile_filter
 from mqttscope.cli.output import CannotWriteError, Watch, refuse_inputs, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect import Options as DissectOptions
+from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import counted
@@ -41,7 +42,7 @@ from mqttscope.report.replay.text import Limited
 from mqttscope.transport.recording import Recording
 
 
-class NothingToReplayError(click.ClickException):
+class NothingToReplayError(MqttscopeError, click.ClickException):
     """The captures hold no connection that could be played."""
 
     exit_code = EXIT_UNREADABLE
@@ -65,7 +66,8 @@ class Recorded:
 
 
 def read(
-    reading: Reading,
+    captures: Sequence[str],
+    files: FileOptions,
     protocol: ProtocolOptions,
     chosen: RecordedOptions,
     changing: ChangeOptions,
@@ -83,6 +85,7 @@ def read(
         end = None if chosen.end is None else Moment.parse(chosen.end)
     except RewriteError as error:
         raise click.UsageError(str(error)) from None
+    reading = Reading(captures, files)
     dissector = Dissector(protocol.dissection(decrypting=reading.decrypting))
     watch = Watch(progress=True)
     reader = ScriptReader()
@@ -192,8 +195,8 @@ def prepare_record(
 ) -> tuple[Run | None, Recording | None, DissectOptions]:
     """The linter of ``--lint``, the recording of ``--write`` or for the linter, and the options that hold.
 
-    ``where`` names the capture where there is no file; ``sink`` gives the place of findings.  `CannotWriteError` where the
-    file cannot be made, a usage error where it is a capture that is read.
+    ``where`` names the capture where there is no file; ``sink`` gives the place of findings.  `CannotWriteError` where
+    the file cannot be made, a usage error where it is a capture that is read.
     """
     name = given.write or where
     lint: Run | None = None

@@ -18,7 +18,6 @@ from mqttscope.cli.live_options import ReplayOptions, UnreachableError, target_o
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.options import ProtocolOptions
 from mqttscope.cli.output import FileSink, Output, warn
-from mqttscope.cli.reading import Reading
 from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
@@ -78,7 +77,7 @@ class Run:
         )
         _refuse_credentials(self.manner)
         self.recorded: Recorded = read(
-            Reading(given.captures, given.files), ProtocolOptions(ports=given.ports), given.recorded, given.changes,
+            given.captures, given.files, ProtocolOptions(ports=given.ports), given.recorded, given.changes,
             credentials=bool(given.connect.user or given.connect.password_file),
         )  # fmt: skip
         self.plan: Plan = make_plan(self.recorded.scripts)

@@ -18,7 +18,6 @@ from mqttscope.cli.linting import Run as LintRun
 from mqttscope.cli.live_options import ChangeOptions, ServeOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
 from mqttscope.cli.output import FileSink, Output, warn
-from mqttscope.cli.reading import Reading
 from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
@@ -42,7 +41,7 @@ MAX_COMPARED = 50_000
 """Packets that are compared at all then: a comparison that cannot end in time only takes it from the report."""
 
 
-class CannotServeError(click.ClickException):
+class CannotServeError(MqttscopeError, click.ClickException):
     """It cannot listen or write what it needs to."""
 
     exit_code = EXIT_FAILED
@@ -62,8 +61,7 @@ class Run:
         self.tls = given.listening.context()
         if given.repeat and given.verify and given.duration is None:
             warn("--repeat keeps what it has to compare in memory until the end")
-        reading = Reading(given.captures, given.files)
-        self.recorded: Recorded = read(reading, given.protocol, given.recorded, ChangeOptions())
+        self.recorded: Recorded = read(given.captures, given.files, given.protocol, given.recorded, ChangeOptions())
         self.view = given.run.view()
         self.sink: Any = None
         self.lint: LintRun | None = None

@@ -133,7 +133,7 @@ class _TookTooLong(BaseException):
     """A signal has asked for the end, and one packet takes a rule longer than there is time."""
 
 
-class CannotSniffError(click.ClickException):
+class CannotSniffError(MqttscopeError, click.ClickException):
     """Nothing can be captured."""
 
     exit_code = EXIT_UNREADABLE

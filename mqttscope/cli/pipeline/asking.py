@@ -13,7 +13,9 @@ import click
 
 from mqttscope.cli.command import group, options
 from mqttscope.cli.main import EXIT_USAGE, printable
-from mqttscope.cli.pipeline.common import PipelineFailedError, SparkOptions, lake_option, session
+from mqttscope.cli.pipeline.common import SparkOptions, lake_option
+from mqttscope.cli.spark_session import PipelineFailedError, session
+from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
     from mqttscope.lake.manifest import Manifest
@@ -31,7 +33,7 @@ SMALL = {
 }
 
 
-class BadQuestionError(click.ClickException):
+class BadQuestionError(MqttscopeError, click.ClickException):
     """The question itself is wrong."""
 
     exit_code = EXIT_USAGE

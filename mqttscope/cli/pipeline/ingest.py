@@ -14,18 +14,8 @@ from mqttscope.cli import advice
 from mqttscope.cli.command import OUTPUT, READING, SPARK, argument, group, make_command, option, options
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.output import Output, describe, warn
-from mqttscope.cli.pipeline.common import (
-    EXTRA,
-    PipelineFailedError,
-    RowOptions,
-    SparkOptions,
-    lake_option,
-    pairs,
-    session,
-    size,
-    task_progress,
-    warn_errors,
-)
+from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
+from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session, task_progress
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.unread import OFFER_ELSEWHERE, not_read, sentence

@@ -18,16 +18,8 @@ from mqttscope.cli.command import OUTPUT, READING, argument, group, make_command
 from mqttscope.cli.ending import leaving, limit_ending
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.output import describe, warn
-from mqttscope.cli.pipeline.common import (
-    EXTRA,
-    PipelineFailedError,
-    RowOptions,
-    SparkOptions,
-    lake_option,
-    session,
-    size,
-    warn_errors,
-)
+from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, size, warn_errors
+from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session
 from mqttscope.mqtt.wire import counted
 
 if TYPE_CHECKING:
@@ -126,7 +118,9 @@ class Run:
             raise PipelineFailedError("watch does not run over Spark Connect; take local[*] or spark://HOST:PORT")
         for source in self.given.sources:
             if "://" in source and not source.startswith("file:"):
-                raise PipelineFailedError(f"{source} is no path: only captures on file systems can be followed while they grow")
+                raise PipelineFailedError(
+                    f"{source} is no path: only captures on file systems can be followed while they grow"
+                )
             if not source.startswith("file:") and not os.path.lexists(source) and not glob.has_magic(source):
                 raise PipelineFailedError(f"{source} does not exist")
 
