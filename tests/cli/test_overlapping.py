@@ -40,7 +40,7 @@ def test_captures_that_overlap_are_named(tmp_path: Path, command: str) -> None:
     )
 
     assert told in invoke(command, up, down).err
-    assert "overlaps in time with a capture before it" in invoke(command, tmp_path).err
+    assert "overlaps in time with an earlier capture" in invoke(command, tmp_path).err
     assert "mergecap" not in invoke(command, up).err
 
 
