@@ -186,8 +186,7 @@ def command(given: SniffOptions) -> int:
     INTERFACE is the name of one, such as eth0; without it the first of --list-interfaces that is not a loopback is
     taken. dumpcap (Debian package tshark) captures the frames.
     """
-    from mqttscope.cli.reading import live_keys
-    from mqttscope.cli.sniffing import Sniffing, Stops, capturing, choose, listed, record
+    from mqttscope.cli.sniffing import Sniffing, Stops, capturing, choose, listed, live_keys, record
     from mqttscope.dissect import Dissector
 
     if given.list_interfaces:

@@ -23,13 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.capture.keylog import BadKeysError
 from mqttscope.capture.live import BadCaptureFilterError, CannotCaptureError, LiveCapture, interfaces
+from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
 from mqttscope.capture.tools import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
 from mqttscope.cli.ending import ENDINGS, interruption, limit_ending
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import CannotWriteError, Output, Watch, make_reporter, warn
+from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecryptError
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
@@ -42,7 +45,6 @@ from mqttscope.report.base import View
 
 if TYPE_CHECKING:
     from mqttscope.cli.linting import Findings
-    from mqttscope.cli.reading import LiveKeys
 
 try:
     import termios
@@ -127,6 +129,51 @@ PATIENCE_SECONDS = 1.3
 """So long after a signal what is read and judged then may take; after it only the reports are written."""
 ADVANCE_SECONDS = 0.25
 """So often the flows are looked after while nothing comes."""
+
+
+class LiveKeys(LiveDecryption):
+    """Decryption of a live capture, and what to say at its end."""
+
+    def advice(self) -> str | None:
+        """What to say at the end where the keys opened nothing."""
+        if self.records or self.failures:
+            return None
+        if not self.sessions:
+            return f"no TLS connection began, so the keys in {self.keylog.path} opened none"
+        return f"no TLS record could be decrypted with the keys in {self.keylog.path}{self._late()}"
+
+    def _late(self) -> str:
+        if not self.keyless:
+            return ""
+        return (
+            f"; the keys of {counted(self.keyless, 'connection')} were not in it {KEY_SECONDS:g} s after the beginning,"
+            " and later keys are of no use"
+        )
+
+
+def live_keys(keylog: str | None) -> LiveKeys | None:
+    """Decryption with ``--keylog`` or the file of the environment; none without.
+
+    `CannotDecryptError` where what the option names cannot be used; what the environment names is left alone then.
+    """
+    if keylog is None:
+        keylog = os.environ.get(KEYLOG_VARIABLE, "")
+        if not keylog:
+            return None
+        # Set for other programs as well, so that what is wrong with it is no reason to stop.
+        try:
+            keys = LiveKeys(keylog)
+        except (BadKeysError, MissingToolError) as error:
+            warn(f"{error} (${KEYLOG_VARIABLE})")
+            return None
+    else:
+        try:
+            keys = LiveKeys(keylog)
+        except (BadKeysError, MissingToolError) as error:
+            raise CannotDecryptError(str(error)) from None
+    if not keys.keylog.exists:
+        warn(f"key log {keylog} does not exist yet; waiting for it")
+    return keys
 
 
 class _TookTooLong(BaseException):
