@@ -24,10 +24,7 @@ LONGEST = 800
 
 SMALLEST = 150
 """Lines from which on a module may serve a single neighbour."""
-SMALL = {
-    "cli/linting_spark.py": "imports Spark, which only this way of linting needs",
-    "cli/pipeline/watching.py": "imports Spark, which the help of the command does not need",
-}
+SMALL: dict[str, str] = {}
 """Modules with fewer lines than `SMALLEST` that only a neighbour imports, and why they stand alone."""
 
 TESTED_ELSEWHERE = {
@@ -35,16 +32,12 @@ TESTED_ELSEWHERE = {
     "cli/lint_options.py": "cli/test_lint.py, cli/test_proxy.py: options of commands that lint",
     "cli/linting.py": "cli/test_lint.py: one run of the linter",
     "cli/linting_settings.py": "cli/test_lint.py: what a run goes by",
-    "cli/linting_spark.py": "spark/test_linting.py: lint with Spark from the command line",
     "cli/proxying.py": "cli/test_proxy.py: one run of the proxy",
     "cli/sniffing.py": "cli/test_sniff.py: one live capture",
-    "cli/sniffing_findings.py": "cli/test_sniff.py: linting while it goes on",
     "cli/replaying.py": "cli/test_replay.py, cli/test_replay_failures.py, corpus/test_replay_mosquitto.py: one replay",
-    "cli/live_record.py": "cli/test_replay.py, cli/test_serve.py: files and findings of live runs",
     "cli/recorded.py": "cli/test_replay.py, corpus/test_replay_mosquitto.py: what is played",
     "cli/inspect.py": "cli/test_inspect.py, cli/test_sources.py, cli/test_jsonl.py",
     "dev/generate.py": "test_generated.py",
-    "cli/pipeline/ingesting.py": "cli/pipeline/test_ingest.py: one run",
     "spark/cross_connection_stage.py": "spark/test_ingest_flows.py, spark/test_ingest.py: the second stage of a fold",
     "spark/ingest_tasks.py": "spark/test_ingest_flows.py: what the tasks do",
     "lint/shared_checks.py": "lint/test_rules.py: the examples of the rules that have them",
@@ -64,7 +57,6 @@ TESTED_ELSEWHERE = {
     "mqtt/parts.py": "mqtt/test_codec.py: parts of packets",
     "mqtt/view.py": "report/test_jsonl.py, cli/test_jsonl.py: the JSON form",
     "cli/mutating.py": "cli/test_mutate.py: one run of mutate",
-    "cli/mutating_brokers.py": "cli/test_mutate.py: the brokers that may be tested",
     "cli/mutating_flows.py": "cli/test_mutate.py: what is mutated",
     "cli/mutating_found.py": "cli/test_mutate.py: the files of failing cases",
     "trial/probe_client.py": "trial/test_run.py, trial/test_mosquitto.py: every trial has a witness and cleans up",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.unread import OFFER, OFFER_ELSEWHERE, sentence
 
 if TYPE_CHECKING:
     from mqttscope.dissect import Dissector
 
-_NAMES = {MQTT: "plain MQTT", WEBSOCKET: "WebSocket", TLS: "TLS"}
-_READ = {MQTT: "read as that", WEBSOCKET: "read as that", TLS: "listed as that"}
-_REMEDY = "capture whole frames with `tcpdump -s 0` or `tshark -s 0`"
+_NAMES = {"mqtt": "plain MQTT", "ws": "WebSocket", "tls": "TLS"}
+_READ = {"mqtt": "read as that", "ws": "read as that", "tls": "listed as that"}
+"""By protocol, as `mqttscope.dissect.options` names them, which takes a while to import."""
+_REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
 
 
 def nothing_found(dissector: Dissector) -> str:

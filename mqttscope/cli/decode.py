@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli.command import OUTPUT, READING, argument, make_command, option, options
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.options import Version, colour_option
 from mqttscope.cli.pasted import Found, lines_of, sequences
@@ -20,65 +21,71 @@ FROM_SERVER = (2, 9, 11, 13)
 """Packet types that only servers send: CONNACK, SUBACK, UNSUBACK, PINGRESP."""
 
 
-@click.command(
+@options
+class DecodeOptions:
+    """The options of ``decode``."""
+
+    hexadecimal: tuple[str, ...] = argument("[HEX... | -]", nargs=-1)
+    mqtt_version: ProtocolVersion | None = option(
+        READING, "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0",
+        help="Version of packets without a CONNECT before them. [default: auto]",
+    )  # fmt: skip
+    sender: str | None = option(
+        READING, "--from", type=click.Choice(("client", "server")),
+        help="Who sent the bytes. [default: as the packets suggest]",
+    )  # fmt: skip
+    form: str = option(
+        OUTPUT, "--format", type=click.Choice(("text", "jsonl")), default="text", show_default=True,
+        help="Format of the report.",
+    )  # fmt: skip
+    payload_limit: int = option(
+        OUTPUT, "--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, metavar="BYTES",
+        help="Show at most this many bytes of each payload.",
+    )  # fmt: skip
+    show_secrets: bool = option(OUTPUT, "--show-secrets", is_flag=True, help="Show passwords and tokens.")
+    colour: bool | None = colour_option()
+
+    def __post_init__(self) -> None:
+        if not self.hexadecimal:
+            raise click.UsageError("Give bytes in hexadecimal, or - to read lines of them from standard input.")
+        if "-" in self.hexadecimal and not self.from_input:
+            raise click.UsageError("- reads standard input and goes with no other bytes.")
+        if not "".join(self.hexadecimal).strip():
+            raise click.UsageError("There are no bytes to decode.")
+
+    @property
+    def from_input(self) -> bool:
+        """Whether standard input is read."""
+        return self.hexadecimal == ("-",)
+
+
+@make_command(
+    DecodeOptions,
     epilog="""\b
 Examples:
   mqttscope decode 32 07 00 03 61 2f 62 00 0a --from client
   tshark -r site.pcapng -x -Y mqtt.msgtype==1 | mqttscope decode -
   grep -o 'rx: .*' device.log | cut -c5- | mqttscope decode - --mqtt-version 5.0 --format jsonl
-"""
+""",
 )
-@click.argument("hexadecimal", nargs=-1, metavar="[HEX... | -]")
-@click.option(
-    "--mqtt-version",
-    type=Version(),
-    metavar="auto|3.1|3.1.1|5.0",
-    default="auto",
-    help="Version of packets other than CONNECT.",
-)
-@click.option("--from", "sender", type=click.Choice(("client", "server")), help="Who sent the bytes.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(("text", "jsonl")),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
-@click.option("--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, help="Payload bytes shown.")
-@click.option("--show-secrets", is_flag=True, help="Show passwords and tokens.")
-@colour_option
-def command(
-    hexadecimal: tuple[str, ...],
-    mqtt_version: ProtocolVersion | None,
-    sender: str | None,
-    format_: str,
-    payload_limit: int,
-    show_secrets: bool,
-    colour: bool | None,
-) -> int:
-    r"""Decode bytes in hexadecimal: one sequence from the arguments, or with - one from each line of input.
+def command(given: DecodeOptions) -> int:
+    r"""Decode bytes that are written in hexadecimal, as in a log or a bug report.
 
-    A sequence may hold several packets.  White space, colons, commas, 0x and \x are ignored.  Hexdumps with
-    offsets, Python's b'\x10...', and strings and arrays of C are read as well.  Exit code 1 when a packet is malformed
-    or incomplete, 3 when a line holds no bytes.
+    HEX are the digits of one sequence of bytes; with - each line of input is one.  A sequence may hold several
+    packets.  White space, colons, commas, 0x and \x are ignored.  Hexdumps with offsets, Python's b'\x10...', and
+    strings and arrays of C are read as well.  Exit code 1 when a packet is malformed or incomplete, 3 when a line holds
+    no bytes.
     """
     from mqttscope.cli.output import Output, awaited, make_view, warn
 
-    if not hexadecimal:
-        raise click.UsageError("Give bytes in hexadecimal, or - to read lines of them from standard input.")
-    from_input = hexadecimal == ("-",)
-    if "-" in hexadecimal and not from_input:
-        raise click.UsageError("- reads standard input and goes with no other bytes.")
-    if not "".join(hexadecimal).strip():
-        raise click.UsageError("There are no bytes to decode.")
+    hexadecimal, from_input = given.hexadecimal, given.from_input
     sink = Output(immediate=awaited(hexadecimal))
     view = make_view(
-        colour=colour,
+        colour=given.colour,
         time_format="none",
         payload="auto",
-        payload_limit=payload_limit,
-        show_secrets=show_secrets,
+        payload_limit=given.payload_limit,
+        show_secrets=given.show_secrets,
     )
     code = EXIT_CLEAN
     unreadable = False
@@ -90,14 +97,14 @@ def command(
                     raise click.UsageError(problem)
                 unreadable = True
                 warn(f"line {line}: {problem}")
-                if format_ == "jsonl":
+                if given.form == "jsonl":
                     sink.write(_json_error(line, problem))
                 continue
             if found.note is not None:
                 warn(f"line {line}: {found.note}" if from_input else found.note)
-            decoder = Sequence(line if from_input else None, mqtt_version, sender)
-            if format_ == "jsonl":
-                for shown in decoder.json(raw, payload_limit, show_secrets=show_secrets):
+            decoder = Sequence(line if from_input else None, given.mqtt_version, given.sender)
+            if given.form == "jsonl":
+                for shown in decoder.json(raw, given.payload_limit, show_secrets=given.show_secrets):
                     sink.write(shown)
             else:
                 from mqttscope.report.tree import Tree
@@ -168,7 +175,7 @@ class Sequence:
             # One packet is given mostly, and it says itself what it is.
             connection.client_side.doubt = connection.server_side.doubt = CLEAR
         elif any(map(ends_framing, items)):
-            # Who knows whether what comes first is a packet, when something behind it is none.
+            # Who knows whether what comes first is a packet, when something after it is none.
             connection.client_side.doubt = connection.server_side.doubt = BROKEN
             connection.doubtful = True
         if not self.connection.version_known:

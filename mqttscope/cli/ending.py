@@ -13,7 +13,8 @@ from types import FrameType
 
 LIMIT_S = 1.8
 """What a command has for its reports after a signal; then the process ends, whatever holds it up."""
-_ALSO = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Ctrl-C, what a service manager sends, and the end of the terminal."""
 _limits: list[threading.Timer] = []
 _leaving: list[Callable[[], str | None]] = []
 _whole_process = False
@@ -63,12 +64,23 @@ def install() -> None:
     """
     global _whole_process
     _whole_process = True
-    for number in _ALSO:
+    for number in ENDINGS[1:]:
         # nohup has said that the end of the terminal is none of the program's business.
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _raise)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _raise)
+
+
+def at_endings(call: Callable[[int], None]) -> None:
+    """Have the running event loop call this for each signal that ends a program, as far as the platform can."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    for number in ENDINGS:
+        # Event loops of Windows have no signal handlers.
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, call, number)
 
 
 def leave(code: object) -> None:

@@ -98,8 +98,8 @@ class Export:
     """Notes the frames while packets are shown, then reads the captures again and writes those frames.
 
     A packet's frames are all that carried data of its direction since its first byte, so that captures in which
-    segments came out of order stay whole, and the segments without data that followed it: they acknowledge it.  Of each
-    connection of which something was shown the TCP handshake, the CONNECT and the end are written as well: without
+    segments came out of order stay complete, and the segments without data that followed it, which acknowledge it.  Of
+    each connection of which something was shown the TCP handshake, the CONNECT and the end are written as well: without
     them nobody could tell the client, the version, on other ports not even that it is MQTT, nor how it ended.
     A WebSocket is kept from its beginning up to the packet: upgrade and compression are needed to read it again; so is
     TLS that was decrypted, with both directions, since keys alone do not open a record.

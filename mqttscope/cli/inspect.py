@@ -7,107 +7,102 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
 from mqttscope.cli.main import EXIT_UNREADABLE
-from mqttscope.cli.options import CAPTURES, colour_option, dissection, make_options, viewing
+from mqttscope.cli.options import (
+    HUMAN_FORMATS,
+    PACKET_FORMATS,
+    FileOptions,
+    ProtocolOptions,
+    SelectionOptions,
+    ViewOptions,
+    captures_argument,
+    colour_option,
+    compile_filter,
+)
 
 if TYPE_CHECKING:
     from mqttscope.events import Event
-    from mqttscope.mqtt.constants import ProtocolVersion
-    from mqttscope.report.base import Reporter, Sink, View
-
-HUMAN_FORMATS = ("text", "tree", "ladder")
-FORMATS = (*HUMAN_FORMATS, "jsonl", "csv")
 
 
-@click.command(
+@options
+class InspectOptions:
+    """The options of ``inspect``."""
+
+    captures: tuple[str, ...] = captures_argument()
+    protocol: ProtocolOptions = group(ProtocolOptions)
+    files: FileOptions = group(FileOptions)
+    selection: SelectionOptions = group(SelectionOptions)
+    limit: int | None = option(
+        SELECTION, "--limit", type=click.IntRange(1), metavar="N", help="Stop after this many packets."
+    )
+    form: str = option(
+        OUTPUT, "--format", type=click.Choice(PACKET_FORMATS), default="text", show_default=True,
+        help="Format of the report.",
+    )  # fmt: skip
+    view: ViewOptions = group(ViewOptions)
+    output: str | None = option(
+        OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
+    )
+    write: str | None = option(
+        OUTPUT, "--write", "-w", metavar="FILE", help="Write the frames of the packets shown to this pcapng file."
+    )
+    spreadsheet: bool = option(
+        OUTPUT, "--spreadsheet", is_flag=True,
+        help="With --format csv: put ' before text that a spreadsheet would take for a formula.",
+    )  # fmt: skip
+    colour: bool | None = colour_option()
+
+    def __post_init__(self) -> None:
+        from mqttscope.cli.output import REPORT, refuse_inputs, refuse_name, same_file
+
+        if self.spreadsheet and self.form != "csv":
+            raise click.UsageError("--spreadsheet goes with --format csv")
+        if self.output is not None:
+            refuse_inputs(self.output, self.captures)
+            refuse_name(self.output, "--output", REPORT)
+            if self.write is not None and same_file(self.output, self.write):
+                raise click.UsageError("--output and --write name the same file")
+
+
+@make_command(
+    InspectOptions,
     epilog="""\b
 Examples:
   mqttscope inspect site.pcapng --filter 'type == publish and topic matches "plant/#" and qos > 0'
   mqttscope inspect site.pcapng --filter 'client_identifier == "pump-1"' --write pump-1.pcapng
   tcpdump -i eth0 -U -w - port 1883 | mqttscope inspect - --format ladder
-"""
+""",
 )
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=CAPTURES)
-@click.option(
-    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Output format."
-)
-@dissection
-@click.option("--limit", type=click.IntRange(1), help="Stop after this many packets.")
-@viewing
-@click.option("--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]")
-@click.option("--write", "-w", metavar="FILE", help="Write the frames of what is shown to this pcapng file.")
-@click.option("--spreadsheet", is_flag=True, help="With csv: put ' before text that a spreadsheet takes for a formula.")
-@colour_option
-def command(
-    captures: tuple[str, ...],
-    format_: str,
-    expression: str | None,
-    connection: tuple[int, ...],
-    ports: tuple[tuple[int, str], ...],
-    mqtt_version: ProtocolVersion | None,
-    keylog: str | None,
-    via: tuple[str, ...] | None,
-    limit: int | None,
-    payload: str,
-    payload_limit: int,
-    time_format: str,
-    show_secrets: bool,
-    output: str | None,
-    write: str | None,
-    spreadsheet: bool,
-    colour: bool | None,
-) -> int:
-    """Show the MQTT packets of captures: files, globs, directories, or - for standard input.
+def command(given: InspectOptions) -> int:
+    """Show the MQTT packets of captures.
 
-    pcap and pcapng, also compressed with gzip, zstd or lz4; MQTT over TCP and WebSocket on any port.
+    CAPTURE is a file, a glob, a directory, or - for standard input. Files are pcap or pcapng, also compressed with
+    gzip, zstd or lz4. MQTT over TCP and WebSocket is found on any port.
     """
     from mqttscope.cli import advice
-    from mqttscope.cli.output import (
-        REPORT,
-        FileSink,
-        Output,
-        Watch,
-        awaited,
-        is_terminal,
-        make_view,
-        refuse_inputs,
-        refuse_name,
-        same_file,
-        warn,
-    )
+    from mqttscope.cli.output import FileSink, Output, Watch, awaited, is_terminal, make_reporter, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, dissect_segments
 
-    wanted = compile_filter(expression)
-    if spreadsheet and format_ != "csv":
-        raise click.UsageError("--spreadsheet goes with --format csv")
+    captures, output, human = given.captures, given.output, given.form in HUMAN_FORMATS
+    wanted = compile_filter(given.selection.expression)
     export = file = None
-    if output is not None:
-        refuse_inputs(output, captures)
-        refuse_name(output, "--output", REPORT)
-        if write is not None and same_file(output, write):
-            raise click.UsageError("--output and --write name the same file")
-    if write is not None:
+    if given.write is not None:
         from mqttscope.cli.export import Export
 
-        export = Export(captures, write)
-    view = make_view(
-        colour=colour,
-        time_format=time_format,
-        payload=payload,
-        payload_limit=payload_limit,
-        show_secrets=show_secrets,
-    )
-    view.spreadsheet = spreadsheet
+        export = Export(captures, given.write)
+    view = given.view.view(colour=given.colour)
+    view.spreadsheet = given.spreadsheet
     if output is not None:
         file = FileSink(output, captures)
-        view.width, view.colour, view.unicode = 0, bool(colour), True
+        view.width, view.colour, view.unicode = 0, bool(given.colour), True
     sink = Output(immediate=awaited(captures)) if file is None else file
-    reporter = make_reporter(format_, sink, view)
-    watch = Watch(progress=not (file is None and is_terminal()), shown=file is None and format_ in HUMAN_FORMATS)
+    reporter = make_reporter(given.form, sink, view)
+    watch = Watch(progress=not (file is None and is_terminal()), shown=file is None and human)
     stdin, fragments = (None, None) if export is None else (export.stdin, export.fragments)
-    reading = Reading(captures, keylog, stdin, via, fragments)
-    dissector = Dissector(make_options(ports, mqtt_version, decrypting=reading.decrypting))
+    reading = Reading(captures, given.files, stdin, fragments)
+    dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
     source = reading.segments(watch.skipped)
     if export is None:
         events = dissect_segments(source, dissector=dissector)
@@ -115,7 +110,7 @@ def command(
         events = export.events(source, dissector)
     shown = 0
     try:
-        for event in select(watch.events(events), wanted, connection, limit):
+        for event in select(watch.events(events), wanted, given.selection.connection, given.limit):
             if export is not None:
                 export.note(event)
             reporter.feed(event)
@@ -133,18 +128,18 @@ def command(
         if export is not None:
             export.write()
     told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
-    told.append(advice.not_read(dissector, watch.skipped, via=via))
+    told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
     if export is not None:
         told.append(export.advice())
     if dissector.connections:
-        if format_ in HUMAN_FORMATS:
+        if human:
             told.append(
                 advice.selected_nothing(
                     dissector,
-                    connection,
+                    given.selection.connection,
                     filtered=wanted is not None,
                     matched=shown > watch.errors,
-                    whole=limit is None,
+                    whole=given.limit is None,
                 )
             )
     elif not watch.errors:
@@ -152,18 +147,6 @@ def command(
     for one in filter(None, told):
         warn(one)
     return EXIT_UNREADABLE if watch.errors else 0
-
-
-def compile_filter(expression: str | None, option: str = "--filter") -> object | None:
-    """The filter of the command line; a usage error that points at the character when it is wrong."""
-    if expression is None:
-        return None
-    from mqttscope import filter as filters
-
-    try:
-        return filters.compile(expression)
-    except filters.FilterError as error:
-        raise click.UsageError(f"{option}: {error.render()}") from None
 
 
 def select(
@@ -206,26 +189,3 @@ def select(
             left -= 1
             if not left:
                 return
-
-
-def make_reporter(name: str, sink: Sink, view: View) -> Reporter:
-    """The reporter of a format."""
-    if name == "jsonl":
-        from mqttscope.report.jsonl import JsonLines
-
-        return JsonLines(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
-    if name == "tree":
-        from mqttscope.report.tree import Tree
-
-        return Tree(sink, view)
-    if name == "ladder":
-        from mqttscope.report.ladder import Ladder
-
-        return Ladder(sink, view)
-    if name == "csv":
-        from mqttscope.report.table import Table
-
-        return Table(sink, view)
-    from mqttscope.report.text import TextLines
-
-    return TextLines(sink, view)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+from mqttscope.cli.command import FAILING, OUTPUT, RULES, group, option, options
+
 FORMATS = ("full", "concise", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown")
 COUNTED = ("full", "concise", "json", "jsonl")
 """Formats that ``--statistics`` has; the first two are the same table."""
@@ -20,84 +20,84 @@ def comma_list(context: click.Context, parameter: click.Parameter, value: tuple[
     return tuple(name.strip() for one in value for name in one.split(",") if name.strip())
 
 
-def codes_option(name: str, text: str) -> Callable[[F], F]:
-    """An option that takes rule codes, prefixes or names."""
-    return click.option(
-        f"--{name}",
-        multiple=True,
-        callback=comma_list,
-        metavar="CODES",
-        envvar=f"MQTTSCOPE_{name.replace('-', '_').upper()}",
-        help=text,
-    )
-
-
-def level_option(name: str, words: tuple[str, ...], text: str, metavar: str | None = None) -> Callable[[F], F]:
-    """An option that takes a severity or a confidence."""
+def _codes(name: str, text: str) -> Any:
     variable = f"MQTTSCOPE_{name.replace('-', '_').upper()}"
-    return click.option(
-        f"--{name}", type=click.Choice(words), metavar=metavar or f"[{'|'.join(words)}]", envvar=variable, help=text
+    return option(RULES, f"--{name}", multiple=True, callback=comma_list, metavar="CODES", envvar=variable, help=text)
+
+
+def _level(name: str, words: tuple[str, ...], text: str) -> Any:
+    variable = f"MQTTSCOPE_{name.replace('-', '_').upper()}"
+    return option(FAILING, f"--{name}", type=click.Choice(words), envvar=variable, help=text)
+
+
+def profile_option(**settings: Any) -> Any:
+    """``--profile``."""
+    return option(
+        RULES, "--profile", metavar="NAME|FILE", help="Check the limits of this broker or service too.", **settings
     )
 
 
-def judging_settings(command: F) -> F:
-    """Further options of commands that lint beside their own work: what is known, and where settings come from."""
-    for decorate in reversed(
-        (
-            click.option(
-                "--baseline",
-                metavar="FILE",
-                envvar="MQTTSCOPE_BASELINE",
-                help="File of known findings, which do not count.",
-            ),
-            click.option(
-                "--profile", metavar="NAME|FILE", envvar="MQTTSCOPE_PROFILE", help="Limits of a broker or service."
-            ),
-            click.option("--exit-zero", is_flag=True, default=None, help="Exit code 0 whatever is found."),
-            click.option(
-                "--config",
-                metavar="FILE",
-                envvar="MQTTSCOPE_CONFIG",
-                help="Configuration file. [default: search upwards]",
-            ),
-            click.option("--no-config", is_flag=True, help="Use no configuration file."),
-        )
-    ):
-        command = decorate(command)
-    return command
+def format_option() -> Any:
+    """``--format`` of commands whose report are the findings."""
+    return option(
+        OUTPUT, "--format", type=click.Choice(FORMATS), metavar="FORMAT", envvar="MQTTSCOPE_FORMAT",
+        help=f"Format of findings: {', '.join(FORMATS)}. [default: full]",
+    )  # fmt: skip
 
 
-OF_LINT = {
-    "select",
-    "extend_select",
-    "ignore",
-    "fail_on",
-    "fail_confidence",
-    "min_confidence",
-    "min_severity",
-    "baseline",
-    "profile",
-    "exit_zero",
-    "config",
-    "no_config",
-}
-"""Names of the options that other commands take over from this one."""
+def outputs_option(text: str = "Write findings to this file; FORMAT=FILE adds a further format.") -> Any:
+    """``--output`` that may be given for several formats."""
+    return option(OUTPUT, "--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help=text)
 
 
-def judging(command: F) -> F:
-    """Options of every command that lints: which rules, and what counts."""
-    for decorate in reversed(
-        (
-            codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: those of the standards]"),
-            codes_option("extend-select", "These rules as well."),
-            codes_option("ignore", "Not these rules."),
-            level_option("fail-on", SEVERITIES, "Lowest severity that fails. [default: error]"),
-            level_option("fail-confidence", CONFIDENCES, "Lowest confidence that fails. [default: certain]"),
-            level_option("min-confidence", CONFIDENCES, "Lowest confidence that is shown. [default: heuristic]"),
-            level_option(
-                "min-severity", SEVERITIES, "Lowest severity that is shown; changes no exit code.", "SEVERITY"
-            ),
-        )
-    ):
-        command = decorate(command)
-    return command
+@options
+class RuleOptions:
+    """Which rules are checked."""
+
+    select: tuple[str, ...] = _codes("select", "Check only these rules: PUB101, PUB, ALL. [default: the standards']")
+    extend_select: tuple[str, ...] = _codes("extend-select", "Check these rules as well.")
+    ignore: tuple[str, ...] = _codes("ignore", "Do not check these rules.")
+
+
+@options
+class ConfigurationOptions:
+    """Where settings come from."""
+
+    config: str | None = option(
+        RULES, "--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG",
+        help="Configuration file. [default: the nearest one upwards]",
+    )  # fmt: skip
+    no_config: bool = option(RULES, "--no-config", is_flag=True, help="Use no configuration file.")
+
+
+@options
+class JudgingOptions:
+    """How to lint."""
+
+    rules: RuleOptions = group(RuleOptions)
+    profile: str | None = profile_option(envvar="MQTTSCOPE_PROFILE")
+    configuration: ConfigurationOptions = group(ConfigurationOptions)
+    fail_on: str | None = _level("fail-on", SEVERITIES, "Lowest severity that fails the run. [default: error]")
+    fail_confidence: str | None = _level(
+        "fail-confidence", CONFIDENCES, "Lowest confidence that fails the run. [default: certain]"
+    )
+    min_severity: str | None = _level(
+        "min-severity", SEVERITIES, "Lowest severity that is shown; does not change the exit code. [default: info]"
+    )
+    min_confidence: str | None = _level(
+        "min-confidence", CONFIDENCES, "Lowest confidence that is reported at all. [default: heuristic]"
+    )
+    baseline: str | None = option(
+        FAILING, "--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE",
+        help="File of known findings, which do not fail the run.",
+    )  # fmt: skip
+    exit_zero: bool | None = option(
+        FAILING, "--exit-zero", is_flag=True, default=None, help="Exit with code 0, whatever is found."
+    )
+
+
+OF_LINT = (
+    "select", "extend_select", "ignore", "profile", "config", "no_config", "fail_on", "fail_confidence",
+    "min_severity", "min_confidence", "baseline", "exit_zero",
+)  # fmt: skip
+"""Names of these options: other commands take them too, and leave it to ``lint --help`` to explain them."""

@@ -1,14 +1,15 @@
-"""One run of the linter: captures in, reports out, and the exit code."""
+"""Runs of the linter: captures in, reports out, and the exit code; or while frames come, findings among packets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.capture.files import STDIN
 from mqttscope.capture.write import write_file
 from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
@@ -28,20 +29,26 @@ from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Finding
+from mqttscope.lint.finding import Confidence, Finding
 from mqttscope.lint.gate import Baseline, BaselineError, Gate, Verdict, client_key
 from mqttscope.lint.quality import is_whole_packet
+from mqttscope.lint.rule import Needs
 from mqttscope.lint.selection import Selection
 from mqttscope.mqtt.wire import counted
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice
 from mqttscope.redact.addresses import public_name
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, covers, no_packet_in
+from mqttscope.report.findings.base import counted as count_findings
 from mqttscope.report.findings.conceal import client_name
 from mqttscope.report.findings.registry import make_reporter
 from mqttscope.report.findings.statistics import make_statistics
 
+if TYPE_CHECKING:
+    from mqttscope.lake.finding_collector import Sums
+
 MAX_CLIENTS = 100_000
-"""Clients that are remembered to tell what was fixed since the baseline."""
+"""Clients that are remembered to say what was fixed since the baseline."""
 
 
 class Run:
@@ -52,9 +59,9 @@ class Run:
         settings: Settings,
         reading: Reading,
         *,
-        update_baseline: bool,
-        statistics: bool,
         colour: bool | None,
+        update_baseline: bool = False,
+        statistics: bool = False,
         sink: Sink | None = None,
         verbose: bool = False,
         selection: Selection[Finding] | None = None,
@@ -268,7 +275,7 @@ class Run:
             shown = self.sink
             if shown is None:
                 # The exit code is that of the findings, also when the reader has seen enough.
-                shown = self.stdout = Output(immediate=awaited(self.captures), goes_on=True)
+                shown = self.stdout = Output(immediate=awaited(self.captures), continues=True)
             made.append(
                 make_statistics(settings.format, shown, view)
                 if statistics
@@ -339,6 +346,86 @@ class Run:
             warn(f"rules failed {failures:,} times: this is a bug in mqttscope, and the findings are not complete")
 
 
+class SparkRun(Run):
+    """Settings at work on Spark.  ``master``: where; ``None`` on all cores of this machine."""
+
+    def __init__(self, *arguments: Any, master: str | None, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        if STDIN in self.captures:
+            raise click.UsageError("--engine spark reads captures in several places at once, not standard input")
+        if self.reading.decrypting:
+            raise click.UsageError("--engine spark decrypts nothing: leave out --keylog (and $SSLKEYLOGFILE)")
+        wanted = None if self.selection is None else self.selection.wanted
+        if wanted is not None and wanted.is_of_the_run:
+            raise click.UsageError(
+                "--engine spark knows no numbers of the run in --filter: give --connection in place of 'connection', a"
+                " time in place of a relative one, or let this process judge (--engine local)"
+            )
+        self.master = master
+        self.begun = False
+
+    def close(self) -> None:
+        """Write what the reports still have to say; where nothing was judged, there is no verdict."""
+        if self.begun:
+            super().close()
+            return
+        for file in self.files:
+            file.close()
+
+    def _judge(self) -> None:
+        from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session, task_progress
+
+        try:
+            from mqttscope.capture.locations import NoCapturesError, find
+            from mqttscope.lake.options import LakeOptions
+            from mqttscope.spark.linting import judge
+            from mqttscope.spark.session import followed
+        except ImportError as error:
+            raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+        given = self.settings
+        options = LakeOptions(dissect=given.options, rules=tuple(given.rules), secret_length=given.secret_length)
+        try:
+            found = find(list(self.captures))
+        except NoCapturesError as error:
+            self.begun = True
+            self._tell_notices([CaptureError(one.name, one.fault or "") for one in error.faulty])
+            return
+        with session(self.master, {}) as spark, task_progress() as show, followed(spark, show):
+            judged = judge(spark, found, options, selection=self.selection)
+            self.begun = True
+            for finding in judged.findings:
+                self._take(finding)
+        self.watch.skipped.update(judged.skipped)
+        self._tell_notices(judged.notices)
+        self._count(judged.sums)
+
+    def _tell_notices(self, notices: Sequence[CaptureNotice]) -> None:
+        """What the captures say, to people and to the linter."""
+        for notice in self.watch.events(notices):
+            self.linter.feed(notice)
+
+    def _count(self, sums: Sums) -> None:
+        """What the tasks counted, as if it had been counted here."""
+        linter, dissector = self.linter, self.dissector
+        linter.quality.add(sums.quality)
+        linter.withheld.update(sums.withheld)
+        linter.failures.update(sums.failures)
+        linter.internal_errors += sums.internal_errors
+        self.clients |= sums.clients
+        self.packets, self.understood, self.spoken = sums.packets, bool(sums.well_formed), sums.spoken
+        if self.selection is not None:
+            self.selection.events, self.selection.packets = sums.chosen_events, sums.chosen_packets
+            self.selection.spoken, self.selection.left_out = sums.chosen_spoken, sums.left_out
+            self.packets = sums.chosen_packets
+        dissector.connections = sums.connections
+        dissector.flows.opened_flows = sums.opened_flows
+        dissector.cut_bytes, dissector.closed_bytes = sums.cut_bytes, sums.kept_bytes
+        dissector.other_tls.update(sums.other_tls)
+        dissector.named_otherwise.update(sums.named_otherwise)
+        for name in type(sums).OF_CONNECTIONS:
+            setattr(dissector, name, getattr(sums, name))
+
+
 def read_baseline(path: Path | None, *, may_be_new: bool = False) -> Baseline:
     """The baseline of a file; a usage error when it cannot be read."""
     if path is None or (may_be_new and not path.exists()):
@@ -350,3 +437,153 @@ def read_baseline(path: Path | None, *, may_be_new: bool = False) -> Baseline:
         raise click.UsageError(f"baseline {path}: {error.strerror or error}{hint}") from None
     except (BaselineError, UnicodeDecodeError) as error:
         raise click.UsageError(f"baseline {path}: {error}") from None
+
+
+MAX_HELD_FINDINGS = 10_000
+"""Findings that go into a format which is written at the end; the rest of them is counted."""
+_HELD = ("json", "sarif", "junit", "gitlab", "markdown")
+MAX_ERRORS_TOLD = 3
+
+
+class Findings:
+    """The linter and where its findings go."""
+
+    def __init__(self, settings: Settings, view: View, *, jsonl: bool, forms: bool) -> None:
+        self.settings = settings
+        self.view = view
+        self.linter = Linter(settings.rules)
+        self.gate = Gate(
+            settings.policy(),
+            read_baseline(settings.baseline),
+            rules=settings.rules,
+            name=partial(client_name, view=view),
+        )
+        self.packets = 0
+        self.doubtful = 0
+        """Findings among those that count only while the capture is complete."""
+        self.dropped = 0
+        """Frames that the kernel dropped, as far as it is known."""
+        self.not_held = 0
+        """Findings beyond `MAX_HELD_FINDINGS`."""
+        self._needing = {rule.code for rule in settings.rules if rule.needs & Needs.WHOLE}
+        self._told = 0
+        self._shown: Any = None
+        self._form = "jsonl" if jsonl and not forms else settings.format
+        view.secret_length = settings.secret_length
+        plain = View(width=0, payload_limit=256, secret_length=view.secret_length)
+        self._files: list[FileSink] = []
+        self._reporters: list[tuple[bool, Any]] = []
+        outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
+        for name, path in outputs:
+            sink = FileSink(path)
+            self._files.append(sink)
+            made = make_reporter(name, sink, plain, counts=settings.policy().breaks)
+            self._reporters.append((name in _HELD, made))
+        if not settings.rules:
+            warn("no rule is selected, so nothing can be found")
+
+    def show_in(self, sink: Output) -> None:
+        """Show findings among the packets as well, unless they have a file of their own."""
+        if self.settings.output is None:
+            self._shown = make_reporter(self._form, sink, self.view, counts=self.settings.policy().breaks)
+
+    def feed(self, event: Event) -> list[Finding]:
+        """Lint an event; its findings are to be taken once the packet was shown."""
+        if isinstance(event, CaptureDrops):
+            self.dropped += event.dropped
+        elif isinstance(event, PacketEvent | MalformedEvent):
+            self.packets += 1
+        return self.linter.feed(event)
+
+    def take(self, finding: Finding) -> Verdict:
+        """Count and show a finding; what becomes of it."""
+        verdict = self.gate.judge(finding)
+        if verdict.counts and not verdict.repeated:
+            self.doubtful += finding.confidence is Confidence.CERTAIN and finding.rule in self._needing
+        if verdict.shown:
+            self._show(finding, verdict)
+        return verdict
+
+    def _show(self, finding: Finding, verdict: Verdict) -> None:
+        self._told += 1
+        full = self._told > MAX_HELD_FINDINGS
+        for held, reporter in self._reporters:
+            if held and full:
+                self.not_held += 1
+            else:
+                reporter.feed(finding, verdict.suppression)
+        if self._shown is not None:
+            self._shown.feed(finding, verdict.suppression)
+
+    def flush(self) -> None:
+        """Write what was found so far to the files."""
+        for sink in self._files:
+            sink.flush()
+
+    @property
+    def failed(self) -> bool:
+        """Whether the findings make the run fail.
+
+        dumpcap reports at its end what the kernel dropped.  Had that been known, findings that need every frame would
+        have been likely only, as they are in files that say so.
+        """
+        counting = self.gate.failing.total()
+        if self.dropped and self.settings.fail_confidence is Confidence.CERTAIN:
+            counting -= self.doubtful
+        return counting > 0 and not self.settings.exit_zero
+
+    def close(self, capture: str, *, truncated: bool) -> None:
+        """Write the end of every report."""
+        linter, gate = self.linter, self.gate
+        for finding, verdict in gate.summed_up():
+            self._show(finding, verdict)
+        summary = Summary(
+            rules=linter.rules,
+            captures=[capture],
+            counts=gate.counts,
+            failing=gate.failing,
+            hidden=gate.hidden,
+            hidden_failing=gate.hidden_failing,
+            suppressed=gate.suppressed,
+            packets=self.packets,
+            spoken={capture} if self.packets else set(),
+            nothing="" if self.packets else "nothing to judge: no MQTT packet was captured",
+            withheld=linter.withheld,
+            quality=linter.quality,
+            internal_errors=linter.internal_errors,
+            profile=self.settings.profile,
+            truncated=truncated,
+            fail_on=self.settings.fail_on,
+            fail_confidence=self.settings.fail_confidence,
+        )
+        shown = [] if self._shown is None else [self._shown]
+        for reporter in (*(one for _, one in self._reporters), *shown):
+            reporter.close(summary)
+        for sink in self._files:
+            sink.close()
+
+    def told(self) -> list[str]:
+        """What standard error has to say."""
+        said = [f"linted: {count_findings(self.gate.counts, self.gate.failing, self.settings.fail_on)}"]
+        if self.dropped and self.doubtful:
+            said.append(
+                "frames were dropped, which dumpcap reported only at its end: findings that need every frame are"
+                f" likely, not certain ({counted(self.doubtful, 'finding')})"
+            )
+        if self.linter.forgotten_keys:
+            said.append(f"limit: {self.linter.forgotten_keys:,} sessions were forgotten by the linter to make room")
+        if self.not_held:
+            said.append(
+                f"limit: {self.not_held:,} findings were left out of reports that are written at the end, which hold"
+                f" {MAX_HELD_FINDINGS:,}"
+            )
+        said += [
+            f"internal error in {error.rule}: frame {error.frame}: {error.error}"
+            for error in self.linter.internal_errors[:MAX_ERRORS_TOLD]
+        ]
+        failures = sum(self.linter.failures.values())
+        if failures:
+            said.append(
+                f"rules failed {failures:,} times: this is a bug in mqttscope, and the findings are not complete"
+            )
+        return said

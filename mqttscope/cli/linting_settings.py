@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import difflib
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.lint_options import FORMATS
-from mqttscope.cli.options import Port, Version
+from mqttscope.cli.lint_options import FORMATS, JudgingOptions
+from mqttscope.cli.options import Port, ProtocolOptions, Version
 from mqttscope.cli.output import same_file
 from mqttscope.dissect import Options
 from mqttscope.lint.catalogue import UnknownRuleError, select
@@ -121,7 +120,7 @@ class Settings:
         return Policy(self.fail_on, self.fail_confidence, self.min_confidence, self.min_severity, self.suppressions)
 
     def inputs(self) -> dict[str, Path | None]:
-        """Files that are read beside the captures, by what they are."""
+        """Files that are read in addition to the captures, by what they are."""
         return {
             "the baseline": self.baseline,
             "the configuration file": self.source,
@@ -200,63 +199,64 @@ class Settings:
 
 
 def resolve(
-    given: dict[str, Any],
+    given: JudgingOptions,
     *,
-    ports: Iterable[tuple[int, str]],
-    mqtt_version: ProtocolVersion | None,
-    config: str | None,
-    search: bool,
+    form: str | None = None,
+    outputs: tuple[str, ...] = (),
+    require_packets: int | None = None,
+    protocol: ProtocolOptions | None = None,
     start: Path | None = None,
 ) -> Settings:
-    """Settings from the options of ``mqttscope lint`` and the configuration; usage errors for what cannot be.
+    """Settings from the options of a command and the configuration; usage errors for what cannot be.
 
-    The configuration is searched from ``start`` upwards, which is the working directory unless given.
+    The configuration is searched from ``start`` upwards, which is the working directory unless given.  ``form``,
+    ``outputs`` and ``require_packets`` are ``--format``, ``--output`` and ``--require-packets``.
     """
+    config, search = given.configuration.config, not given.configuration.no_config
     if config is not None and search:
         source: Path | None = Path(config)
     else:
         source = find_configuration(start or Path.cwd()) if search else None
     read = read_configuration(source)
-    profile_name = given["profile"] or read.profile
-    rules, profile = _rules(given, read, profile_name, source)
-    form = given["format_"] or read.format or "full"
+    rules, profile = _rules(given, read, source)
+    form = form or read.format or "full"
     if form not in FORMATS:
         raise click.UsageError(f"{source}: lint.format is {form!r}, not one of {', '.join(FORMATS)}")
-    output, more = read_outputs(given["output"])
-    baseline = Path(given["baseline"]) if given["baseline"] else None
+    output, more = read_outputs(outputs)
+    baseline = Path(given.baseline) if given.baseline else None
     if baseline is None and read.baseline is not None and source is not None:
         baseline = source.parent / read.baseline
+    protocol = protocol or ProtocolOptions()
     named = dict(_port(one, source) for one in read.port)
-    version = mqtt_version or (_version(read.mqtt_version, source) if read.mqtt_version else None)
+    version = protocol.mqtt_version or (_version(read.mqtt_version, source) if read.mqtt_version else None)
     return Settings(
         rules,
-        Severity(given["fail_on"] or read.fail_on or "error"),
-        Confidence(given["fail_confidence"] or read.fail_confidence or "certain"),
-        Confidence(given["min_confidence"] or read.min_confidence or "heuristic"),
-        Severity(given.get("min_severity") or read.min_severity or "info"),
-        read.require_packets if given.get("require_packets") is None else given["require_packets"],
+        Severity(given.fail_on or read.fail_on or "error"),
+        Confidence(given.fail_confidence or read.fail_confidence or "certain"),
+        Confidence(given.min_confidence or read.min_confidence or "heuristic"),
+        Severity(given.min_severity or read.min_severity or "info"),
+        read.require_packets if require_packets is None else require_packets,
         form,
         output,
         more,
         baseline,
         None if profile is None else profile.title,
-        bool(given["exit_zero"] if given["exit_zero"] is not None else read.exit_zero),
-        Options(ports={**named, **dict(ports)}, version=version),
+        bool(read.exit_zero if given.exit_zero is None else given.exit_zero),
+        Options(ports={**named, **dict(protocol.ports)}, version=version),
         Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
         source,
         None if profile is None else profile.path,
     )
 
 
-def _rules(
-    given: dict[str, Any], read: Config, profile_name: str | None, source: Path | None
-) -> tuple[list[Rule], Profile | None]:
+def _rules(given: JudgingOptions, read: Config, source: Path | None) -> tuple[list[Rule], Profile | None]:
     """The selected rules with their settings, those of a profile among them, and the profile."""
+    asked, profile_name = given.rules, given.profile or read.profile
     try:
         chosen = select(
-            given["select"] or read.select,
-            (*(() if given["select"] else read.extend_select), *given["extend_select"]),
-            (*(() if given["select"] else read.ignore), *given["ignore"]),
+            asked.select or read.select,
+            (*(() if asked.select else read.extend_select), *asked.extend_select),
+            (*(() if asked.select else read.ignore), *asked.ignore),
         )
     except UnknownRuleError as error:
         raise click.UsageError(str(error)) from None
@@ -266,7 +266,7 @@ def _rules(
     from mqttscope.lint.profile import ProfileError, load, rules_of
 
     try:
-        profile = load(profile_name, source.parent if source is not None and not given["profile"] else Path.cwd())
+        profile = load(profile_name, source.parent if source is not None and not given.profile else Path.cwd())
     except ProfileError as error:
         raise click.UsageError(str(error)) from None
     return [*rules, *rules_of(profile)], profile

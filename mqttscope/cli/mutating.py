@@ -1,30 +1,27 @@
 """One run of ``mutate``: captures in, brokers in between, a report and the exit code out.
 
-Which options of ``mutate`` go together: none is taken and then ignored.
+The brokers that may be tested are found and looked at: nobody's but the user's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from mqttscope.cli.live_record import at_endings
+from mqttscope.cli.ending import ENDINGS, at_endings
+from mqttscope.cli.live_options import PROGRAMS, MutateOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.mutating_brokers import Broker, UnreachableError, brokers, process_of
 from mqttscope.cli.mutating_flows import Flows, numbered, read_flows
 from mqttscope.cli.mutating_flows import write as write_flows
 from mqttscope.cli.mutating_found import Found, ProgressLine
-from mqttscope.cli.output import ENDINGS, FileSink, Output, make_view, refuse_inputs, warn
-from mqttscope.mqtt.view import utf8
+from mqttscope.cli.output import FileSink, Output, make_view, warn
 from mqttscope.mqtt.wire import counted
 from mqttscope.mutate import select
 from mqttscope.mutate.flow import CLIENT
@@ -38,146 +35,142 @@ from mqttscope.report.trial.junit import write_junit
 from mqttscope.report.trial.outcome import Tried, case_line, document, summary_lines
 from mqttscope.report.trial.sarif import sarif_log
 from mqttscope.report.trial.text import html, markdown, write
+from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
+from mqttscope.transport.target import Target, loopback
 from mqttscope.trial.fit import Numbered, Numbering, fitted
-from mqttscope.trial.probe_client import RefusedError
-from mqttscope.trial.process import StartError
+from mqttscope.trial.probe_client import Door, RefusedError
+from mqttscope.trial.process import Process, StartError, listening_ports
 from mqttscope.trial.run import NoBrokerError, Result, Trial, longest_s
 
-PROGRAMS = ("json", "jsonl")
-"""Formats of the list, and of what was written."""
-_OF_THE_LIST = frozenset({"listing", "pattern", "side", "format_", "output", "colour"})
-_OF_BROKERS = frozenset(
-    {"together", "spawn", "pid", "folder", "patience", "longest", "rate", "allowed", "show_secrets"}
-    | {"ca", "cert", "key", "server_name", "insecure", "user", "password_file", "connect_timeout"}
-)
+CAREFUL_RATE = 5.0
+"""Cases per second against a broker that is not this host, unless --rate says otherwise."""
 
 
-def settle(given: dict[str, Any]) -> None:
-    """Refuse options that exclude each other; usage errors.
+@dataclass(slots=True)
+class Broker:
+    """One broker of a run."""
 
-    A broker that only the environment names is not meant where flows are written or listed.
-    """
-    if not given["listing"] and not given["captures"]:
-        raise click.UsageError("Missing argument 'CAPTURE...'.")
-    if given["write"] is not None and not _said("broker"):
-        given["broker"] = None
-    _refuse_empty(given)
-    if not select(given["pattern"], sender=given["side"] or CLIENT):
-        raise click.UsageError(
-            f"--mutation: no mutation of a {given['side'] or CLIENT} matches '{utf8(given['pattern'])}'"
-        )
-    if given["listing"]:
-        _settle_list(given)
-        return
-    if given["number"] is not None and given["limit"] is not None:
-        raise click.UsageError("--case plays one case, --cases plays N: give one of them")
-    wanted = bool(given["broker"] or given["matrix"])
-    if wanted == (given["write"] is not None):
-        raise click.UsageError("either --broker URL (or --matrix URL), or --write FILE, or --list")
-    if wanted:
-        _settle_brokers(given)
-    else:
-        _settle_write(given)
-    if given["output"] is not None:
-        refuse_inputs(given["output"], given["captures"], {"the file of --write": given["write"]})
+    name: str
+    """What it is called in reports: its URL unless the user has named it."""
+    door: Door
+    local: bool
+    """Whether it is on this host."""
+
+    def rate(self, wanted: float | None) -> float | None:
+        """Cases per second, at most."""
+        return wanted if wanted is not None or self.local else CAREFUL_RATE
+
+    def places(self) -> set[tuple[str, int, str]]:
+        """Where it can be: address, port and path."""
+        target = self.door.target
+        return {(address.ip, target.port, target.path) for address in self.door.addresses or ()}
 
 
-def _said(name: str) -> bool:
-    """Whether an option stands on the command line."""
-    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+def brokers(given: MutateOptions) -> list[Broker]:
+    """The brokers that the command names; a usage error for those that may not be tested."""
+    named = [(option, *_named(text)) for option, text in given.brokers()]
+    targets = [(name, target_of(url, option)) for option, name, url in named]
+    found = [_broker(name or str(target), target, given) for name, target in targets]
+    for place, one in enumerate(found):
+        for other in found[:place]:
+            _refuse_same(one, other)
+    return found
 
 
-def _options() -> Iterator[tuple[str, str]]:
-    """What stands on the command line: the names of parameters, and how they are spelled there."""
-    for one in click.get_current_context().command.params:
-        if one.name is not None and _said(one.name):
-            yield one.name, one.opts[0] if isinstance(one, click.Option) else "CAPTURE"
+def _refuse_same(one: Broker, other: Broker) -> None:
+    """A usage error where two URLs lead to one broker, or two brokers have one name."""
+    if one.places() & other.places():
+        raise click.UsageError(f"--matrix: {one.door.target} is the same broker as {other.door.target}")
+    if one.name == other.name:
+        raise click.UsageError(f"--matrix: two brokers are called {one.name}")
 
 
-def _refuse_empty(given: dict[str, Any]) -> None:
-    for name, option in (("write", "write"), ("output", "output"), ("folder", "reduce")):
-        if given[name] == "":
-            raise click.UsageError(f"--{option} needs the name of a file or folder")
+def _named(text: str) -> tuple[str, str]:
+    """Name and URL of ``NAME=URL``; the name is empty where there is none."""
+    name, equals, url = text.partition("=")
+    if equals and not name:
+        raise click.UsageError(f"{text}: NAME=URL needs a name")
+    return (name, url) if equals and "://" not in name else ("", text)
 
 
-def _settle_list(given: dict[str, Any]) -> None:
-    idle = next((spelled for name, spelled in _options() if name not in _OF_THE_LIST), None)
-    if idle is not None:
-        raise click.UsageError(f"--list shows mutations and plays none: {idle} changes nothing there")
-    if given["format_"] not in ("text", *PROGRAMS):
-        raise click.UsageError(f"--list has the formats text, json and jsonl, not {given['format_']}")
-
-
-def _settle_write(given: dict[str, Any]) -> None:
-    if given["write"] == "-":
-        raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
-    idle = next((spelled for name, spelled in _options() if name in _OF_BROKERS), None)
-    if idle is not None:
-        raise click.UsageError(f"{idle} is for brokers: --write has none")
-    if given["format_"] not in ("text", *PROGRAMS):
-        raise click.UsageError(
-            f"--format {given['format_']} is for brokers; with --write, json and jsonl list what the file holds"
-        )
-    if given["output"] is not None and given["format_"] == "text":
-        raise click.UsageError("--output with --write is for the list of flows: add --format json or jsonl")
-    refuse_inputs(given["write"], given["captures"], option="--write")
-
-
-def _settle_brokers(given: dict[str, Any]) -> None:
-    if given["side"] == "server":
-        raise click.UsageError("--side server is for --list and --write: a broker gets what clients send")
-    if given["spawn"] is not None:
-        _check_command(given["spawn"])
-    if given["spawn"] and given["pid"]:
-        raise click.UsageError("--spawn starts the broker, --broker-pid names one that runs: one of them")
-    if given["matrix"] and (given["spawn"] or given["pid"] or given["folder"]):
-        raise click.UsageError("--matrix compares brokers that run: without --spawn, --broker-pid and --reduce")
-    if given["folder"] is not None and os.path.lexists(given["folder"]) and not os.path.isdir(given["folder"]):
-        raise click.UsageError(f"--reduce: {given['folder']} is not a folder")
-
-
-def _check_command(command: str) -> None:
+def _broker(name: str, target: Target, given: MutateOptions) -> Broker:
     try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise click.UsageError(f"--spawn: {command}: {str(error).lower()}") from None
-    if not words:
-        raise click.UsageError("--spawn needs the command that starts the broker")
+        addresses = asyncio.run(resolve(target))
+    except LinkError as error:
+        raise UnreachableError(str(error)) from None
+    local = loopback(address.ip for address in addresses)
+    if not local and target.host not in given.allowed:
+        raise click.UsageError(
+            f"{target} is not this host: a broker may not survive this; if it is yours to test, "
+            f"say --yes-i-may-test {target.host}"
+        )
+    door = Door(
+        target,
+        given.connect.tls.context(target),
+        given.connect.server_name,
+        addresses,
+        given.connect.user or target.user_name,
+        given.connect.password(),
+        given.connect.connect_timeout,
+    )
+    return Broker(name, door, local)
+
+
+def process_of(given: MutateOptions, broker: Broker) -> Process | None:
+    """The broker's process, where the command names it; a usage error for one that can be no broker."""
+    pid = given.pid
+    if not pid:
+        return Process(command=given.spawn) if given.spawn else None
+    process = Process(pid)
+    if not process.alive():
+        raise click.UsageError(f"--broker-pid {pid}: there is no such process")
+    ports = listening_ports(pid) if broker.local else None
+    port = broker.door.target.port
+    if ports is not None and not ports:
+        raise click.UsageError(f"--broker-pid {pid}: this process listens on no TCP port, so it is no broker")
+    if ports is None and broker.local:
+        warn(f"--broker-pid {pid}: on which ports this process listens cannot be seen; it may be another one")
+    if ports is not None and port not in ports:
+        others = ", ".join(map(str, sorted(ports)))
+        warn(
+            f"--broker-pid {pid}: this process does not listen on port {port} but on {others}; "
+            "whether it belongs to the broker at that port cannot be seen"
+        )
+    return process
 
 
 LAST_CASE_S = 0.3
-"""How long the case that is being played may go on after a signal."""
+"""How long the case that is being played may continue after a signal."""
 Each = Callable[[Result, Tried], None]
 """What is done with every case that was played."""
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given: MutateOptions) -> int:
     """Run with the options of the command; returns the exit code."""
-    settle(given)
-    if given["listing"]:
+    if given.listing:
         return _list(given)
-    if given["write"] is not None:
-        return write_flows(given, read_flows(given), _sink(given) if given["format_"] in PROGRAMS else None)
+    if given.write is not None:
+        return write_flows(given, given.write, read_flows(given), _sink(given) if given.form in PROGRAMS else None)
     return _try(given, brokers(given))
 
 
-def _page(given: dict[str, Any]) -> Page:
-    colour = given["colour"] if given["output"] is None else False
+def _page(given: MutateOptions) -> Page:
+    colour = given.colour if given.output is None else False
     return Page(make_view(colour=colour, time_format="relative", payload="auto", payload_limit=0, show_secrets=False))
 
 
-def _sink(given: dict[str, Any]) -> Any:
-    return Output() if given["output"] is None else FileSink(given["output"], given["captures"])
+def _sink(given: MutateOptions) -> Any:
+    return Output() if given.output is None else FileSink(given.output, given.captures)
 
 
-def _list(given: dict[str, Any]) -> int:
+def _list(given: MutateOptions) -> int:
     """``--list``."""
-    side = given["side"] or CLIENT
-    found = select(given["pattern"], sender=side)
-    if given["format_"] in ("json", "jsonl"):
+    side = given.side or CLIENT
+    found = select(given.pattern, sender=side)
+    if given.form in PROGRAMS:
         rows = [listing.listing_json(one, side) for one in found]
-        data = line(rows) + b"\n" if given["format_"] == "json" else b"".join(line(row) + b"\n" for row in rows)
+        data = line(rows) + b"\n" if given.form == "json" else b"".join(line(row) + b"\n" for row in rows)
     else:
         page = _page(given)
         listing.write_listing(page, found, side)
@@ -188,16 +181,16 @@ def _list(given: dict[str, Any]) -> int:
     return EXIT_CLEAN
 
 
-def _try(given: dict[str, Any], found: list[Broker]) -> int:
+def _try(given: MutateOptions, found: list[Broker]) -> int:
     """Try the cases on each broker, and report."""
-    keep = Found(given["folder"]) if given["folder"] is not None else None
+    keep = Found(given.folder) if given.folder is not None else None
     flows = read_flows(given)
     sink = _sink(given)
     runs = [_tried(given, flows, broker) for broker in found]
 
     def each(result: Result, tried: Tried) -> None:
-        """Cases as lines are told when they are known: a run may take hours."""
-        if given["format_"] == "jsonl" and result.ruling is not None:
+        """Cases as lines are written when they are known: a run may take hours."""
+        if given.form == "jsonl" and result.ruling is not None:
             sink.write(case_line(result, tried))
             sink.flush()
 
@@ -223,15 +216,15 @@ def _try(given: dict[str, Any], found: list[Broker]) -> int:
     return EXIT_FINDINGS if any(one.deviations for one in runs) else EXIT_CLEAN
 
 
-def _tried(given: dict[str, Any], flows: Flows, broker: Broker) -> Tried:
+def _tried(given: MutateOptions, flows: Flows, broker: Broker) -> Tried:
     """The run against one broker, before it begins."""
     return Tried(
         broker.name,
-        ", ".join(map(public_name, given["captures"])),
+        ", ".join(map(public_name, given.captures)),
         flows.capture_hash,
-        given["seed"],
-        show_secrets=given["show_secrets"],
-        alone=given["number"] is not None,
+        given.seed,
+        show_secrets=given.show_secrets,
+        alone=given.number is not None,
     )
 
 
@@ -242,7 +235,7 @@ def _why(error: BaseException) -> str:
     return error.message if isinstance(error, click.ClickException) else f"{type(error).__name__}: {error}"
 
 
-def _finish(given: dict[str, Any], runs: list[Tried], sink: Any) -> None:
+def _finish(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
     """Report; where that cannot be done, the results go to standard error before it is said why."""
     try:
         _report(given, runs, sink)
@@ -257,24 +250,24 @@ def _finish(given: dict[str, Any], runs: list[Tried], sink: Any) -> None:
 
 
 async def _all(
-    given: dict[str, Any], flows: Flows, pairs: list[tuple[Trial, Tried]], keep: Found | None, each: Each
+    given: MutateOptions, flows: Flows, pairs: list[tuple[Trial, Tried]], keep: Found | None, each: Each
 ) -> None:
     """Try the cases on all brokers: one after the other, since two URLs may lead to one, or together where asked to."""
     tasks: list[asyncio.Task[None]] = []
     at_endings(lambda _: _stop([trial for trial, _ in pairs], tasks))
     for pair in pairs:
         tasks.append(asyncio.create_task(_one(given, flows, *pair, keep, each)))
-        if not given["together"]:
+        if not given.together:
             await tasks[-1]
     for one in tasks:
         await one
 
 
-def _trial(given: dict[str, Any], broker: Broker) -> Trial:
-    return Trial(broker.door, given["patience"], process_of(given, broker), broker.rate(given["rate"]))
+def _trial(given: MutateOptions, broker: Broker) -> Trial:
+    return Trial(broker.door, given.patience, process_of(given, broker), broker.rate(given.rate))
 
 
-async def _one(given: dict[str, Any], flows: Flows, trial: Trial, tried: Tried, keep: Found | None, each: Each) -> None:
+async def _one(given: MutateOptions, flows: Flows, trial: Trial, tried: Tried, keep: Found | None, each: Each) -> None:
     """Try the cases on one broker."""
     started = time.monotonic()
     if trial.stopped:
@@ -288,7 +281,7 @@ async def _one(given: dict[str, Any], flows: Flows, trial: Trial, tried: Tried, 
         if not tried.results:
             raise UnreachableError(str(error)) from None
     except asyncio.CancelledError:
-        # A second signal: what was found so far is still told, and what may be left as well.
+        # A second signal: what was found so far is still reported, and what may be left as well.
         trial.stopped = True
     except BaseException as error:
         tried.stopped = _why(error)
@@ -312,7 +305,7 @@ async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
 
 
 async def _cases(
-    given: dict[str, Any], flows: Flows, trial: Trial, tried: Tried, keep: Found | None, each: Each
+    given: MutateOptions, flows: Flows, trial: Trial, tried: Tried, keep: Found | None, each: Each
 ) -> None:
     started = time.monotonic()
     spoken = await _spoken(flows, trial, tried)
@@ -320,10 +313,10 @@ async def _cases(
     for result in rehearsed:
         tried.add(result)
         each(result, tried)
-    numbering = Numbering(flows.flows(scripts), given["seed"], CLIENT)
+    numbering = Numbering(flows.flows(scripts), given.seed, CLIENT)
 
     def plays(one: Numbered) -> bool:
-        long = longest_s(one.case) > given["longest"]
+        long = longest_s(one.case) > given.longest
         tried.too_long += long
         return not long and flows.scripts[one.index].version.text not in tried.unspoken
 
@@ -331,9 +324,9 @@ async def _cases(
         for one in numbered(given, numbering, flows, spoken, plays):
             yield scripts[one.index], one
 
-    left = None if given["seconds"] is None else given["seconds"] - (time.monotonic() - started)
-    progress = ProgressLine(1 if given["number"] is not None else given["limit"], left)
-    progress.count(numbered(given, numbering, flows, spoken, lambda one: longest_s(one.case) <= given["longest"]))
+    left = None if given.seconds is None else given.seconds - (time.monotonic() - started)
+    progress = ProgressLine(1 if given.number is not None else given.limit, left)
+    progress.count(numbered(given, numbering, flows, spoken, lambda one: longest_s(one.case) <= given.longest))
     playing = True
     try:
         async for result in trial.run(wanted(), left):
@@ -356,7 +349,7 @@ async def _cases(
 
 
 async def _spoken(flows: Flows, trial: Trial, tried: Tried) -> list[int]:
-    """The chosen connections whose version the broker speaks; the others are told of."""
+    """The chosen connections whose version the broker speaks; the others are reported."""
     counts = Counter(flows.scripts[place].version for place in flows.chosen)
     try:
         tried.unspoken = tuple([version.text for version in sorted(counts) if not await trial.speaks(version)])
@@ -386,7 +379,7 @@ async def _fitted(flows: Flows, spoken: list[int], trial: Trial) -> tuple[list[S
         except (LinkError, RefusedError) as error:
             raise NoBrokerError(str(error)) from None
         if connack is None:
-            warn(f"{own.name}: {door.target} does not accept its CONNECT, so that only the CONNECT is tried")
+            warn(f"{own.name}: {door.target} does not accept its CONNECT, so only the CONNECT is tried")
         made[place] = fitted(flows.scripts[place], connack, user_name=door.user_name, password=door.password)
         played = await trial.rehearse(made[place])
         if played.deviates:
@@ -410,8 +403,8 @@ def _stop(trials: list[Trial], tasks: list[asyncio.Task[None]]) -> None:
         asyncio.get_running_loop().remove_signal_handler(ending)
 
 
-def _report(given: dict[str, Any], runs: list[Tried], sink: Any) -> None:
-    kind = given["format_"]
+def _report(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
+    kind = given.form
     if kind == "junit":
         write_junit(sink, runs)
     elif kind == "sarif":
@@ -419,7 +412,7 @@ def _report(given: dict[str, Any], runs: list[Tried], sink: Any) -> None:
     elif kind in ("markdown", "html"):
         sink.write((markdown if kind == "markdown" else html)(runs).encode())
     elif kind == "json":
-        sink.write(document(runs, matrix=bool(given["matrix"])))
+        sink.write(document(runs, matrix=bool(given.matrix)))
     elif kind == "jsonl":
         sink.write(summary_lines(runs))
     else:

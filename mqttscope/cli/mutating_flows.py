@@ -15,9 +15,9 @@ import click
 
 from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.cli import advice
-from mqttscope.cli.inspect import compile_filter
+from mqttscope.cli.live_options import MutateOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
-from mqttscope.cli.options import make_options
+from mqttscope.cli.options import ProtocolOptions, compile_filter
 from mqttscope.cli.output import CannotWriteError, Watch, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.cli.recorded import NothingToReplayError
@@ -58,11 +58,11 @@ class Flows:
         ]
 
 
-def read_flows(given: dict[str, Any]) -> Flows:
+def read_flows(given: MutateOptions) -> Flows:
     """Read the captures; `NothingToReplayError` where they hold no connection from its beginning."""
-    wanted: Any = compile_filter(given["expression"])
-    reading = Reading(given["captures"], given["keylog"], via=given["via"])
-    dissector = Dissector(make_options(given["ports"], None, decrypting=reading.decrypting))
+    wanted = compile_filter(given.expression)
+    reading = Reading(given.captures, given.files)
+    dissector = Dissector(ProtocolOptions(ports=given.ports).dissection(decrypting=reading.decrypting))
     watch = Watch(progress=True)
     reader = ScriptReader()
     matching: set[int] = set()
@@ -89,22 +89,22 @@ def _advice(dissector: Dissector, reading: Reading) -> Iterator[str]:
 
 
 def numbered(
-    given: dict[str, Any],
+    given: MutateOptions,
     numbering: Numbering,
     flows: Flows,
     played: list[int],
     plays: Callable[[Numbered], bool] = lambda one: True,
 ) -> Iterator[Numbered]:
     """The cases that are asked for, of the connections that are ``played``; what ``plays`` refuses is not counted."""
-    if given["number"] is not None:
+    if given.number is not None:
         yield from filter(plays, [_single(given, numbering, flows)])
         return
-    turns = TURNS if given["seconds"] is not None or given["limit"] is not None else 1
+    turns = TURNS if given.seconds is not None or given.limit is not None else 1
     made = 0
     for turn in range(turns):
         before = made
-        for one in numbering.cases(given["pattern"], played, begin=turn):
-            if made == given["limit"]:
+        for one in numbering.cases(given.pattern, played, begin=turn):
+            if made == given.limit:
                 return
             if plays(one):
                 made += 1
@@ -114,9 +114,10 @@ def numbered(
             return
 
 
-def _single(given: dict[str, Any], numbering: Numbering, flows: Flows) -> Numbered:
+def _single(given: MutateOptions, numbering: Numbering, flows: Flows) -> Numbered:
     """The case of ``--case``; a usage error where there is none, or where other options leave it out."""
-    number, pattern = given["number"], given["pattern"]
+    number, pattern = given.number, given.pattern
+    assert number is not None
     try:
         found = numbering.of(number)
     except NotApplicableError as error:
@@ -134,29 +135,27 @@ START_NS = 1_767_323_045_000_000_000
 BETWEEN_NS = 1_000_000_000
 
 
-def write(given: dict[str, Any], flows: Flows, sink: Any) -> int:
+def write(given: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
     """Write the file, and what is where in it to ``sink``, unless that is ``None``; returns the exit code."""
-    side = given["side"] or CLIENT
-    numbering = Numbering(flows.flows(), given["seed"], side)
+    side = given.side or CLIENT
+    numbering = Numbering(flows.flows(), given.seed, side)
     cases = numbered(given, numbering, flows, flows.chosen)
-    # What is wrong with --case is told before the file is emptied.
+    # What is wrong with --case is reported before the file is emptied.
     first = list(islice(cases, 1))
     rows: list[Written] = []
     try:
-        about = f"mqttscope mutate: flows of capture {flows.capture_hash} with mutated {side}s, seed {given['seed']}"
-        with open(open_alone(given["write"]), "wb") as file, PcapngWriter(file, comment=about) as writer:
+        about = f"mqttscope mutate: flows of capture {flows.capture_hash} with mutated {side}s, seed {given.seed}"
+        with open(open_alone(target), "wb") as file, PcapngWriter(file, comment=about) as writer:
             rows += _flows(_in_time(given, chain(first, cases)), writer)
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise CannotWriteError(f"cannot write {given['write']}: {why}") from None
-    click.echo(f"{counted(len(rows), 'mutated flow')} written to {utf8(given['write'])}", err=True)
+        raise CannotWriteError(f"cannot write {target}: {why}") from None
+    click.echo(f"{counted(len(rows), 'mutated flow')} written to {utf8(target)}", err=True)
     if sink is not None:
-        whole = summary(
-            given["write"], ", ".join(map(public_name, given["captures"])), flows.capture_hash, given["seed"], len(rows)
-        )
-        if given["format_"] == "json":
+        whole = summary(target, ", ".join(map(public_name, given.captures)), flows.capture_hash, given.seed, len(rows))
+        if given.form == "json":
             sink.write(document(whole, rows))
         else:
             sink.write(b"".join(map(written_line, [*(row.as_json() for row in rows), whole])))
@@ -164,9 +163,9 @@ def write(given: dict[str, Any], flows: Flows, sink: Any) -> int:
     return EXIT_UNREADABLE if flows.truncated else EXIT_CLEAN
 
 
-def _in_time(given: dict[str, Any], cases: Iterator[Numbered]) -> Iterator[Numbered]:
+def _in_time(given: MutateOptions, cases: Iterator[Numbered]) -> Iterator[Numbered]:
     """Cases until the time of ``--duration`` is over."""
-    deadline = time.monotonic() + (given["seconds"] or float("inf"))
+    deadline = time.monotonic() + (given.seconds or float("inf"))
     for one in cases:
         if time.monotonic() > deadline:
             return
@@ -174,7 +173,7 @@ def _in_time(given: dict[str, Any], cases: Iterator[Numbered]) -> Iterator[Numbe
 
 
 def _flows(cases: Iterator[Numbered], writer: PcapngWriter) -> Iterator[Written]:
-    """Write the cases one behind the other, each as a connection."""
+    """Write the cases one after the other, each as a connection."""
     frame, start_ns = 0, START_NS
 
     def next_number() -> int:

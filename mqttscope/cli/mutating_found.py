@@ -32,7 +32,7 @@ from mqttscope.trial.run import NoBrokerError, Result, Trial
 COUNTED_S = 0.002
 """Cases are counted while they are played, with so much time between two of them for the broker."""
 SURE_AFTER = 5
-"""Cases that are played before a time is told."""
+"""Cases that are played before a time is shown."""
 
 
 class ProgressLine:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.stream import MAX_PACKET_BYTES
+from mqttscope.cli.command import OUTPUT, READING, SELECTION, argument, option, options
+
+if TYPE_CHECKING:
+    from mqttscope.dissect import Options
+    from mqttscope.mqtt.constants import ProtocolVersion
+    from mqttscope.report.base import View
 
 LEAST_MAX_PACKET_BYTES = 1024
 """Less makes no sense: a CONNECT has names, a will and a password."""
-DEFAULT_MAX_PACKET = "1M"
-F = TypeVar("F", bound=Callable[..., Any])
-
+HUMAN_FORMATS = ("text", "tree", "ladder")
+PACKET_FORMATS = (*HUMAN_FORMATS, "jsonl", "csv")
+"""Formats of commands that show packets."""
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -32,6 +34,8 @@ class Port(_ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, str]:
         """Read a port and what is spoken there."""
+        from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
+
         if isinstance(value, tuple):
             return value
         number, _, protocol = str(value).partition(":")
@@ -43,10 +47,6 @@ class Port(_ParamType):
         return int(number), protocol
 
 
-CAPTURES = click.Path(allow_dash=True, readable=False)
-"""Captures of a command: what cannot be opened is told when it is read, with what else is wrong."""
-
-
 class Version(_ParamType):
     """``auto``, ``3.1``, ``3.1.1`` or ``5.0``."""
 
@@ -54,6 +54,8 @@ class Version(_ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ProtocolVersion | None:
         """Read a version; ``auto`` is None."""
+        from mqttscope.mqtt.constants import ProtocolVersion
+
         if value is None or isinstance(value, ProtocolVersion) or value == "auto":
             return value if isinstance(value, ProtocolVersion) else None
         try:
@@ -62,155 +64,166 @@ class Version(_ParamType):
             self.fail(str(error), param, ctx)
 
 
-class Size(_ParamType):
-    """A number of bytes: ``1048576``, ``1024K`` or ``1M``."""
+class PacketSize(_ParamType):
+    """A number of bytes that a packet may have: ``1048576``, ``1024K`` or ``1M``."""
 
     name = "bytes"
 
-    def __init__(self, least: int, most: int) -> None:
-        self.least = least
-        self.most = most
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Read a number and its unit."""
+        from mqttscope.mqtt.stream import MAX_PACKET_BYTES
+
         if isinstance(value, int):
             return value
         found = re.fullmatch(r"([0-9]{1,12})([KM]?)(?:iB|B)?", str(value), re.IGNORECASE)
         if found is None:
             self.fail(f"{value!r} is not a number of bytes, such as 65536, 64K or 1M", param, ctx)
         size = int(found[1]) << {"": 0, "K": 10, "M": 20}[found[2].upper()]
-        if not self.least <= size <= self.most:
-            self.fail(f"{value} is not from {self.least:,} to {self.most:,} bytes", param, ctx)
+        if not LEAST_MAX_PACKET_BYTES <= size <= MAX_PACKET_BYTES:
+            self.fail(f"{value} is not from {LEAST_MAX_PACKET_BYTES:,} to {MAX_PACKET_BYTES:,} bytes", param, ctx)
         return size
 
 
-def max_packet_option(text: str) -> Callable[[F], F]:
-    """``--max-packet``."""
-    return click.option(
-        "--max-packet",
-        type=Size(LEAST_MAX_PACKET_BYTES, MAX_PACKET_BYTES),
-        default=DEFAULT_MAX_PACKET,
-        show_default=True,
-        metavar="BYTES",
-        help=text,
-    )
-
-
-def selection(command: F) -> F:
-    """Options of every command that shows packets: what to select, and how to read."""
-    for decorate in reversed(
-        (
-            click.option("--filter", "-f", "expression", metavar="EXPR", help="Only what matches (docs/filters.md)."),
-            click.option("--connection", type=click.IntRange(0), multiple=True, help="Only this connection number."),
-            click.option(
-                "--port",
-                "ports",
-                type=Port(),
-                metavar="PORT[:mqtt|ws|tls]",
-                multiple=True,
-                help="MQTT is spoken here, as 1884, 8080:ws or 8883:tls.",
-            ),
-            click.option(
-                "--mqtt-version",
-                type=Version(),
-                metavar="auto|3.1|3.1.1|5.0",
-                default="auto",
-                help="Version where no CONNECT was captured.",
-            ),
-        )
-    ):
-        command = decorate(command)
-    return command
-
-
-def dissection(command: F) -> F:
-    """`selection`, and what only files can have."""
-    keylog = click.option("--keylog", metavar="FILE", help="Keys of TLS sessions. [default: $SSLKEYLOGFILE]")
-    return selection(keylog(front_end(command)))
-
-
-_PREFERENCES = "mqttscope.tshark_options"
-
-
-def front_end(command: F) -> F:
-    """``--via`` and ``--tshark-option``: who dissects the frames, as one parameter ``via`` for `reading.Reading`."""
-    via = click.option(
-        "--via", type=click.Choice(("tshark",)), metavar="tshark", callback=_via,
-        help="Dissect frames with tshark, which knows more tunnels and 802.11 with keys. [default: mqttscope does]",
-    )  # fmt: skip
-    preference = click.option(
-        "--tshark-option", multiple=True, metavar="NAME:VALUE", is_eager=True, expose_value=False,
-        callback=_preferences, help="A preference of tshark, for --via tshark.",
-    )  # fmt: skip
-    return via(preference(command))
-
-
-def _preferences(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
-    for one in value:
-        name, colon, _ = one.partition(":")
-        if not name or not colon or "\0" in one:
-            raise click.BadParameter("it is not NAME:VALUE, such as wlan.enable_decryption:TRUE", ctx, param)
-    ctx.meta[_PREFERENCES] = value
-
-
-def _via(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    preferences: tuple[str, ...] = ctx.meta.get(_PREFERENCES, ())
-    if value is None:
-        if preferences:
-            raise click.UsageError("--tshark-option needs --via tshark", ctx)
-        return None
-    return preferences
-
-
-def viewing(command: F) -> F:
-    """Options of every command that shows packets: how they look."""
-    for decorate in reversed(
-        (
-            click.option(
-                "--payload",
-                type=click.Choice(("auto", "text", "hex", "json", "cbor", "msgpack", "none")),
-                default="auto",
-                show_default=True,
-                help="How payloads are shown.",
-            ),
-            click.option(
-                "--payload-limit",
-                type=click.IntRange(0),
-                default=65_536,
-                show_default=True,
-                help="Payload bytes shown.",
-            ),
-            click.option(
-                "--time",
-                "time_format",
-                type=click.Choice(("iso", "local", "epoch", "relative", "delta")),
-                default="iso",
-                show_default=True,
-                help="UTC, local time, seconds since 1970, since the first event, or since the one before.",
-            ),
-            click.option("--show-secrets", is_flag=True, help="Show passwords and tokens."),
-        )
-    ):
-        command = decorate(command)
-    return command
-
-
-def make_options(
-    ports: tuple[tuple[int, str], ...], mqtt_version: ProtocolVersion | None, *, decrypting: bool = False
-) -> Options:
-    """Dissection options from the command line."""
-    return Options(ports=dict(ports), version=mqtt_version, decrypting=decrypting)
-
-
 def finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    """Refuse what is no number: a range lets it through."""
+    """Refuse infinity and what is not a number: a range lets them through."""
     if value is not None and not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a number that can be used", ctx, param)
     return value
 
 
-def colour_option(command: F) -> F:
+def _preference(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    for one in value:
+        name, colon, _ = one.partition(":")
+        if not name or not colon or "\0" in one:
+            raise click.BadParameter("it is not NAME:VALUE, such as wlan.enable_decryption:TRUE", ctx, param)
+    return value
+
+
+def captures_argument(*, required: bool = True, metavar: str = "CAPTURE...") -> Any:
+    """Captures of a command: what cannot be opened is reported when it is read, with what else is wrong."""
+    return argument(metavar, nargs=-1, required=required, type=click.Path(allow_dash=True, readable=False))
+
+
+def positive_option(section: str, name: str, text: str, *, metavar: str = "SECONDS", **settings: Any) -> Any:
+    """An option that takes a number above 0."""
+    kind = click.FloatRange(0, min_open=True)
+    return option(section, name, type=kind, callback=finite, metavar=metavar, help=text, **settings)
+
+
+def max_packet_option(section: str, text: str) -> Any:
+    """``--max-packet``."""
+    kind = PacketSize()
+    return option(section, "--max-packet", type=kind, default=1 << 20, metavar="BYTES", help=f"{text} [default: 1M]")
+
+
+def colour_option() -> Any:
     """``--color/--no-color``."""
-    return click.option(
-        "--color/--no-color", "colour", default=None, help="Colour, whatever the output is. [default: on a terminal]"
-    )(command)
+    return option(
+        OUTPUT, "--color/--no-color", default=None, value=None,
+        help="Colour the output, whatever it goes to. [default: on a terminal]",
+    )  # fmt: skip
+
+
+def ports_option() -> Any:
+    """``--port``."""
+    return option(
+        READING, "--port", type=Port(), metavar="PORT[:mqtt|ws|tls]", multiple=True,
+        help="Port with MQTT, such as 1884, 8080:ws for WebSocket, or 8883:tls; may be repeated.",
+    )  # fmt: skip
+
+
+@options
+class ProtocolOptions:
+    """Where MQTT is spoken, and in which version."""
+
+    ports: tuple[tuple[int, str], ...] = ports_option()
+    mqtt_version: ProtocolVersion | None = option(
+        READING, "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0",
+        help="Version of connections whose CONNECT was not captured. [default: auto]",
+    )  # fmt: skip
+
+    def dissection(self, *, decrypting: bool = False) -> Options:
+        """The same for the dissector."""
+        from mqttscope.dissect import Options
+
+        return Options(ports=dict(self.ports), version=self.mqtt_version, decrypting=decrypting)
+
+
+@options
+class FileOptions:
+    """How the frames of captures are read."""
+
+    keylog: str | None = option(
+        READING, "--keylog", metavar="FILE", help="Key log that decrypts TLS. [default: $SSLKEYLOGFILE]"
+    )
+    via: str | None = option(
+        READING, "--via", type=click.Choice(("tshark",)), metavar="tshark",
+        help="Dissect frames with tshark, which knows more tunnels, and 802.11 with keys.",
+    )  # fmt: skip
+    tshark_options: tuple[str, ...] = option(
+        READING, "--tshark-option", multiple=True, metavar="NAME:VALUE", callback=_preference,
+        help="Preference that --via tshark sets in tshark; may be repeated.",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if self.tshark_options and self.via is None:
+            raise click.UsageError("--tshark-option needs --via tshark")
+
+    @property
+    def preferences(self) -> tuple[str, ...] | None:
+        """Preferences of tshark, where that is to dissect the frames."""
+        return None if self.via is None else self.tshark_options
+
+
+@options
+class SelectionOptions:
+    """Which packets of a capture are shown."""
+
+    expression: str | None = option(
+        SELECTION, "--filter", "-f", metavar="EXPR", help="Only what matches this expression (docs/filters.md)."
+    )
+    connection: tuple[int, ...] = option(
+        SELECTION, "--connection", type=click.IntRange(0), metavar="N", multiple=True,
+        help="Only the connection with this number; may be repeated.",
+    )  # fmt: skip
+
+
+@options
+class ViewOptions:
+    """How packets look."""
+
+    payload: str = option(
+        OUTPUT, "--payload", type=click.Choice(("auto", "text", "hex", "json", "cbor", "msgpack", "none")),
+        default="auto", show_default=True, help="How to show payloads.",
+    )  # fmt: skip
+    payload_limit: int = option(
+        OUTPUT, "--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, metavar="BYTES",
+        help="Show at most this many bytes of each payload.",
+    )  # fmt: skip
+    time_format: str = option(
+        OUTPUT, "--time", type=click.Choice(("iso", "local", "epoch", "relative", "delta")), default="iso",
+        show_default=True,
+        help="Times in UTC, local time, seconds since 1970, since the first event, or since the previous event.",
+    )  # fmt: skip
+    show_secrets: bool = option(OUTPUT, "--show-secrets", is_flag=True, help="Show passwords and tokens.")
+
+    def view(self, *, colour: bool | None) -> View:
+        """The view for standard output."""
+        from mqttscope.cli.output import make_view
+
+        return make_view(
+            colour=colour, time_format=self.time_format, payload=self.payload, payload_limit=self.payload_limit,
+            show_secrets=self.show_secrets,
+        )  # fmt: skip
+
+
+def compile_filter(expression: str | None, name: str = "--filter") -> Any:
+    """The filter of the command line; a usage error that points at the character where it is wrong."""
+    if expression is None:
+        return None
+    from mqttscope import filter as filters
+
+    try:
+        return filters.compile(expression)
+    except filters.FilterError as error:
+        raise click.UsageError(f"{name}: {error.render()}") from None

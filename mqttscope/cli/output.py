@@ -23,7 +23,7 @@ import click
 
 from mqttscope.capture.files import is_source
 from mqttscope.capture.write import opener
-from mqttscope.cli.ending import installed, interruption, limit_ending
+from mqttscope.cli.ending import ENDINGS, installed, interruption, limit_ending
 from mqttscope.cli.main import EXIT_USAGE, printable
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
@@ -31,11 +31,9 @@ from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.redact.addresses import without_secrets
-from mqttscope.report.base import View
+from mqttscope.report.base import Reporter, Sink, View
 
 BUFFER_BYTES = 1 << 16
-ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Ctrl-C, what a service manager sends, and the end of the terminal."""
 PROGRESS_AFTER_S = 1.0
 PROGRESS_EVERY_S = 0.2
 PROGRESS_EVENTS = 2_000
@@ -89,18 +87,18 @@ class Output:
     """Standard output as a binary sink.
 
     Lines are gathered unless somebody waits for each of them (a terminal, or input that is still being produced).
-    Ctrl-C waits until what is being written is written, so that the last line is whole; a second one does not wait.
-    When the reader has gone, the command ends with a BrokenPipeError, unless it ``goes_on``: then nothing is written
+    Ctrl-C waits until what is being written is written, so that the last line is complete; a second one does not wait.
+    When the reader has gone, the command ends with a BrokenPipeError, unless it ``continues``: then nothing is written
     any more.
     """
 
-    def __init__(self, *, immediate: bool = False, goes_on: bool = False) -> None:
+    def __init__(self, *, immediate: bool = False, continues: bool = False) -> None:
         if sys.stdout is None:
             raise CannotWriteError("standard output is closed")
         # Without Python's own buffer it is always known what was written.
         self.stream: Any = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
         self.immediate = immediate
-        self.goes_on = goes_on
+        self.continues = continues
         self._gone = False
         self._parts: list[bytes] = []
         self._held = 0
@@ -113,7 +111,7 @@ class Output:
                     signal.signal(number, self._interrupt)
 
     def write(self, data: bytes) -> None:
-        """Write bytes; BrokenPipeError when the reader has gone and the command does not go on."""
+        """Write bytes; BrokenPipeError when the reader has gone and the command does not continue."""
         if self._gone:
             return
         self._parts.append(data)
@@ -135,7 +133,7 @@ class Output:
                 left = left[self.stream.write(left) or self._wait() :]
             self.stream.flush()
         except BrokenPipeError:
-            if not self.goes_on:
+            if not self.continues:
                 raise
             self._gone = True
         except OSError as error:
@@ -205,6 +203,29 @@ def make_view(*, colour: bool | None, time_format: str, payload: str, payload_li
         show_secrets=show_secrets,
         unicode=encoding.startswith("utf"),
     )
+
+
+def make_reporter(name: str, sink: Sink, view: View) -> Reporter:
+    """The reporter of a format."""
+    if name == "jsonl":
+        from mqttscope.report.jsonl import JsonLines
+
+        return JsonLines(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
+    if name == "tree":
+        from mqttscope.report.tree import Tree
+
+        return Tree(sink, view)
+    if name == "ladder":
+        from mqttscope.report.ladder import Ladder
+
+        return Ladder(sink, view)
+    if name == "csv":
+        from mqttscope.report.table import Table
+
+        return Table(sink, view)
+    from mqttscope.report.text import TextLines
+
+    return TextLines(sink, view)
 
 
 def warn(message: str) -> None:
@@ -340,7 +361,7 @@ def _as_it_is(path: str, flags: int) -> int:
 
 
 class FileSink:
-    """A file as a binary sink, opened at once so that a wrong path is told before the work.
+    """A file as a binary sink, opened at once so that a wrong path is reported before the work.
 
     What was in it stays until something is written; a new one goes again when the command fails before that.
 

@@ -15,7 +15,7 @@ MAX_GATHERED = 1 << 26
 MAX_DUMP_BYTES = (1 << 28) + (1 << 16)
 """Bytes of one hexdump: the largest packet, and what may lie around it."""
 LINK_TYPES = (1, 113, 276, 101, 0)
-"""Links that a dump of a whole frame may be of: Ethernet, Linux cooked (both versions), raw IP, loopback."""
+"""Links that a dump of a complete frame may be of: Ethernet, Linux cooked (both versions), raw IP, loopback."""
 
 _NOISE = re.compile(r"0x|\\x|[\s:,;|_-]", re.IGNORECASE)
 _NOT_HEX = re.compile(r"[^0-9a-f]", re.IGNORECASE)
@@ -194,14 +194,14 @@ def _row_bytes(rest: str) -> bytes | None:
 
 
 def _done(dump: _Dump) -> Found:
-    """What a dump says; that of a whole frame is what its TCP segment carries."""
+    """What a dump says; that of a complete frame is what its TCP segment carries."""
     if dump.problem is not None:
         return Found(dump.line, problem=dump.problem)
     raw = bytes(dump.raw)
     carried = _carried(raw)
     if carried is None:
         return Found(dump.line, raw)
-    return Found(dump.line, carried, note=f"a whole frame: the {len(carried)} bytes that its TCP segment carries")
+    return Found(dump.line, carried, note=f"a complete frame: the {len(carried)} bytes that its TCP segment carries")
 
 
 def _carried(raw: bytes) -> bytes | None:

@@ -10,15 +10,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import click
 
 from mqttscope.capture.write import write_file
-from mqttscope.cli.ending import limit_ending
-from mqttscope.cli.linting import Run
+from mqttscope.cli.ending import at_endings, limit_ending
+from mqttscope.cli.linting import Run as LintRun
 from mqttscope.cli.linting_settings import resolve
-from mqttscope.cli.live_record import at_endings
+from mqttscope.cli.live_options import ProxyOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
 from mqttscope.cli.output import Output, make_view, warn
 from mqttscope.cli.reading import Reading
@@ -33,8 +32,7 @@ from mqttscope.report.text import TextLines
 from mqttscope.transport.errors import reason
 from mqttscope.transport.judging import SWITCH_S
 from mqttscope.transport.recording import Recording
-from mqttscope.transport.target import AddressError, Upstream, parse_listen, parse_upstream, shown
-from mqttscope.transport.tls import TlsError, listen_context, upstream_context
+from mqttscope.transport.target import AddressError, Upstream, parse_upstream, shown
 
 MAX_UNWRITTEN_BYTES = 4 * 1024 * 1024
 """Of output that nobody reads; lines of packets beyond are left out, and counted; findings wait, and with them the
@@ -126,48 +124,27 @@ class Offered:
         self.write = sink.offer
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given: ProxyOptions) -> int:
     """Run the proxy with the options of the command; returns the exit code."""
+    host, port = given.listening.address()
     try:
-        host, port = parse_listen(given["listen"])
-        upstream = parse_upstream(given["upstream"])
+        upstream = parse_upstream(given.upstream)
     except AddressError as error:
         raise click.UsageError(str(error)) from None
-    if given["write"] in ("", "-"):
-        raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
-    route = Route(host, port, upstream, max_connections=given["max_connections"])
-    if given["connect_timeout"] is not None:
-        route.connect_timeout_s = route.client_timeout_s = given["connect_timeout"]
-    _secure(route, given)
+    route = Route(host, port, upstream, max_connections=given.max_connections)
+    if given.connect_timeout is not None:
+        route.connect_timeout_s = route.client_timeout_s = given.connect_timeout
+    given.tls.refuse_plain(upstream, "an upstream")
+    route.listen_tls = given.listening.context()
+    route.upstream_tls = given.tls.context(upstream)
     sys.setswitchinterval(SWITCH_S)
-    session = Session(given, upstream)
-    return asyncio.run(session.execute(route))
+    return asyncio.run(Run(given, upstream).execute(route))
 
 
-def _secure(route: Route, given: dict[str, Any]) -> None:
-    """The TLS of both sides; usage errors for options that do not go together."""
-    if given["listen_key"] and not given["listen_cert"]:
-        raise click.UsageError("--listen-key needs --listen-cert")
-    if given["key"] and not given["cert"]:
-        raise click.UsageError("--key needs --cert")
-    for name in ("ca", "cert", "insecure"):
-        if given[name] and not route.upstream.tls:
-            raise click.UsageError(f"--{name} is for an upstream with TLS (mqtts://, wss://), not for {route.upstream}")
-    try:
-        if given["listen_cert"]:
-            route.listen_tls = listen_context(given["listen_cert"], given["listen_key"])
-        if route.upstream.tls:
-            route.upstream_tls = upstream_context(given["ca"], given["cert"], given["key"], insecure=given["insecure"])
-    except TlsError as error:
-        raise click.UsageError(str(error)) from None
-    if given["insecure"]:
-        warn(f"--insecure: the certificate of {route.upstream} is not checked")
-
-
-class Session:
+class Run:
     """The linter, the lines and the limits of one run."""
 
-    def __init__(self, given: dict[str, Any], upstream: Upstream) -> None:
+    def __init__(self, given: ProxyOptions, upstream: Upstream) -> None:
         self.given = given
         self.packets = 0
         self.too_large = 0
@@ -179,32 +156,21 @@ class Session:
         self.relay: Relay | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.sink: Background | None = None
-        self.run: Run | None = None
+        self.run: LintRun | None = None
         self.lines: TextLines | None = None
         settings = None
-        if given["lint"]:
-            settings = resolve(
-                given, ports=(), mqtt_version=None, config=given["config"], search=not given["no_config"]
-            )
-            if given["show"] and settings.output is None and settings.format not in HUMAN:
+        if given.lint:
+            settings = resolve(given.judging, form=given.form, outputs=given.outputs)
+            if given.show and settings.output is None and settings.format not in HUMAN:
                 raise click.UsageError(f"--show would write between --format {settings.format}; add --output FILE")
-        elif given["stop_on_finding"]:
-            raise click.UsageError("--stop-on-finding needs the linter")
-        if given["show"] or (settings is not None and settings.output is None):
+        if given.show or (settings is not None and settings.output is None):
             self.sink = Background(Output(immediate=True))
-        capture = given["write"] or given["listen"]
+        capture = given.write or given.listening.listen
         if settings is not None:
-            self.run = Run(
-                settings,
-                Reading((capture,), None),
-                update_baseline=False,
-                statistics=False,
-                colour=given["colour"],
-                sink=self.sink,
-            )
-        if given["show"] and self.sink is not None:
+            self.run = LintRun(settings, Reading((capture,)), colour=given.colour, sink=self.sink)
+        if given.show and self.sink is not None:
             view = make_view(
-                colour=given["colour"], time_format="iso", payload="auto", payload_limit=256, show_secrets=False
+                colour=given.colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False
             )
             self.lines = TextLines(Offered(self.sink), view)
         self.options = Options()
@@ -212,20 +178,20 @@ class Session:
         self.dissector = Dissector(self.options) if self.run is None else self.run.dissector
         if self.run is not None:
             self.options = self.run.settings.options
-        self.options.max_packet_bytes = given["max_packet"]
+        self.options.max_packet_bytes = given.max_packet
         try:
             self.recording = Recording(
-                capture, path=given["write"], dissector=self.dissector, listener=self.hear, note=warn
+                capture, path=given.write, dissector=self.dissector, listener=self.hear, note=warn
             )
         except OSError as error:
-            raise CannotProxyError(f"cannot write {given['write']}: {error.strerror or error}") from None
+            raise CannotProxyError(f"cannot write {given.write}: {error.strerror or error}") from None
 
     def hear(self, event: Event) -> None:
         """One event of the traffic; in the thread that judges."""
         given = self.given
         is_packet = isinstance(event, PacketEvent | MalformedEvent)
         if is_packet:
-            if given["count"] is not None and self.packets >= given["count"]:
+            if given.count is not None and self.packets >= given.count:
                 return
             self.packets += 1
         elif isinstance(event, ConnectionOpened):
@@ -236,8 +202,8 @@ class Session:
             self.lines.feed(event)
         if self.run is not None:
             self.run.feed(event)
-        enough = is_packet and self.packets == given["count"]
-        found = given["stop_on_finding"] and self.run is not None and self.run.failing
+        enough = is_packet and self.packets == given.count
+        found = given.stop_on_finding and self.run is not None and self.run.failing
         if enough or found:
             self._stop()
 
@@ -264,14 +230,16 @@ class Session:
             try:
                 await relay.start()
             except OSError as error:
-                raise CannotProxyError(f"cannot listen on {self.given['listen']}: {_why(error, route)}") from None
+                raise CannotProxyError(
+                    f"cannot listen on {self.given.listening.listen}: {_why(error, route)}"
+                ) from None
             listened = True
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(relay.addresses[0][1], self.spoken)
             at_endings(self._interrupted)
             self._ready(relay)
-            if self.given["duration"] is not None:
-                loop.call_later(self.given["duration"], relay.stop)
+            if self.given.duration is not None:
+                loop.call_later(self.given.duration, relay.stop)
             await relay.stopping.wait()
         finally:
             if self.sink is not None:
@@ -292,7 +260,7 @@ class Session:
 
     def _ready(self, relay: Relay) -> None:
         warn(f"listening on {relay.address} for {relay.route.upstream}")
-        path = self.given["ready_file"]
+        path = self.given.listening.ready_file
         if path is not None:
             # Whoever waits for the file finds the address in it.
             try:
@@ -320,7 +288,7 @@ class Session:
         if relay.refused:
             told += f"; {counted(relay.refused, 'client')} beyond --max-connections closed"
         if self.sink is not None and self.sink.left_out:
-            told += f"; {counted(self.sink.left_out, 'line')} left out that nobody read"
+            told += f"; {counted(self.sink.left_out, 'line')} left out because nobody read them"
         warn(told)
         if self.sealed:
             warn(f"{counted(self.sealed, 'connection')} passed with TLS inside, unread; --listen-cert ends TLS here")

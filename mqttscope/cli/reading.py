@@ -1,7 +1,4 @@
-"""Captures as the commands read them: segments, and what is inside TLS where the keys are known.
-
-The keys of a live capture: from the option or the environment, and what is said of them.
-"""
+"""Captures as the commands read them: segments, and what is inside TLS where the keys are known."""
 
 from __future__ import annotations
 
@@ -16,15 +13,12 @@ import click
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import STDIN
-from mqttscope.capture.keylog import BadKeysError
-from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
-from mqttscope.capture.tshark import MissingToolError
 from mqttscope.cli.main import EXIT_UNREADABLE
+from mqttscope.cli.options import FileOptions
 from mqttscope.cli.output import warn
 from mqttscope.dissect import segments
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import utf8
-from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.segment import Segment
@@ -50,22 +44,20 @@ class CannotDissectError(MqttscopeError, click.ClickException):
 
 
 class Reading:
-    """The captures of one run, decrypted where ``keylog`` or secrets in the captures allow it."""
+    """The captures of one run, decrypted where a key log or secrets in the captures allow it."""
 
     def __init__(
         self,
         captures: Sequence[str],
-        keylog: str | None,
+        files: FileOptions | None = None,
         stdin: BinaryIO | None = None,
-        via: tuple[str, ...] | None = None,
         fragments: FragmentTable | None = None,
     ) -> None:
-        """``via``: preferences of tshark, where that is to dissect the frames.
-
-        ``fragments``: the table that IP fragments are put together in, where somebody wants to see them.
-        """
+        """``fragments``: the table that IP fragments are put together in, where somebody wants to see them."""
+        keylog = None if files is None else files.keylog
         self.captures = captures
-        self.via = via
+        self.via = None if files is None else files.preferences
+        """Preferences of tshark, where that is to dissect the frames."""
         self.fragments = fragments
         self.keys: bytes | None = None
         self.records = 0
@@ -76,7 +68,7 @@ class Reading:
         self._spool: BinaryIO | None = None
         self._keylog = keylog
         self._failed = False
-        if via is not None:
+        if self.via is not None:
             _need_tshark()
         if keylog is not None:
             self.keys = _keys(keylog)
@@ -147,12 +139,12 @@ class Reading:
         more = f" and {left:,} more" if left else ""
         if len(self.overlapping) == 1:
             yield (
-                f"{names[0]} overlaps in time with a capture before it and is read behind that, so that times go back;"
+                f"{names[0]} overlaps in time with an earlier capture and is read after it, so times go back;"
                 " mergecap makes one of them"
             )
         elif names:
             yield (
-                f"{', '.join(names)}{more} overlap in time with captures before them and are read behind those, so that"
+                f"{', '.join(names)}{more} overlap in time with earlier captures and are read after them, so"
                 " times go back; mergecap makes one of them"
             )
         keys = self.unopened()
@@ -174,11 +166,13 @@ class Reading:
         return self._segments(self._open())
 
     def _until_secrets(self, items: Iterator[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Plaintext]:
-        from mqttscope.capture.tls import TLS_KEY_LOG, MissingToolError, find_tshark
-
         for item in items:
             yield item
-            if type(item) is CaptureSecrets and item.secrets_type == TLS_KEY_LOG:
+            if type(item) is not CaptureSecrets:
+                continue
+            from mqttscope.capture.tls import TLS_KEY_LOG, MissingToolError, find_tshark
+
+            if item.secrets_type == TLS_KEY_LOG:
                 if STDIN in self.captures:
                     warn(f"{item.capture}: holds keys of TLS, which are used where the capture is a file")
                     continue
@@ -235,48 +229,3 @@ def _spooled(source: BinaryIO | None) -> BinaryIO:
         file.write(data)
     file.flush()
     return cast(BinaryIO, file)
-
-
-class LiveKeys(LiveDecryption):
-    """Decryption of a live capture, and what to say at its end."""
-
-    def advice(self) -> str | None:
-        """What to say at the end where the keys opened nothing."""
-        if self.records or self.failures:
-            return None
-        if not self.sessions:
-            return f"no TLS connection began, so that the keys in {self.keylog.path} opened none"
-        return f"no TLS record could be decrypted with the keys in {self.keylog.path}{self._late()}"
-
-    def _late(self) -> str:
-        if not self.keyless:
-            return ""
-        return (
-            f"; the keys of {counted(self.keyless, 'connection')} were not in it {KEY_SECONDS:g} s after the beginning,"
-            " and later keys are of no use"
-        )
-
-
-def live_keys(keylog: str | None) -> LiveKeys | None:
-    """Decryption with ``--keylog`` or the file of the environment; none without.
-
-    `CannotDecryptError` where what the option names cannot be used; what the environment names is left alone then.
-    """
-    if keylog is None:
-        keylog = os.environ.get(KEYLOG_VARIABLE, "")
-        if not keylog:
-            return None
-        # Set for other programs as well, so that what is wrong with it is no reason to stop.
-        try:
-            keys = LiveKeys(keylog)
-        except (BadKeysError, MissingToolError) as error:
-            warn(f"{error} (${KEYLOG_VARIABLE})")
-            return None
-    else:
-        try:
-            keys = LiveKeys(keylog)
-        except (BadKeysError, MissingToolError) as error:
-            raise CannotDecryptError(str(error)) from None
-    if not keys.keylog.exists:
-        warn(f"key log {keylog} does not exist yet; waiting for it")
-    return keys

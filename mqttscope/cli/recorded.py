@@ -1,22 +1,22 @@
-"""Scripts from the captures that a command names, with the parts and the changes that its options ask for."""
+"""What a live run begins with: scripts from captures, as its options ask for, and what records and lints it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 
 from mqttscope.cli import advice
-from mqttscope.cli.inspect import compile_filter
 from mqttscope.cli.linting import Run
+from mqttscope.cli.live_options import ChangeOptions, RecordedOptions, RunOptions
 from mqttscope.cli.main import EXIT_UNREADABLE
-from mqttscope.cli.options import make_options
-from mqttscope.cli.output import Watch, warn
+from mqttscope.cli.options import FileOptions, ProtocolOptions, compile_filter
+from mqttscope.cli.output import CannotWriteError, Watch, refuse_inputs, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.dissect import Options as DissectOptions
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -39,12 +39,7 @@ from mqttscope.replay.rewrite import (
 from mqttscope.replay.script import Entry, Script, ScriptReader
 from mqttscope.report.base import Sink
 from mqttscope.report.replay.text import Limited
-
-_ALTERING = (
-    "clients", "expression", "start", "end", "topics", "names", "settings", "unset", "convert", "client_template",
-    "topic_template", "user", "password_file",
-)  # fmt: skip
-"""Options that make something else of a recording."""
+from mqttscope.transport.recording import Recording
 
 
 class NothingToReplayError(MqttscopeError, click.ClickException):
@@ -70,23 +65,34 @@ class Recorded:
     """Recorded deliveries that cannot come because of that."""
 
 
-def read(given: dict[str, Any]) -> Recorded:
-    """Read captures, select and rewrite; usage errors where that cannot be done."""
-    wanted = compile_filter(given["expression"])
+def read(
+    captures: Sequence[str],
+    files: FileOptions,
+    protocol: ProtocolOptions,
+    chosen: RecordedOptions,
+    changing: ChangeOptions,
+    *,
+    credentials: bool = False,
+) -> Recorded:
+    """Read captures, select and rewrite; usage errors where that cannot be done.
+
+    ``credentials``: others than the recorded ones are sent.
+    """
+    wanted = compile_filter(chosen.expression)
     try:
-        rewrites = Rewrites.parse(given["topics"], given["names"], given["settings"], given["unset"], read_file=_file)
-        start = None if given["start"] is None else Moment.parse(given["start"])
-        end = None if given["end"] is None else Moment.parse(given["end"])
+        rewrites = Rewrites.parse(chosen.topics, chosen.names, changing.settings, changing.unset, read_file=_file)
+        start = None if chosen.start is None else Moment.parse(chosen.start)
+        end = None if chosen.end is None else Moment.parse(chosen.end)
     except RewriteError as error:
         raise click.UsageError(str(error)) from None
-    reading = Reading(given["captures"], given["keylog"], via=given["via"])
-    dissector = Dissector(make_options(given["ports"], None, decrypting=reading.decrypting))
+    reading = Reading(captures, files)
+    dissector = Dissector(protocol.dissection(decrypting=reading.decrypting))
     watch = Watch(progress=True)
     reader = ScriptReader()
     places: set[int] | None = None if wanted is None else set()
     for event in watch.events(dissect_segments(reading.segments(watch.skipped), dissector=dissector)):
         place = reader.places
-        is_wanted = places is not None and _is_packet(event) and wanted.matches(event)  # type: ignore[attr-defined]
+        is_wanted = places is not None and _is_packet(event) and wanted.matches(event)
         reader.feed(event)
         if is_wanted and reader.places > place:
             places.add(place)  # type: ignore[union-attr]
@@ -104,20 +110,20 @@ def read(given: dict[str, Any]) -> Recorded:
             f"{counted(late, 'packet')} of clients left out: the broker had already ended the connection"
         )
     try:
-        found.scripts, changes = select(found.scripts, clients=given["clients"], start=start, end=end, places=places)
+        found.scripts, changes = select(found.scripts, clients=chosen.clients, start=start, end=end, places=places)
         found.changes += changes.sentences
-        if given["convert"] is not None:
-            found.scripts, changes = _converted(found.scripts, given["convert"], lossy=bool(given.get("lossy")))
+        if changing.convert is not None:
+            found.scripts, changes = _converted(found.scripts, changing.convert, lossy=changing.lossy)
             found.changes += changes.sentences
         if rewrites:
             found.scripts, changes = rewrite(found.scripts, rewrites)
             found.changes += changes.sentences
-        if given["copies"] > 1 or given["client_template"] or given["topic_template"]:
+        if changing.copies > 1 or changing.client_template or changing.topic_template:
             found.scripts, changes = multiply(
                 found.scripts,
-                given["copies"],
-                given["client_template"] or CLIENT_TEMPLATE,
-                given["topic_template"] or TOPIC_TEMPLATE,
+                changing.copies,
+                changing.client_template or CLIENT_TEMPLATE,
+                changing.topic_template or TOPIC_TEMPLATE,
             )
             found.changes += changes.sentences
     except RewriteError as error:
@@ -126,18 +132,18 @@ def read(given: dict[str, Any]) -> Recorded:
         reasons = sorted({why for _, why in found.left_out}) + found.changes
         more = f": {'; '.join(reasons)}" if reasons else ""
         raise NothingToReplayError(f"no connection can be replayed{more}")
-    if any(given.get(one) for one in _ALTERING) or given["copies"] > 1:
+    if chosen != RecordedOptions() or changing != ChangeOptions() or credentials:
         begin, finish = span(captured, start, end)
         options = Options(
-            clients=given["clients"],
+            clients=chosen.clients,
             filtered=wanted is not None,
             start_ns=begin,
             end_ns=finish,
-            topics=bool(given["topics"] or given["topic_template"]),
-            names=bool(given["names"]),
+            topics=bool(chosen.topics or changing.topic_template),
+            names=bool(chosen.names),
             settings=[one.target.path for one in rewrites.settings],
-            copies=given["copies"],
-            credentials=bool(given.get("user") or given.get("password_file")),
+            copies=changing.copies,
+            credentials=credentials,
         )
         found.alterations = Alterations(captured, found.scripts, options)
         found.hopeless = found.alterations.hopeless(found.scripts)
@@ -153,10 +159,10 @@ def _converted(scripts: list[Script], version: ProtocolVersion, *, lossy: bool) 
         raise RewriteError(f"{error}\n--lossy converts the rest, and says in the report what is lost") from None
 
 
-def limit_findings(lint: Run, given: dict[str, Any], sink: Sink) -> None:
+def limit_findings(lint: Run, given: RunOptions, sink: Sink) -> None:
     """Let the findings of a live run end after ``--limit``, where they are for people."""
-    if given["format_"] == "text":
-        lint.reporters = [Limited(one, sink, given["limit"]) for one in lint.reporters]
+    if given.form == "text":
+        lint.reporters = [Limited(one, sink, given.limit) for one in lint.reporters]
 
 
 def _is_packet(event: Event) -> bool:
@@ -177,3 +183,39 @@ def _file(name: str) -> bytes:
         return Path(name).read_bytes()
     except (OSError, ValueError) as error:
         raise RewriteError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def prepare_record(
+    given: RunOptions,
+    captures: Sequence[str],
+    where: str,
+    options: DissectOptions,
+    sink: Callable[[], Sink],
+    activity: str,
+) -> tuple[Run | None, Recording | None, DissectOptions]:
+    """The linter of ``--lint``, the recording of ``--write`` or for the linter, and the options that hold.
+
+    ``where`` names the capture where there is no file; ``sink`` gives the place of findings.  `CannotWriteError` where
+    the file cannot be made, a usage error where it is a capture that is read.
+    """
+    name = given.write or where
+    lint: Run | None = None
+    listener: Callable[[Event], None] | None = None
+    dissector = Dissector(options)
+    if given.lint:
+        from mqttscope.cli.linting_settings import resolve
+
+        settings = resolve(given.judging, form="full" if given.form == "text" else "jsonl")
+        lint = Run(settings, Reading((name,)), colour=given.colour, sink=sink())
+        dissector, listener, options = lint.dissector, lint.feed, settings.options
+    if given.write is None and listener is None:
+        return lint, None, options
+    if given.write is not None:
+        refuse_inputs(given.write, captures, option="--write")
+    try:
+        recording = Recording(
+            name, path=given.write, dissector=dissector, listener=listener, note=warn, activity=activity
+        )
+    except OSError as error:
+        raise CannotWriteError(f"cannot write {given.write}: {error.strerror or error}") from None
+    return lint, recording, options

@@ -12,15 +12,15 @@ from typing import Any
 import click
 import orjson
 
-from mqttscope.cli.linting import Run
-from mqttscope.cli.live_record import at_endings, prepare_record
+from mqttscope.cli.ending import at_endings
+from mqttscope.cli.linting import Run as LintRun
+from mqttscope.cli.live_options import ReplayOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.mutating_brokers import UnreachableError, read_password, target_of, tls_context
-from mqttscope.cli.output import FileSink, Output, make_view, refuse_inputs, warn
-from mqttscope.cli.recorded import Recorded, limit_findings, read
+from mqttscope.cli.options import ProtocolOptions
+from mqttscope.cli.output import FileSink, Output, warn
+from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
-from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.replay.client_driver import cause, never_came
 from mqttscope.replay.player import Manner
 from mqttscope.replay.run import Goal, Pace, Plan, Replay, make_plan
@@ -53,56 +53,47 @@ MAX_COMPARED_WHEN_STOPPED = 50_000
 """Packets that are compared after a replay was stopped: whoever stops it does not want to wait."""
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given: ReplayOptions) -> int:
     """Run a replay with the options of the command; returns the exit code."""
-    session = Session(given)
-    if given["dry_run"]:
-        return session.tell_plan()
-    return session.execute()
+    found = Run(given)
+    if given.dry_run:
+        return found.tell_plan()
+    return found.execute()
 
 
-class Session:
+class Run:
     """One run with its options."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
+    def __init__(self, given: ReplayOptions) -> None:
         self.given = given
-        self.target = target_of(given["broker"], "--broker")
-        self.pace = _pace(given)
+        self.target = target_of(given.broker, "--broker")
+        timing, gap = given.timing, None if given.max_gap is None else int(given.max_gap * 1e9)
+        self.pace = Pace(timing.speed, causal=timing.causal, max_gap_ns=gap, rate=given.rate)
         self.goal = _goal(given, self.target)
         self.manner = Manner(
-            faithful=given["faithful"],
-            user_name=given["user"] or self.target.user_name,
-            password=read_password(given["password_file"]),
+            faithful=given.faithful,
+            user_name=given.connect.user or self.target.user_name,
+            password=given.connect.password(),
         )
-        _refuse_contradictions(given, self.manner)
-        _refuse_strings(self.manner)
-        self.recorded: Recorded = read(given)
+        _refuse_credentials(self.manner)
+        self.recorded: Recorded = read(
+            given.captures, given.files, ProtocolOptions(ports=given.ports), given.recorded, given.changes,
+            credentials=bool(given.connect.user or given.connect.password_file),
+        )  # fmt: skip
         self.plan: Plan = make_plan(self.recorded.scripts)
-        self.view = make_view(
-            colour=given["colour"] if given["output"] is None else False,
-            time_format="relative",
-            payload="auto",
-            payload_limit=65_536,
-            show_secrets=False,
-        )
+        self.view = given.run.view()
         self.sink: Any = None
-        self.lint: Run | None = None
+        self.lint: LintRun | None = None
         self.recording: Recording | None = None
         self._begun_ns: int | None = None
         self._first: set[Told] = set()
         """The differences of the first turn."""
 
-    @property
-    def pace_name(self) -> str:
-        """``causal``, ``2x``."""
-        pace = self.given["pace"]
-        return pace if isinstance(pace, str) else f"{pace:g}x"
-
     def tell_plan(self) -> int:
         """``--dry-run``."""
         scripts, length = self.recorded.scripts, self._replay().stage.timeline.length_ns
-        told = {"broker": str(self.target), "pace": self.pace_name, "length_ns": length}
-        if self.given["format_"] == "jsonl":
+        told = {"broker": str(self.target), "pace": self.given.timing.text, "length_ns": length}
+        if self.given.run.form == "jsonl":
             document = plan_document(self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
             data = orjson.dumps(document) + b"\n"
         else:
@@ -119,10 +110,10 @@ class Session:
         self._agree()
         raise_limit(len(self.recorded.scripts))
         self._prepare_record()
-        outcome = Outcome(str(self.target), self.pace_name, changes=self.recorded.changes)
+        outcome = Outcome(str(self.target), self.given.timing.text, changes=self.recorded.changes)
         outcome.left_out.update(why for _, why in self.recorded.left_out)
         try:
-            for _ in range(self.given["loop"]):
+            for _ in range(self.given.loop):
                 replay = self._replay()
                 asyncio.run(self._run(replay))
                 self._begun_ns = self._begun_ns or replay.started_ns
@@ -155,7 +146,7 @@ class Session:
         if found is not None and found.nothing:
             warn(found.nothing)
             return EXIT_FAILED
-        if self.given["exit_zero"] or (lint is not None and lint.settings.exit_zero):
+        if self.given.run.judging.exit_zero or (lint is not None and lint.settings.exit_zero):
             return EXIT_CLEAN
         differs = found is not None and bool(found.counting)
         return EXIT_FINDINGS if differs or (lint is not None and lint.failing) else EXIT_CLEAN
@@ -166,7 +157,7 @@ class Session:
             self.goal,
             self.pace,
             self.manner,
-            patience_s=self.given["patience"],
+            patience_s=self.given.patience,
             recording=self.recording,
             hopeless=self.recorded.hopeless,
             watch=_progress() if sys.stderr is not None and sys.stderr.isatty() else None,
@@ -211,7 +202,7 @@ class Session:
         outcome.missed += replay.stage.gates.missed
         outcome.too_long = max(outcome.too_long, replay.stage.gates.order.too_long)
         outcome.stopped = outcome.stopped or replay.stopped
-        if self.given["verify"] and not self._too_much(outcome, recorded, live):
+        if self.given.verify and not self._too_much(outcome, recorded, live):
             found = verify(zip(recorded, live, strict=True), skipped=skipped)
             causes = {id(one.player.script): cause(one.player, one.failure) for one in replay.performers}
             for difference in found.differences:
@@ -239,7 +230,7 @@ class Session:
         found = outcome.verification
         live = {} if outcome.not_compared else run_latencies(one for one in outcome.live if one is not None)
         recorded = run_latencies(outcome.recorded) if live else {}
-        if self.given["format_"] == "jsonl":
+        if self.given.run.form == "jsonl":
             if found is not None:
                 differences = ReplayJson(sink, self.view)
                 for difference in found.differences:
@@ -250,7 +241,7 @@ class Session:
         else:
             if found is not None:
                 begun = min((script.opened_ns for script in outcome.recorded), default=None)
-                text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns, most=self.given["limit"])
+                text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns, most=self.given.run.limit)
                 text.feed_all(found)
                 text.close(found, stopped=outcome.stopped)
             sink.write(render_latency(recorded, live, self.view))
@@ -263,7 +254,8 @@ class Session:
     def _output(self) -> Any:
         """Where the report goes, opened once."""
         if self.sink is None:
-            self.sink = Output() if self.given["output"] is None else FileSink(self.given["output"])
+            path = self.given.run.output
+            self.sink = Output() if path is None else FileSink(path)
         return self.sink
 
     def _agree(self) -> None:
@@ -278,7 +270,7 @@ class Session:
             return
         for warning in self.plan.warnings:
             warn(warning)
-        if self.given["yes"]:
+        if self.given.yes:
             return
         scripts = self.recorded.scripts
         question = f"Send {sum(self.plan.packets.values()):,} packets of {len(scripts):,} connections to {self.target}?"
@@ -290,52 +282,30 @@ class Session:
     def _prepare_record(self) -> None:
         """What passes goes into a file and to the linter, where that is asked for."""
         self.lint, self.recording, options = prepare_record(
-            self.given, str(self.target), Options(), self._output, "replaying"
+            self.given.run, self.given.captures, str(self.target), Options(), self._output, "replaying"
         )
         if self.lint is not None:
-            limit_findings(self.lint, self.given, self._output())
+            limit_findings(self.lint, self.given.run, self._output())
         options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
 
 
-def _pace(given: dict[str, Any]) -> Pace:
-    pace = given["pace"]
-    gap = None if given["max_gap"] is None else int(given["max_gap"] * 1e9)
-    if isinstance(pace, float):
-        return Pace(pace, max_gap_ns=gap, rate=given["rate"])
-    speed = 1.0 if pace == "recorded" else None
-    return Pace(speed, causal=pace == "causal", max_gap_ns=gap, rate=given["rate"])
+def _goal(given: ReplayOptions, target: Target) -> Goal:
+    connect = given.connect
+    connect.tls.refuse_plain(target, "a broker", server_name=connect.server_name)
+    return Goal(
+        target, connect.tls.context(target), connect.server_name, connect.connect_timeout, ports=dict(given.ports_map)
+    )
 
 
-def _goal(given: dict[str, Any], target: Target) -> Goal:
-    if given["key"] and not given["cert"]:
-        raise click.UsageError("--key needs --cert")
-    for name in ("ca", "cert", "insecure", "server_name"):
-        if given[name] and not target.tls:
-            option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} is for a broker with TLS (mqtts://, wss://), not for {target}")
-    context = tls_context(given, target)
-    return Goal(target, context, given["server_name"], given["connect_timeout"], ports=dict(given["ports_map"]))
-
-
-def _refuse_strings(manner: Manner) -> None:
-    """Credentials that no CONNECT can hold (5.0 1.5.4, 1.5.6)."""
+def _refuse_credentials(manner: Manner) -> None:
+    """Usage errors for credentials that are not used, and for those that no CONNECT can hold (5.0 1.5.4, 1.5.6)."""
     name, password = manner.user_name, manner.password
+    if manner.faithful and (name is not None or password is not None):
+        raise click.UsageError("--faithful sends the recorded credentials; leave out --user and the password")
     if name is not None and ("\0" in name or len(name.encode("utf-8", "surrogateescape")) > MAX_STRING_BYTES):
         raise click.UsageError(f"a user name holds at most {MAX_STRING_BYTES:,} bytes, and no U+0000")
     if password is not None and len(password) > MAX_STRING_BYTES:
         raise click.UsageError(f"a password holds at most {MAX_STRING_BYTES:,} bytes")
-
-
-def _refuse_contradictions(given: dict[str, Any], manner: Manner) -> None:
-    if given["faithful"] and (manner.user_name is not None or manner.password is not None):
-        raise click.UsageError("--faithful sends the recorded credentials; leave out --user and the password")
-    if given["lossy"] and given["convert"] != ProtocolVersion.V3_1_1:
-        raise click.UsageError("--lossy is for --convert 3.1.1: nothing else loses anything")
-    for path in ("output", "write"):
-        if given[path] == "":
-            raise click.UsageError(f"--{path} needs the name of a file")
-    if given["output"] is not None:
-        refuse_inputs(given["output"], given["captures"], {"the file of --write": given["write"]})
 
 
 def raise_limit(connections: int) -> None:
@@ -349,7 +319,7 @@ def raise_limit(connections: int) -> None:
 
 
 def _progress() -> Callable[[Replay | None], None]:
-    """A line on standard error that tells how far the replay is; ``None`` wipes it out."""
+    """A line on standard error that says how far the replay is; ``None`` wipes it out."""
     shown = 0
 
     def tell(replay: Replay | None) -> None:

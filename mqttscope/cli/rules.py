@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mqttscope.cli.command import OUTPUT, SELECTION, argument, make_command, option, options
 from mqttscope.cli.options import colour_option
 
 if TYPE_CHECKING:
@@ -13,43 +14,57 @@ if TYPE_CHECKING:
     from mqttscope.lint.statements import Coverage
 
 
-@click.command(
+@options
+class RulesOptions:
+    """The options of ``rules``."""
+
+    names: tuple[str, ...] = argument("[CODE...]", nargs=-1)
+    coverage: bool = option(
+        SELECTION, "--coverage", is_flag=True,
+        help="List every statement of MQTT 5.0 and 3.1.1 with its rules, or why it has none.",
+    )  # fmt: skip
+    form: str = option(
+        OUTPUT, "--format", type=click.Choice(("text", "json")), default="text", show_default=True,
+        help="Format of the list.",
+    )  # fmt: skip
+    colour: bool | None = colour_option()
+
+
+@make_command(
+    RulesOptions,
     epilog="""\b
 Examples:
   mqttscope rules PUB TOP
   mqttscope rules CON212
   mqttscope rules --coverage --format json | jq '.totals'
-"""
+""",
 )
-@click.argument("names", nargs=-1, metavar="[CODE...]")
-@click.option(
-    "--coverage", is_flag=True, help="List every statement of MQTT 5.0 and 3.1.1 with its rules, or why it has none."
-)
-@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
-@colour_option
-def command(names: tuple[str, ...], coverage: bool, format_: str, colour: bool | None) -> int:
-    """List the rules of the linter, or explain rules by code or name, such as CON212 or second-connect.
+def command(given: RulesOptions) -> int:
+    """List the rules of the linter, or explain single ones.
 
-    A prefix (PUB, PUB1) lists the rules that begin with it. --coverage lists the statements that these rules cite.
+    CODE is the code or the name of a rule, such as CON212 or second-connect, which is explained, or a prefix (PUB,
+    PUB1), which lists the rules that begin with it. With --coverage the statements that these rules cite are listed.
     """
     from mqttscope.cli.output import Output, make_view
     from mqttscope.report.style import encoded
 
-    rules, whole = named(names)
+    rules, whole = named(given.names)
     sink = Output()
-    if format_ == "json":
+    if given.form == "json":
         from mqttscope.report.findings.json import line
         from mqttscope.report.rules_text import coverage_view, rules_view
 
-        shown = coverage_view(statements(names, rules)) if coverage else rules_view(rules, examples=whole)
+        shown = coverage_view(statements(given.names, rules)) if given.coverage else rules_view(rules, examples=whole)
         sink.write(line(shown) + b"\n")
     else:
         from mqttscope.report.rules_text import RulesText
 
-        view = make_view(colour=colour, time_format="relative", payload="auto", payload_limit=64, show_secrets=False)
+        view = make_view(
+            colour=given.colour, time_format="relative", payload="auto", payload_limit=64, show_secrets=False
+        )
         text = RulesText(view)
-        if coverage:
-            lines = text.coverage(statements(names, rules))
+        if given.coverage:
+            lines = text.coverage(statements(given.names, rules))
         elif whole:
             lines = []
             for rule in rules:
@@ -62,7 +77,7 @@ def command(names: tuple[str, ...], coverage: bool, format_: str, colour: bool |
 
 
 def named(names: tuple[str, ...]) -> tuple[list[type[Rule]], bool]:
-    """The rules with these codes, prefixes or names, and whether each was named whole; all where there are none."""
+    """The rules with these codes, prefixes or names, and whether each was named in full; all where there are none."""
     from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 
     rules = all_rules()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ssl
 import sys
 import threading
 import time
@@ -14,12 +13,12 @@ import click
 import orjson
 
 from mqttscope.capture.write import write_file
-from mqttscope.cli.ending import limit_ending
-from mqttscope.cli.linting import Run
-from mqttscope.cli.live_record import at_endings, prepare_record
+from mqttscope.cli.ending import at_endings, limit_ending
+from mqttscope.cli.linting import Run as LintRun
+from mqttscope.cli.live_options import ChangeOptions, ServeOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
-from mqttscope.cli.output import FileSink, Output, make_view, refuse_inputs, warn
-from mqttscope.cli.recorded import Recorded, limit_findings, read
+from mqttscope.cli.output import FileSink, Output, warn
+from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import MqttscopeError
@@ -34,22 +33,12 @@ from mqttscope.report.replay.text import ReplayText
 from mqttscope.transport.errors import reason
 from mqttscope.transport.judging import HURRY_S, REST_S, SWITCH_S
 from mqttscope.transport.recording import Recording
-from mqttscope.transport.target import AddressError, parse_listen, shown
-from mqttscope.transport.tls import TlsError, listen_context
+from mqttscope.transport.target import shown
 
 COMPARE_S = 0.8
 """So long after a signal the comparison with the recording may end; what is found has to be written too."""
 MAX_COMPARED = 50_000
 """Packets that are compared at all then: a comparison that cannot end in time only takes it from the report."""
-_ALL: dict[str, Any] = {
-    "settings": (),
-    "unset": (),
-    "convert": None,
-    "copies": 1,
-    "client_template": None,
-    "topic_template": None,
-}
-"""Options of ``replay`` that make no sense for a server."""
 
 
 class CannotServeError(MqttscopeError, click.ClickException):
@@ -58,32 +47,24 @@ class CannotServeError(MqttscopeError, click.ClickException):
     exit_code = EXIT_FAILED
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given: ServeOptions) -> int:
     """Serve with the options of the command; returns the exit code."""
-    return Session(given).execute()
+    return Run(given).execute()
 
 
-class Session:
+class Run:
     """One run with its options."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
+    def __init__(self, given: ServeOptions) -> None:
         self.given = given
-        try:
-            self.host, self.port = parse_listen(given["listen"])
-        except AddressError as error:
-            raise click.UsageError(str(error)) from None
-        self.tls = _tls(given)
-        _refuse_contradictions(given)
-        self.recorded: Recorded = read({**given, **_ALL})
-        self.view = make_view(
-            colour=given["colour"] if given["output"] is None else False,
-            time_format="relative",
-            payload="auto",
-            payload_limit=65_536,
-            show_secrets=False,
-        )
+        self.host, self.port = given.listening.address()
+        self.tls = given.listening.context()
+        if given.repeat and given.verify and given.duration is None:
+            warn("--repeat keeps what it has to compare in memory until the end")
+        self.recorded: Recorded = read(given.captures, given.files, given.protocol, given.recorded, ChangeOptions())
+        self.view = given.run.view()
         self.sink: Any = None
-        self.lint: Run | None = None
+        self.lint: LintRun | None = None
         self.recording: Recording | None = None
         self.options = Options()
         self.interrupted = False
@@ -91,31 +72,24 @@ class Session:
         """When a signal came, by `time.monotonic`."""
         self.uncompared = False
         self._prepare_record()
-        pace = given["pace"]
         self.serving = Serving(
             self.recorded.scripts,
-            Casting(self.recorded.scripts, Match(given["match"]), given["repeat"]),
+            Casting(self.recorded.scripts, Match(given.match), given.repeat),
             Manner(
-                speed=pace if isinstance(pace, float) else 1.0 if pace == "recorded" else None,
-                unexpected=Unexpected(given["unexpected"]),
-                patience_ns=int(given["patience"] * 1e9),
-                keep=given["verify"],
+                speed=given.timing.speed,
+                unexpected=Unexpected(given.unexpected),
+                patience_ns=int(given.patience * 1e9),
+                keep=given.verify,
             ),
-            causal=pace == "causal",
-            keep_running=given["keep_running"] or given["repeat"],
+            causal=given.timing.causal,
+            keep_running=given.keep_running or given.repeat,
             tls=self.tls,
-            websocket=given["websocket"],
-            max_packet_bytes=given["max_packet"],
+            websocket=given.websocket,
+            max_packet_bytes=given.max_packet,
             recording=self.recording,
             note=warn,
         )
         self.options.max_packet_bytes = self.serving.max_packet_bytes
-
-    @property
-    def pace_name(self) -> str:
-        """``causal``, ``2x``."""
-        pace = self.given["pace"]
-        return pace if isinstance(pace, str) else f"{pace:g}x"
 
     def execute(self) -> int:
         """Serve, report; returns the exit code."""
@@ -130,16 +104,16 @@ class Session:
                     warn(sentence + more)
             if self.lint is not None:
                 self.lint.close()
-        outcome = ServedOutcome.of(self.serving, self.pace_name, self.recorded.changes)
+        outcome = ServedOutcome.of(self.serving, self.given.timing.text, self.recorded.changes)
         outcome.left_out.update(why for _, why in self.recorded.left_out)
-        found = self._verified(outcome) if self.given["verify"] else None
+        found = self._verified(outcome) if self.given.verify else None
         self._report(outcome, found)
         code = self._code(found)
         return EXIT_FAILED if self.uncompared and code == EXIT_CLEAN else code
 
     def _verified(self, outcome: ServedOutcome) -> Verification | None:
         """What the comparison found; ``None`` where a signal leaves no time for it: then the report is the rest."""
-        by_order = self.given["match"] != "client"
+        by_order = self.given.match != "client"
         if not self.interrupted:
             return outcome.verify(by_order=by_order)
         found: list[Verification] = []
@@ -161,14 +135,14 @@ class Session:
                 await serving.start(self.host, self.port)
             except OSError as error:
                 why = _why(error, self.host, self.port)
-                raise CannotServeError(f"cannot listen on {self.given['listen']}: {why}") from None
+                raise CannotServeError(f"cannot listen on {self.given.listening.listen}: {why}") from None
             assert serving.server is not None
             # What is spoken here is known, so that garbage is reported as such.
-            self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given["websocket"] else MQTT)
+            self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given.websocket else MQTT)
             at_endings(self._interrupted)
             self._ready()
-            if self.given["duration"] is not None:
-                loop.call_later(self.given["duration"], serving.stop)
+            if self.given.duration is not None:
+                loop.call_later(self.given.duration, serving.stop)
             await serving.stopping.wait()
         finally:
             await serving.close()
@@ -186,7 +160,7 @@ class Session:
         address = shown(self.host or server.addresses[0][0], server.port)
         count = len(self.recorded.scripts)
         warn(f"listening on {address}; {count:,} recorded connection{'s' if count != 1 else ''} to play")
-        path = self.given["ready_file"]
+        path = self.given.listening.ready_file
         if path is None:
             return
         # Whoever waits for the file finds the address in it.
@@ -198,7 +172,7 @@ class Session:
     def _report(self, outcome: ServedOutcome, found: Verification | None) -> None:
         """Differences first: the end of a long output is what is seen."""
         sink = self._output()
-        if self.given["format_"] == "jsonl":
+        if self.given.run.form == "jsonl":
             if found is not None:
                 differences = ReplayJson(sink, self.view)
                 for difference in found.differences:
@@ -207,7 +181,7 @@ class Session:
             sink.write(orjson.dumps(served_document(outcome)) + b"\n")
         else:
             if found is not None:
-                text = ReplayText(sink, self.view, most=self.given["limit"])
+                text = ReplayText(sink, self.view, most=self.given.run.limit)
                 for difference in found.differences:
                     text.feed(difference)
                 text.close(found)
@@ -225,7 +199,7 @@ class Session:
             if self.lint.linter.internal_errors:
                 return EXIT_FAILED
             unjudged = recording is not None and recording.unjudged_bytes > 0
-            if unjudged and not (self.lint.failing or self.given["exit_zero"]):
+            if unjudged and not (self.lint.failing or self.given.run.judging.exit_zero):
                 # Clean is only what was looked at.
                 return EXIT_FAILED
         if self.recorded.truncated:
@@ -233,7 +207,7 @@ class Session:
         if found is not None and found.nothing:
             warn(found.nothing)
             return EXIT_FAILED
-        if self.given["exit_zero"] or (self.lint is not None and self.lint.settings.exit_zero):
+        if self.given.run.judging.exit_zero or (self.lint is not None and self.lint.settings.exit_zero):
             return EXIT_CLEAN
         differs = found is not None and bool(found.differences)
         return EXIT_FINDINGS if differs or (self.lint is not None and self.lint.failing) else EXIT_CLEAN
@@ -241,40 +215,17 @@ class Session:
     def _output(self) -> Any:
         """Where the report goes, opened once."""
         if self.sink is None:
-            path = self.given["output"]
+            path = self.given.run.output
             self.sink = Output(immediate=True) if path is None else FileSink(path)
         return self.sink
 
     def _prepare_record(self) -> None:
         """What passes goes into a file and to the linter, where that is asked for."""
         self.lint, self.recording, self.options = prepare_record(
-            self.given, self.given["listen"], self.options, self._output, "serving"
+            self.given.run, self.given.captures, self.given.listening.listen, self.options, self._output, "serving"
         )
         if self.lint is not None:
-            limit_findings(self.lint, self.given, self._output())
-
-
-def _tls(given: dict[str, Any]) -> ssl.SSLContext | None:
-    if given["listen_key"] and not given["listen_cert"]:
-        raise click.UsageError("--listen-key needs --listen-cert")
-    if not given["listen_cert"]:
-        return None
-    try:
-        return listen_context(given["listen_cert"], given["listen_key"])
-    except TlsError as error:
-        raise click.UsageError(str(error)) from None
-
-
-def _refuse_contradictions(given: dict[str, Any]) -> None:
-    if given["repeat"] and given["verify"] and given["duration"] is None:
-        warn("--repeat keeps what it has to compare in memory until the end")
-    if given["write"] == "-":
-        raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
-    for path in ("output", "write"):
-        if given[path] == "":
-            raise click.UsageError(f"--{path} needs the name of a file")
-    if given["output"] is not None:
-        refuse_inputs(given["output"], given["captures"], {"the file of --write": given["write"]})
+            limit_findings(self.lint, self.given.run, self._output())
 
 
 def _why(error: OSError, host: str, port: int) -> str:

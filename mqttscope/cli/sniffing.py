@@ -1,4 +1,4 @@
-"""One run of ``sniff``: frames in, packets and findings out, a file beside it, and the end in good order.
+"""One run of ``sniff``: frames in, packets and findings out, a file as well, and an orderly end.
 
 Keys that are pressed while a screen is shown: read one by one, without waiting, and without echo.
 
@@ -23,14 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.capture.keylog import BadKeysError
 from mqttscope.capture.live import BadCaptureFilterError, CannotCaptureError, LiveCapture, interfaces
+from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
 from mqttscope.capture.tools import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
-from mqttscope.cli.ending import interruption, limit_ending
-from mqttscope.cli.inspect import make_reporter
+from mqttscope.cli.ending import ENDINGS, interruption, limit_ending
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import ENDINGS, CannotWriteError, Output, Watch, warn
+from mqttscope.cli.output import CannotWriteError, Output, Watch, make_reporter, warn
+from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecryptError
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
@@ -42,8 +44,7 @@ from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
 
 if TYPE_CHECKING:
-    from mqttscope.cli.reading import LiveKeys
-    from mqttscope.cli.sniffing_findings import Findings
+    from mqttscope.cli.linting import Findings
 
 try:
     import termios
@@ -130,6 +131,51 @@ ADVANCE_SECONDS = 0.25
 """So often the flows are looked after while nothing comes."""
 
 
+class LiveKeys(LiveDecryption):
+    """Decryption of a live capture, and what to say at its end."""
+
+    def advice(self) -> str | None:
+        """What to say at the end where the keys opened nothing."""
+        if self.records or self.failures:
+            return None
+        if not self.sessions:
+            return f"no TLS connection began, so the keys in {self.keylog.path} opened none"
+        return f"no TLS record could be decrypted with the keys in {self.keylog.path}{self._late()}"
+
+    def _late(self) -> str:
+        if not self.keyless:
+            return ""
+        return (
+            f"; the keys of {counted(self.keyless, 'connection')} were not in it {KEY_SECONDS:g} s after the beginning,"
+            " and later keys are of no use"
+        )
+
+
+def live_keys(keylog: str | None) -> LiveKeys | None:
+    """Decryption with ``--keylog`` or the file of the environment; none without.
+
+    `CannotDecryptError` where what the option names cannot be used; what the environment names is left alone then.
+    """
+    if keylog is None:
+        keylog = os.environ.get(KEYLOG_VARIABLE, "")
+        if not keylog:
+            return None
+        # Set for other programs as well, so that what is wrong with it is no reason to stop.
+        try:
+            keys = LiveKeys(keylog)
+        except (BadKeysError, MissingToolError) as error:
+            warn(f"{error} (${KEYLOG_VARIABLE})")
+            return None
+    else:
+        try:
+            keys = LiveKeys(keylog)
+        except (BadKeysError, MissingToolError) as error:
+            raise CannotDecryptError(str(error)) from None
+    if not keys.keylog.exists:
+        warn(f"key log {keylog} does not exist yet; waiting for it")
+    return keys
+
+
 class _TookTooLong(BaseException):
     """A signal has asked for the end, and one packet takes a rule longer than there is time."""
 
@@ -142,7 +188,7 @@ class CannotSniffError(MqttscopeError, click.ClickException):
 
 @dataclass(slots=True)
 class Stops:
-    """What ends a capture beside Ctrl-C."""
+    """What ends a capture in addition to Ctrl-C."""
 
     seconds: float | None = None
     packets: int | None = None
@@ -185,7 +231,6 @@ class Sniffing:
         self.dashboard = None
         self.keyboard: Keyboard | None = None
         if form == "dashboard":
-            from mqttscope.cli.sniffing import keyboard
             from mqttscope.report.dashboard import Dashboard, Look
 
             self.keyboard = keyboard()
@@ -256,7 +301,7 @@ class Sniffing:
                         write(frame)
                 yield frame
         finally:
-            # Now, not when it is collected: dumpcap has to end before anything is told about it.
+            # Now, not when it is collected: dumpcap has to end before anything is reported about it.
             self.capture.close()
 
     def _take(self, event: Event) -> None:

@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli.command import OUTPUT, group, make_command, option, options
 from mqttscope.cli.main import EXIT_UNREADABLE
-from mqttscope.cli.options import CAPTURES, colour_option, dissection, make_options
+from mqttscope.cli.options import (
+    FileOptions,
+    ProtocolOptions,
+    SelectionOptions,
+    captures_argument,
+    colour_option,
+    compile_filter,
+)
 
 if TYPE_CHECKING:
     from mqttscope.events import Event
-    from mqttscope.mqtt.constants import ProtocolVersion
 
 TABLES = ("capture", "connection", "client", "topic")
 SORTS = (
@@ -28,65 +35,61 @@ def read_tables(context: click.Context, parameter: click.Parameter, value: str) 
     return tuple(name for name in TABLES if name in asked)
 
 
-@click.command(
+@options
+class StatsOptions:
+    """The options of ``stats``."""
+
+    captures: tuple[str, ...] = captures_argument()
+    protocol: ProtocolOptions = group(ProtocolOptions)
+    files: FileOptions = group(FileOptions)
+    selection: SelectionOptions = group(SelectionOptions)
+    form: str = option(
+        OUTPUT, "--format", type=click.Choice(("text", "json")), default="text", show_default=True,
+        help="Format of the report.",
+    )  # fmt: skip
+    tables: tuple[str, ...] = option(
+        OUTPUT, "--by", callback=read_tables, default=",".join(TABLES), value=TABLES, show_default=True,
+        metavar="TABLE,...", help="Tables to show.",
+    )  # fmt: skip
+    top: int | None = option(
+        OUTPUT, "--top", type=click.IntRange(1), metavar="N",
+        help="Show at most this many rows of each table. [default: 10 in text, all in json]",
+    )  # fmt: skip
+    sort: str | None = option(
+        OUTPUT, "--sort", type=click.Choice(SORTS),
+        help="Order of rows: highest first, names upwards. [default: trouble for clients, packets for the rest]",
+    )  # fmt: skip
+    colour: bool | None = colour_option()
+
+
+@make_command(
+    StatsOptions,
     epilog="""\b
 Examples:
   mqttscope stats site.pcapng --by client,topic --top 20
   mqttscope stats site.pcapng --by client --sort disconnects
   mqttscope stats day/*.pcap.zst --filter 'topic matches "plant/#"' --sort latency
   mqttscope stats site.pcapng --format json | jq '.totals.latencies.publish_puback'
-"""
+""",
 )
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...", type=CAPTURES)
-@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
-@dissection
-@click.option(
-    "--by",
-    "tables",
-    callback=read_tables,
-    default=",".join(TABLES),
-    show_default=True,
-    metavar="TABLE,...",
-    help="Tables to show.",
-)
-@click.option("--top", type=click.IntRange(1), metavar="N", help="Rows per table. [default: 10 in text, all in json]")
-@click.option(
-    "--sort",
-    type=click.Choice(SORTS),
-    help="Highest first; names upwards. [default: trouble for clients, packets for the rest]",
-)
-@colour_option
-def command(
-    captures: tuple[str, ...],
-    format_: str,
-    expression: str | None,
-    connection: tuple[int, ...],
-    ports: tuple[tuple[int, str], ...],
-    mqtt_version: ProtocolVersion | None,
-    keylog: str | None,
-    via: tuple[str, ...] | None,
-    tables: tuple[str, ...],
-    top: int | None,
-    sort: str | None,
-    colour: bool | None,
-) -> int:
+def command(given: StatsOptions) -> int:
     """Count and measure the traffic of captures: packets, bytes, rates, QoS, latencies, aliases, losses.
 
-    Per capture, connection, client and topic. Captures are files, globs, directories, or - for standard input. Exit
+    By capture, connection, client and topic. CAPTURE is a file, a glob, a directory, or - for standard input. Exit
     code 3 when one of them could not be read to its end.
     """
     from mqttscope.cli import advice
-    from mqttscope.cli.inspect import compile_filter
     from mqttscope.cli.output import Output, Watch, make_view, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, dissect_segments
     from mqttscope.report.statistics import Statistics
 
-    wanted = compile_filter(expression)
+    connection, tables, sort, top = given.selection.connection, given.tables, given.sort, given.top
+    wanted = compile_filter(given.selection.expression)
     watch = Watch(progress=True)
     statistics = Statistics()
-    reading = Reading(captures, keylog, via=via)
-    dissector = Dissector(make_options(ports, mqtt_version, decrypting=reading.decrypting))
+    reading = Reading(given.captures, given.files)
+    dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
     events = dissect_segments(reading.segments(watch.skipped, statistics.frames), dissector=dissector)
     interrupt: KeyboardInterrupt | None = None
     matched = [False]
@@ -98,7 +101,7 @@ def command(
         interrupt = error
     statistics.finish()
     sink = Output()
-    if format_ == "json":
+    if given.form == "json":
         from mqttscope.report.jsonl import dumps, harmless
         from mqttscope.report.statistics_json import document
 
@@ -114,7 +117,7 @@ def command(
     else:
         from mqttscope.report.stats_text import TOP, render
 
-        view = make_view(colour=colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+        view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
         sink.write(
             render(
                 statistics,
@@ -130,9 +133,9 @@ def command(
     if interrupt is not None:
         raise interrupt
     told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
-    told.append(advice.not_read(dissector, watch.skipped, via=via))
+    told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
     if dissector.connections:
-        if format_ == "text":
+        if given.form == "text":
             filtered, found = wanted is not None, matched[0]
             told.append(advice.selected_nothing(dissector, connection, filtered=filtered, matched=found, whole=True))
     elif not watch.errors:

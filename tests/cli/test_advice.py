@@ -13,7 +13,7 @@ from tests.cli.running import Done, capture, invoke
 from tests.conftest import shared_path
 
 QOS = capture("v5-qos")
-REMEDY = "capture whole frames with `tcpdump -s 0` or `tshark -s 0`"
+REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
 
 
 def cut(name: str, length: int, *arguments: str) -> Done:

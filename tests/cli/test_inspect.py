@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.cli.inspect import FORMATS as OFFERED
+from mqttscope.cli.options import PACKET_FORMATS as OFFERED
 from mqttscope.report.escape import cells
 from tests.cli.running import CAPTURES, FORMATS, capture, inspected, invoke
 

@@ -424,7 +424,7 @@ def test_statistics_have_no_other_format(form: str) -> None:
 def test_no_rule_at_all_is_said() -> None:
     result = run(FAILING, "--ignore", "ALL")
 
-    assert (result.return_value, result.stderr) == (0, "mqttscope: no rule is selected, so that nothing can be found\n")
+    assert (result.return_value, result.stderr) == (0, "mqttscope: no rule is selected, so nothing can be found\n")
     assert run(FAILING, "--select", "PUB103").stderr == ""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture import open_capture
-from mqttscope.cli.reading import live_keys
+from mqttscope.cli.sniffing import live_keys
 from mqttscope.net.frame import Frame
 from tests.capture.test_tls import converse
 from tests.cli.running import Done, inspected, invoke, without

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from mqttscope.cli.main import group
-from mqttscope.cli.options import Port, Version, make_options
+from mqttscope.cli.options import Port, ProtocolOptions, Version
 from mqttscope.mqtt.constants import ProtocolVersion
 from tests.cli.running import capture, inspected, invoke
 
@@ -73,7 +73,7 @@ def test_what_is_no_version_is_named(given: str) -> None:
 
 
 def test_options_become_those_of_the_dissector() -> None:
-    made = make_options(((1884, "mqtt"), (8080, "ws")), ProtocolVersion.V5)
+    made = ProtocolOptions(ports=((1884, "mqtt"), (8080, "ws")), mqtt_version=ProtocolVersion.V5).dissection()
 
     assert made.ports == {1884: "mqtt", 8080: "ws"}
     assert made.version is ProtocolVersion.V5

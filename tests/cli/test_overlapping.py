@@ -35,12 +35,12 @@ def directions(folder: Path) -> tuple[Path, Path]:
 def test_captures_that_overlap_are_named(tmp_path: Path, command: str) -> None:
     up, down = directions(tmp_path)
     told = (
-        f"mqttscope: {down} overlaps in time with a capture before it and is read behind that, so that times go back;"
+        f"mqttscope: {down} overlaps in time with an earlier capture and is read after it, so times go back;"
         " mergecap makes one of them\n"
     )
 
     assert told in invoke(command, up, down).err
-    assert "overlaps in time with a capture before it" in invoke(command, tmp_path).err
+    assert "overlaps in time with an earlier capture" in invoke(command, tmp_path).err
     assert "mergecap" not in invoke(command, up).err
 
 

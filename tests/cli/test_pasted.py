@@ -130,7 +130,7 @@ class TestDumps:
         expected = [line["type"] for line in invoke("inspect", path, "--format", "jsonl").packets]
 
         assert sorted(line["type"] for line in done.lines) == sorted(expected)
-        assert done.err.count("a whole frame: the ") == dumped.count(b"0000  ")
+        assert done.err.count("a complete frame: the ") == dumped.count(b"0000  ")
 
 
 class TestLiterals:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mqttscope.cli.pipeline.common import LAKE_SETTINGS, lake_options
+from mqttscope.cli.lint_options import ConfigurationOptions, RuleOptions
+from mqttscope.cli.pipeline.common import RowOptions
 from mqttscope.lake.options import LakeOptions
 
 ARGUMENTS = ("--select", "ALL", "--payload-limit", "65536", "--no-config")
@@ -14,11 +15,8 @@ ARGUMENTS = ("--select", "ALL", "--payload-limit", "65536", "--no-config")
 
 def options() -> LakeOptions:
     """All rules, all payloads."""
-    given = dict.fromkeys(LAKE_SETTINGS)
-    return lake_options(
-        given | {"select": ("ALL",), "payload_limit": 65536, "no_config": True, "group": "", "ports": (), "ignore": (),
-                 "extend_select": ()}
-    )  # fmt: skip
+    everything = RuleOptions(select=("ALL",))
+    return RowOptions(rules=everything, payload_limit=65536, configuration=ConfigurationOptions(no_config=True)).lake()
 
 
 def main(folder: str, lake: str, how: str) -> None:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli.command import group, options
 from mqttscope.cli.main import EXIT_USAGE, printable
-from mqttscope.cli.pipeline.common import PipelineFailedError, lake_option, on_spark, session
+from mqttscope.cli.pipeline.common import SparkOptions, lake_option
+from mqttscope.cli.spark_session import PipelineFailedError, session
 from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
     from mqttscope.lake.manifest import Manifest
 
-F = TypeVar("F", bound=Callable[..., Any])
 SMALL_BYTES = 64 << 20
 """Lakes up to this size are asked in one task, without compiling queries, which takes longer than running them."""
 SMALL = {
@@ -38,9 +39,12 @@ class BadQuestionError(MqttscopeError, click.ClickException):
     exit_code = EXIT_USAGE
 
 
-def asking(command: F) -> F:
-    """Options of every command that asks a lake."""
-    return lake_option(on_spark(command))
+@options
+class AskOptions:
+    """The lake that is asked, and the Spark that asks it."""
+
+    lake: str = lake_option()
+    spark: SparkOptions = group(SparkOptions)
 
 
 def lake_of(folder: str) -> Manifest:
@@ -66,16 +70,15 @@ def fitting(master: str | None, size: int) -> dict[str, str]:
 
 
 @contextmanager
-def asked(
-    folder: str, manifest: Manifest, master: str | None, configuration: dict[str, str], *, question: bool = False
-) -> Iterator[Any]:
+def asked(given: AskOptions, manifest: Manifest, *, question: bool = False) -> Iterator[Any]:
     """A session that suits the size of the lake; what goes wrong is said in one sentence.
 
     ``question``: whether the user wrote the query, so that what is wrong with it is a matter of usage.
     """
     from mqttscope.lake.manifest import LakeError
 
-    files = (os.path.join(folder, name) for name in manifest.all_files() - set(manifest.state_files))
+    master, configuration = given.spark.master, given.spark.configuration
+    files = (os.path.join(given.lake, name) for name in manifest.all_files() - set(manifest.state_files))
     try:
         with session(master, fitting(master, sum(map(_size, files))) | configuration) as spark, _questions(question):
             yield spark
@@ -119,7 +122,7 @@ class Steps:
             sys.stderr.flush()
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """Wipe the line out."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

@@ -1,46 +1,25 @@
-"""What the commands of ``pipeline`` share: options of lakes and of Spark, sessions, and errors in one sentence."""
+"""What the commands of ``pipeline`` share: options of lakes and of Spark, and errors of captures."""
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-import shutil
-import signal
-import sys
-import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.ending import interruption, leaving, limit_ending
-from mqttscope.cli.lint_options import codes_option
-from mqttscope.cli.main import EXIT_FAILED
-from mqttscope.cli.options import Port, Version
+from mqttscope.cli.command import LAKE, SPARK, group, option, options
+from mqttscope.cli.lint_options import ConfigurationOptions, JudgingOptions, RuleOptions, profile_option
+from mqttscope.cli.options import ProtocolOptions
 from mqttscope.cli.output import warn
-from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
     from mqttscope.lake.options import LakeOptions
 
-F = TypeVar("F", bound=Callable[..., Any])
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-EXTRA = "pip install 'mqttscope[spark]'"
 TOLD = 10
-"""Errors of captures that are told one by one."""
-
-
-class PipelineFailedError(MqttscopeError, click.ClickException):
-    """What the command is for could not be done."""
-
-    exit_code = EXIT_FAILED
-
-    def show(self, file: Any = None) -> None:
-        """Tell it on standard error."""
-        click.echo(f"mqttscope: {self.format_message()}", file=file, err=file is None)
+"""Errors of captures that are reported one by one."""
 
 
 def pairs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
@@ -90,180 +69,64 @@ def lake_folder(context: click.Context, parameter: click.Parameter, value: str) 
     return value
 
 
-def lake_option(command: F) -> F:
+def lake_option() -> Any:
     """``--lake`` of every command of the pipeline."""
-    return click.option(
-        "--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", callback=lake_folder,
-        help="The folder of the tables.",
-    )(command)  # fmt: skip
-
-
-def lake_settings(command: F) -> F:
-    """Options of every command that writes a lake: what its rows hold."""
-    for decorate in reversed(
-        (
-            click.option("--group", default="", metavar="NAME", help="Name of captures that belong together: a site."),
-            click.option(
-                "--payload-limit", type=click.IntRange(0), default=0, metavar="BYTES",
-                help="Bytes of each payload to keep; 0 keeps its length and SHA-256 only. [default: 0]",
-            ),
-            codes_option("select", "Only these rules: PUB101, PUB, ALL. [default: all of the specifications]"),
-            codes_option("extend-select", "These rules as well."),
-            codes_option("ignore", "Not these rules."),
-            click.option("--profile", metavar="NAME|FILE", help="Limits of a broker or service."),
-            click.option("--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG", help="Use this configuration file."),
-            click.option("--no-config", is_flag=True, help="Use no configuration file."),
-            click.option(
-                "--port", "ports", type=Port(), multiple=True, metavar="PORT[:mqtt|ws|tls]", help="MQTT is spoken here."
-            ),
-            click.option(
-                "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0",
-                help="Version where no CONNECT was captured.",
-            ),
-        )
-    ):  # fmt: skip
-        command = decorate(command)
-    return command
-
-
-LAKE_SETTINGS = (
-    "group", "payload_limit", "select", "extend_select", "ignore", "profile", "config", "no_config", "ports",
-    "mqtt_version",
-)  # fmt: skip
-"""Names of these options."""
-
-
-def on_spark(command: F) -> F:
-    """Options of every command that starts Spark: where, and how."""
-    for decorate in reversed(
-        (
-            click.option(
-                "--master", metavar="URL", envvar="MQTTSCOPE_MASTER",
-                help="local[*], spark://HOST:PORT, or sc://HOST of Spark Connect. [default: local[*]]",
-            ),
-            click.option(
-                "--conf", "configuration", multiple=True, callback=spark_pairs, metavar="KEY=VALUE",
-                help="A setting of Spark.",
-            ),
-        )
-    ):  # fmt: skip
-        command = decorate(command)
-    return command
-
-
-def spark_settings(command: F) -> F:
-    """Options of every command that may read captures with Spark."""
-    for decorate in reversed(
-        (
-            on_spark,
-            click.option(
-                "--fs", "settings", multiple=True, callback=pairs, metavar="KEY=VALUE",
-                help="A setting of the store: region=eu-central-1.",
-            ),
-        )
-    ):  # fmt: skip
-        command = decorate(command)
-    return command
-
-
-def lake_options(given: dict[str, Any]) -> LakeOptions:
-    """The options of a lake from those of the command line (`LAKE_SETTINGS`) and the configuration."""
-    from mqttscope.cli.linting_settings import resolve
-    from mqttscope.lake.options import LakeOptions
-
-    judged = {name: given[name] for name in ("select", "extend_select", "ignore", "profile")}
-    unused = dict.fromkeys(("fail_on", "fail_confidence", "min_confidence", "format_", "baseline", "exit_zero"))
-    found = resolve(
-        {**judged, **unused, "output": ()},
-        ports=given["ports"], mqtt_version=given["mqtt_version"], config=given["config"], search=not given["no_config"],
+    return option(
+        LAKE, "--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", callback=lake_folder,
+        help="Folder of the tables.",
     )  # fmt: skip
-    return LakeOptions(
-        dissect=found.options,
-        group=given["group"],
-        payload_limit=given["payload_limit"],
-        rules=tuple(found.rules),
-        secret_length=found.secret_length,
-    )
+
+
+@options
+class RowOptions:
+    """What the rows of a lake hold."""
+
+    protocol: ProtocolOptions = group(ProtocolOptions)
+    site: str = option(
+        LAKE, "--group", default="", metavar="NAME",
+        help="Name of the site that the captures come from; a lake holds one group.",
+    )  # fmt: skip
+    payload_limit: int = option(
+        LAKE, "--payload-limit", type=click.IntRange(0), default=0, metavar="BYTES",
+        help="Keep this many bytes of each payload; 0 keeps only its length and SHA-256. [default: 0]",
+    )  # fmt: skip
+    rules: RuleOptions = group(RuleOptions)
+    profile: str | None = profile_option()
+    configuration: ConfigurationOptions = group(ConfigurationOptions)
+
+    def lake(self) -> LakeOptions:
+        """The same with the configuration."""
+        from mqttscope.cli.linting_settings import resolve
+        from mqttscope.lake.options import LakeOptions
+
+        judging = JudgingOptions(rules=self.rules, profile=self.profile, configuration=self.configuration)
+        found = resolve(judging, protocol=self.protocol)
+        return LakeOptions(
+            dissect=found.options,
+            group=self.site,
+            payload_limit=self.payload_limit,
+            rules=tuple(found.rules),
+            secret_length=found.secret_length,
+        )
+
+
+@options
+class SparkOptions:
+    """Which Spark is used, and how."""
+
+    master: str | None = option(
+        SPARK, "--master", metavar="URL", envvar="MQTTSCOPE_MASTER",
+        help="Where Spark runs: local[*], spark://HOST:PORT, or sc://HOST of Spark Connect. [default: local[*]]",
+    )  # fmt: skip
+    configuration: dict[str, str] = option(
+        SPARK, "--conf", multiple=True, callback=spark_pairs, value={}, metavar="KEY=VALUE",
+        help="Setting of Spark, such as spark.driver.memory=4g; may be repeated.",
+    )  # fmt: skip
 
 
 def warn_errors(lines: Sequence[str]) -> None:
-    """Tell of errors of captures, `TOLD` of them at most."""
+    """Report errors of captures, `TOLD` of them at most."""
     for line in lines[:TOLD]:
         warn(line)
     if len(lines) > TOLD:
         warn(f"{len(lines) - TOLD:,} more errors are in the table ingest_errors")
-
-
-@contextmanager
-def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
-    """A session of Spark that ends with the command; `PipelineFailedError` for what goes wrong in it, in one sentence.
-
-    What Java prints goes to a file, which is kept and named where something goes wrong.
-    """
-    try:
-        from mqttscope.spark.errors import SPARK_ERRORS, cause, hush
-        from mqttscope.spark.session import SparkUnavailableError, cancelling, kill_java, running_session, spark_session
-    except ImportError as error:
-        raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
-
-    hush()
-    wanted = configuration if master is None else {**configuration, "spark.master": master}
-    running = running_session()
-    handle, log = tempfile.mkstemp(prefix="mqttscope-spark-", suffix=".log")
-    os.close(handle)
-    warehouse = tempfile.mkdtemp(prefix="mqttscope-spark-")
-    # What py4j has to say of an interrupted call, with all of its stack, it tells the root logger.
-    logging.disable(logging.CRITICAL)
-    spark = None
-    kept = stopped = False
-
-    def interrupted(number: int, frame: object) -> None:
-        nonlocal stopped
-        stopped = True
-        limit_ending(number)
-        raise interruption(number)
-
-    try:
-        # Nothing is written there, but Spark makes the folder when a table is asked for that there is not.
-        spark = spark_session(configuration=wanted, log=log, warehouse=warehouse)
-        if threading.current_thread() is threading.main_thread():
-            # Spark's own handler calls Java in the middle of another call; who is interrupted cancels the jobs.
-            for one in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(one, interrupted)
-        with leaving(kill_java), cancelling(spark):
-            yield spark
-    except SparkUnavailableError as error:
-        kept = log in str(error)
-        raise PipelineFailedError(str(error)) from None
-    except SPARK_ERRORS as error:
-        if stopped:
-            # Ctrl-C came in the middle of a call to Java, which makes an error of it.
-            raise KeyboardInterrupt from None
-        if os.environ.get("MQTTSCOPE_TRACEBACK"):
-            raise
-        kept = os.path.getsize(log) > 0
-        raise PipelineFailedError(cause(error) + (f"; {log} has what Spark says" if kept else "")) from None
-    finally:
-        if spark is not None and spark is not running:
-            with suppress(Exception):
-                spark.stop()
-        logging.disable(logging.NOTSET)
-        shutil.rmtree(warehouse, ignore_errors=True)
-        if not kept:
-            with suppress(OSError):
-                os.unlink(log)
-
-
-@contextmanager
-def task_progress(what: str = "tasks", *, quiet: bool = False) -> Iterator[Callable[[int, int | None], None]]:
-    """Shows how much of how much is done, on a terminal."""
-    if quiet or sys.stderr is None or not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

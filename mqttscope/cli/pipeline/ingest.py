@@ -1,63 +1,263 @@
-"""``mqttscope pipeline ingest``: captures into a lake."""
+"""``mqttscope pipeline ingest``: captures into a lake; which engine, progress, summary, exit code."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+import orjson
 
-from mqttscope.cli.pipeline.common import LAKE_SETTINGS, lake_option, lake_settings, size, spark_settings
+from mqttscope.cli import advice
+from mqttscope.cli.command import OUTPUT, READING, SPARK, argument, group, make_command, option, options
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
+from mqttscope.cli.output import Output, describe, warn
+from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
+from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session, task_progress
+from mqttscope.mqtt.view import text, utf8
+from mqttscope.mqtt.wire import counted
+from mqttscope.net.unread import OFFER_ELSEWHERE, not_read, sentence
+from mqttscope.report.jsonl import SCHEMA
 
-ENGINES = ("auto", "local", "spark")
+if TYPE_CHECKING:
+    from mqttscope.capture.locations import Location
+    from mqttscope.lake.summary import Summary
+    from mqttscope.lake.writer import Ingested
+    from mqttscope.net.frame import CaptureError
+
+IN_PROCESS_BYTES = 256 << 20
+"""Captures with fewer bytes together are decoded sooner than Spark is started on most machines."""
+EVERY_SEGMENTS = 5_000
+NAMED = 3
+"""A line names at most this many captures; of more it gives the number."""
 
 
-@click.command(
+@options
+class IngestOptions:
+    """The options of ``pipeline ingest``."""
+
+    sources: tuple[str, ...] = argument("SRC...", nargs=-1, required=True)
+    lake: str = lake_option()
+    rows: RowOptions = group(RowOptions)
+    settings: dict[str, str] = option(
+        READING, "--fs", multiple=True, callback=pairs, value={}, metavar="KEY=VALUE",
+        help="Setting of the store that captures are in, such as region=eu-central-1; may be repeated.",
+    )  # fmt: skip
+    engine: str = option(
+        SPARK, "--engine", type=click.Choice(("auto", "local", "spark")), default="auto",
+        help="Where to decode; local is this process, without Java. [default: auto, local for less than 256 MiB]",
+    )  # fmt: skip
+    spark: SparkOptions = group(SparkOptions)
+    split_size: int | None = option(
+        SPARK, "--split-size", callback=size, metavar="BYTES",
+        help="Read captures in ranges of this length, such as 64m.",
+    )  # fmt: skip
+    form: str = option(
+        OUTPUT, "--format", type=click.Choice(("text", "json")), default="text", show_default=True,
+        help="Format of the summary.",
+    )  # fmt: skip
+    quiet: bool = option(OUTPUT, "--quiet", "-q", is_flag=True, help="Print no progress and no text summary.")
+
+    def __post_init__(self) -> None:
+        if self.engine != "local":
+            return
+        if any("://" in one and not one.startswith("file:") for one in self.sources):
+            raise click.UsageError("--engine local reads no URIs; take --engine spark")
+        if self.spark.master is not None or self.spark.configuration:
+            raise click.UsageError("--engine local takes no --master and no --conf")
+        if self.split_size is not None:
+            raise click.UsageError("--engine local does not split captures: it takes no --split-size")
+
+
+@make_command(
+    IngestOptions,
     epilog="""\b
 Examples:
   mqttscope pipeline ingest 'captures/*.pcapng' --lake lake --payload-limit 1024
   mqttscope pipeline ingest s3://bucket/a/ --fs region=eu-central-1 --lake /shared/lake --group a
   mqttscope pipeline ingest /captures --lake lake --master 'local[4]' --conf spark.driver.memory=4g
 
-Any engine that reads Parquet can read a lake; docs/lake.md lists the columns. Captures that the lake already has are
-not read again, and connections continue over several ingests. Exit code 3 when a capture could not be read to its
-end, or nothing could be done.
-"""
+Any engine that reads Parquet can read a lake; docs/lake.md lists the columns. Exit code 3 when a
+capture could not be read to its end, or nothing could be done.
+""",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@lake_option
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default="auto",
-    metavar="[auto|local|spark]",
-    help="local: in this process, without Java. [default: auto, local for less than 256 MiB]",
-)
-@spark_settings
-@click.option(
-    "--split-size", callback=size, metavar="BYTES", help="Read captures in ranges of this length, such as 64m."
-)
-@lake_settings
-@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", help="Format of the summary.")
-@click.option("--quiet", "-q", is_flag=True, help="Print no progress and no text summary.")
-def command(
-    sources: tuple[str, ...],
-    lake: str,
-    engine: str,
-    master: str | None,
-    configuration: dict[str, str],
-    settings: dict[str, str],
-    split_size: int | None,
-    format_: str,
-    quiet: bool,
-    **given: Any,
-) -> int:
-    """Take captures into a lake: decode and lint them, write all tables.
+def command(given: IngestOptions) -> int:
+    """Take captures into a lake: decode and lint them, and write all tables.
 
-    SRC are files, globs, directories, or URIs as s3://bucket/folder/.
+    SRC is a file, a glob, a directory, or a URI such as s3://bucket/folder/. Captures already in the lake are skipped.
+    A connection may span several ingests.
     """
-    from mqttscope.cli.pipeline.common import lake_options
-    from mqttscope.cli.pipeline.ingesting import Run
+    return Run(given).execute()
 
-    options = lake_options({name: given[name] for name in LAKE_SETTINGS})
-    run = Run(sources, lake, options, engine, master, configuration, settings, split_size, format_, quiet)
-    return run.execute()
+
+class Run:
+    """The command line, and what becomes of it."""
+
+    def __init__(self, given: IngestOptions) -> None:
+        self.given = given
+        self.options = given.rows.lake()
+
+    def execute(self) -> int:
+        """Ingest and report what was done; returns the exit code."""
+        try:
+            from mqttscope.capture.locations import NoCapturesError, find
+            from mqttscope.lake.manifest import LakeError, read_manifest
+            from mqttscope.lake.summary import summarize
+        except ImportError as error:
+            raise PipelineFailedError(f"tables need what is not installed ({error}): {EXTRA}") from None
+        root = Path(self.given.lake)
+        try:
+            before = read_manifest(root)
+            found = find(self.given.sources, self.given.settings)
+            faults = {one.name: one.fault for one in found if one.fault is not None}
+            done = self._in_process(root, found, faults) if self._stays_here(found) else self._with_spark(root, found)
+            summary = summarize(root, before, done)
+        except (LakeError, NoCapturesError) as error:
+            raise PipelineFailedError(printable(str(error))) from None
+        except KeyboardInterrupt:
+            warn(f"stopped: {self.given.lake} is unchanged")
+            raise
+        faults |= getattr(done, "faults", {})
+        # What cannot be opened is reported from what was found now, whether there is a row for it already or not.
+        told = {(utf8(name), utf8(fault)) for name, fault in faults.items()}
+        summary.errors = [one for one in summary.errors if (one.capture, one.message) not in told]
+        self._warn(summary, faults)
+        self._show(summary, faults)
+        return EXIT_UNREADABLE if faults or summary.errors or done.known_errors else EXIT_CLEAN
+
+    def _stays_here(self, found: Sequence[Location]) -> bool:
+        if self.given.engine != "auto":
+            return self.given.engine == "local"
+        if self.given.spark.master is not None or self.given.spark.configuration or self.given.split_size is not None:
+            return False
+        return not any(one.is_remote for one in found) and sum(one.size for one in found) < IN_PROCESS_BYTES
+
+    def _in_process(self, root: Path, found: Sequence[Location], faults: dict[str, str]) -> Ingested:
+        from mqttscope.lake.writer import write_lake
+
+        names = [one.name for one in found if one.fault is None]
+        with task_progress("segments", quiet=self.given.quiet) as show:
+            seen = 0
+
+            def count(_: object) -> None:
+                nonlocal seen
+                seen += 1
+                if seen % EVERY_SEGMENTS == 0:
+                    show(seen, None)
+
+            return write_lake(names, root, self.options, faults=faults, progress=count)
+
+    def _with_spark(self, root: Path, found: Sequence[Location]) -> Ingested:
+        try:
+            from mqttscope.spark.ingest import ingest
+            from mqttscope.spark.session import followed
+        except ImportError as error:
+            raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+        with (
+            session(self.given.spark.master, self.given.spark.configuration) as spark,
+            task_progress(quiet=self.given.quiet) as show,
+            followed(spark, show),
+        ):
+            return ingest(
+                spark, found, root, self.options, split_bytes=self.given.split_size, settings=self.given.settings
+            )  # fmt: skip
+
+    def _warn(self, summary: Summary, faults: dict[str, str]) -> None:
+        for name, fault in faults.items():
+            warn(f"{utf8(name)}: {fault}")
+        told = {(one.capture, one.message) for one in summary.errors}
+        again = [one for one in summary.done.known_errors if (utf8(one.capture), one.message) not in told]
+        lines = [describe(one) for one in summary.errors] + [
+            f"{describe(one)}, which the lake already has" for one in again
+        ]
+        warn_errors(lines)
+        for said in advice.counted_of_connections(summary.of_connections):
+            warn(said)
+        unread = sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
+        if unread is not None:
+            warn(unread)
+        _warn_each(
+            summary.done.out_of_order,
+            "begin{s} before the end of what the lake already holds; where connections do not fit together, "
+            "their part in {them} has rows of its own (connections.late)",
+        )
+        if summary.late:
+            was = "was" if summary.late == 1 else "were"
+            warn(f"{counted(summary.late, 'connection')} that came late {was} judged alone, by no rule of wider scope")
+        _warn_each(
+            summary.done.overlapping,
+            "overlap{s} in time with an earlier capture and {are} read after it; mergecap joins them",
+        )
+
+    def _show(self, summary: Summary, faults: dict[str, str]) -> None:
+        if self.given.form == "text" and self.given.quiet:
+            return
+        sink = Output()
+        if self.given.form == "json":
+            sink.write(orjson.dumps(_as_json(self.given.lake, summary, faults)) + b"\n")
+        else:
+            lines = _as_text(self.given.lake, summary, payloads=self.options.payload_limit > 0)
+            sink.write("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
+        sink.flush()
+
+
+def _warn_each(names: Sequence[str], what: str) -> None:
+    """Tell of captures by their names where they are few, else how many they are."""
+    if len(names) <= NAMED:
+        for name in map(utf8, names):
+            warn(f"{name}: {what.format(s='s', them='it', are='is')}")
+    else:
+        first = ", ".join(map(utf8, names[:NAMED]))
+        told = what.format(s="", them="them", are="are")
+        warn(f"{len(names):,} captures {told} ({first} and {len(names) - NAMED:,} more)")
+
+
+def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, Any]:
+    done = summary.done
+    return {
+        "schema": SCHEMA,
+        "lake": text(lake),
+        "generation": summary.generation,
+        "captures": [text(name) for name in done.captures],
+        "grown": [text(name) for name in done.grown],
+        "known": [text(name) for name in done.known],
+        "unreadable": [{"capture": text(name), "message": fault} for name, fault in faults.items()],
+        "out_of_order": [text(name) for name in done.out_of_order],
+        "overlapping": [text(name) for name in done.overlapping],
+        "not_read": not_read(done.skipped),
+        "of_connections": asdict(summary.of_connections),
+        "late_connections": summary.late,
+        "rows": summary.rows,
+        "open_rows": summary.open_rows,
+        "sums": summary.sums,
+        "open_connections": summary.open_connections,
+        "findings": summary.findings,
+        "errors": [_error(error) for error in summary.errors],
+        "known_errors": [_error(error) for error in done.known_errors],
+    }
+
+
+def _error(error: CaptureError) -> dict[str, Any]:
+    capture = text(error.capture)
+    return {"capture": capture, "message": error.message, "offset": error.offset, "frames": error.frames}
+
+
+def _as_text(lake: str, summary: Summary, *, payloads: bool) -> Iterator[str]:
+    done = summary.done
+    grown = f" ({len(done.grown):,} from where it ended before)" if done.grown else ""
+    known = f", {len(done.known):,} known already" if done.known else ""
+    yield f"{lake}: {counted(len(done.captures), 'capture')} read{grown}{known}"
+    if not done.captures:
+        return
+    for name, rows in (*summary.rows.items(), *summary.sums.items()):
+        yield f"  {name:<16}{rows:>14,}"
+    if summary.rows.get("messages") and not payloads:
+        yield "  of payloads only the length and SHA-256; --payload-limit BYTES keeps more"
+    if summary.open_connections:
+        theirs = ", ".join(f"{name} {rows:,}" for name, rows in summary.open_rows.items() if name != "connections")
+        still = counted(summary.open_connections, "connection")
+        yield f"  {still} still open; of these rows theirs: {theirs or 'none'}"
+    if summary.findings:
+        yield "  new findings: " + ", ".join(f"{count:,} {severity}" for severity, count in summary.findings.items())

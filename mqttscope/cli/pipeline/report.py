@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
 from mqttscope.cli.options import colour_option
-from mqttscope.cli.pipeline.asking import asking
+from mqttscope.cli.pipeline.asking import AskOptions
 
 if TYPE_CHECKING:
     from mqttscope.report.fleet.model import Asked, FleetReport
@@ -32,22 +33,74 @@ def read_time(told: str, last_ns: int | None) -> int:
     length = re.fullmatch(r"(\d{1,9})([smhdw])", told.strip())
     if length is not None:
         if last_ns is None:
-            raise ValueError("nothing was captured, so that there is no end to count back from")
+            raise ValueError("nothing was captured, so there is no end to count back from")
         return max(0, last_ns - int(length[1]) * UNITS[length[2]] * _SECOND_NS)
     try:
         found = datetime.fromisoformat(told.strip())
     except ValueError:
-        raise ValueError(f"{told!r} is no time: 2026-01-31, 2026-01-31T12:00:00Z, or 24h before the end") from None
+        raise ValueError(f"{told!r} is not a time: 2026-01-31, 2026-01-31T12:00:00Z, or 24h before the end") from None
     found = found.replace(tzinfo=UTC) if found.tzinfo is None else found
     since = found - _EPOCH
     return (since.days * 86_400 + since.seconds) * _SECOND_NS + since.microseconds * 1_000
 
 
-FORMATS = ("text", "json", "html")
+@options
+class ReportOptions:
+    """The options of ``pipeline report``."""
+
+    asking: AskOptions = group(AskOptions)
+    since: str | None = option(
+        SELECTION, "--since", metavar="TIME",
+        help="Only what was captured from this time on: 2026-01-31, 2026-01-31T12:00Z, or 24h before the end.",
+    )  # fmt: skip
+    until: str | None = option(SELECTION, "--until", metavar="TIME", help="Only what was captured before this time.")
+    client: tuple[str, ...] = option(
+        SELECTION, "--client", multiple=True, metavar="PATTERN", help="Only Client Identifiers like this: pump-*."
+    )
+    topic: tuple[str, ...] = option(
+        SELECTION, "--topic", multiple=True, metavar="FILTER", help="Only topics that this Topic Filter matches."
+    )
+    server: tuple[str, ...] = option(
+        SELECTION, "--server", multiple=True, metavar="PATTERN",
+        help="Only servers with an endpoint like this: 10.0.0.2:*.",
+    )  # fmt: skip
+    rules: tuple[str, ...] = option(
+        SELECTION, "--rule", multiple=True, metavar="CODES", help="Only findings of these rules: PUB,ALS202."
+    )
+    group_by: tuple[str, ...] = option(
+        OUTPUT, "--group-by", multiple=True, metavar="NAME",
+        help="User Property of CONNECT that groups clients. [default: firmware, fw, version and the like]",
+    )  # fmt: skip
+    form: str | None = option(
+        OUTPUT, "--format", type=click.Choice(("text", "json", "html")),
+        help="Format of the report. [default: by the name of --output, else text]",
+    )  # fmt: skip
+    output: str | None = option(
+        OUTPUT, "--output", "-o", metavar="FILE", type=click.Path(dir_okay=False),
+        help="Write the report to this file. [default: standard output]",
+    )  # fmt: skip
+    top: int = option(
+        OUTPUT, "--top", type=click.IntRange(1, 10_000), default=10, show_default=True, metavar="N",
+        help="Show at most this many rows of each list.",
+    )  # fmt: skip
+    colour: bool | None = colour_option()
+
+    def __post_init__(self) -> None:
+        from mqttscope.cli.output import is_terminal
+
+        if self.format == "html" and self.output is None and is_terminal():
+            raise click.UsageError("a page of HTML is for a file: name it with --output")
+
+    @property
+    def format(self) -> str:
+        """The format: what the name of the file asks for, where the user has not said."""
+        ending = os.path.splitext(self.output or "")[1].lower()
+        return self.form or {".html": "html", ".htm": "html", ".json": "json"}.get(ending, "text")
 
 
-@click.command(
-    "report",
+@make_command(
+    ReportOptions,
+    name="report",
     epilog="""\b
 Examples:
   mqttscope pipeline report --lake lake
@@ -56,62 +109,28 @@ Examples:
   mqttscope pipeline report --lake lake --format json | jq '.latency.end_to_end'
 """,
 )
-@asking
-@click.option("--since", metavar="TIME", help="Not before: 2026-01-31, 2026-01-31T12:00Z, or 24h before the end.")
-@click.option("--until", metavar="TIME", help="Before this time.")
-@click.option("--client", multiple=True, metavar="PATTERN", help="Only Client Identifiers like this: pump-*.")
-@click.option("--topic", multiple=True, metavar="FILTER", help="Only topics that this Topic Filter matches.")
-@click.option("--server", multiple=True, metavar="PATTERN", help="Only endpoints of servers like this: 10.0.0.2:*.")
-@click.option("--rule", "rules", multiple=True, metavar="CODES", help="Only findings of these rules: PUB,ALS202.")
-@click.option(
-    "--group-by",
-    multiple=True,
-    metavar="NAME",
-    help="User Property of CONNECT that groups clients. [default: firmware, fw, version and the like]",
-)
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="[default: by the name of --output, else text]")
-@click.option("--output", "-o", metavar="FILE", type=click.Path(dir_okay=False), help="Write the report to this file.")
-@click.option("--top", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows of each list.")
-@colour_option
-def command(
-    lake: str,
-    master: str | None,
-    configuration: dict[str, str],
-    since: str | None,
-    until: str | None,
-    client: tuple[str, ...],
-    topic: tuple[str, ...],
-    server: tuple[str, ...],
-    rules: tuple[str, ...],
-    group_by: tuple[str, ...],
-    format_: str | None,
-    output: str | None,
-    top: int,
-    colour: bool | None,
-) -> int:
+def command(given: ReportOptions) -> int:
     """Report on the health of a fleet: broken rules, latencies, topics, retained messages, reconnect storms.
 
     Each option that restricts the report may be given several times: rows that fit one of the values count. The
     report also says what the captures lack. docs/reports.md explains every part.
     """
-    from mqttscope.cli.output import Output, is_terminal
+    from mqttscope.cli.output import Output
     from mqttscope.cli.pipeline.asking import Steps, asked, lake_of
 
-    format_ = format_ or _by_name(output)
-    if format_ == "html" and output is None and is_terminal():
-        raise click.UsageError("a page of HTML is for a file: name it with --output")
+    lake, output = given.asking.lake, given.output
     manifest = lake_of(lake)
-    question = _asked(manifest.last_ns, since, until, client, topic, server, rules, group_by, top)
+    question = _asked(manifest.last_ns, given)
     steps = Steps()
     steps.say("starting Spark")
     try:
-        with asked(lake, manifest, master, configuration) as spark:
+        with asked(given.asking, manifest) as spark:
             from mqttscope.spark.answers.fleet import fleet_report
 
             report = fleet_report(spark, lake, question, progress=steps)
     finally:
         steps.end()
-    data = _rendered(report, format_, output, colour)
+    data = _rendered(report, given)
     if output is None:
         sink = Output()
         sink.write(data)
@@ -121,32 +140,15 @@ def command(
     return 0
 
 
-def _by_name(output: str | None) -> str:
-    """The format that the name of a file asks for."""
-    ending = os.path.splitext(output or "")[1].lower()
-    return {".html": "html", ".htm": "html", ".json": "json"}.get(ending, "text")
-
-
-def _asked(
-    last_ns: int | None,
-    since: str | None,
-    until: str | None,
-    client: tuple[str, ...],
-    topic: tuple[str, ...],
-    server: tuple[str, ...],
-    rules: tuple[str, ...],
-    group_by: tuple[str, ...],
-    top: int,
-) -> Asked:
-    from mqttscope.cli.pipeline.report import read_time
+def _asked(last_ns: int | None, given: ReportOptions) -> Asked:
     from mqttscope.mqtt.topics import topic_filter_problem
     from mqttscope.report.fleet.model import Asked
 
-    for name, values in (("client", client), ("server", server), ("rule", rules)):
+    for name, values in (("client", given.client), ("server", given.server), ("rule", given.rules)):
         if "" in values:
             raise click.UsageError(f"--{name}: an empty pattern fits nothing")
     times: dict[str, int | None] = {"since": None, "until": None}
-    for name, told in (("since", since), ("until", until)):
+    for name, told in (("since", given.since), ("until", given.until)):
         if told is not None:
             try:
                 times[name] = read_time(told, last_ns)
@@ -154,14 +156,14 @@ def _asked(
                 raise click.UsageError(f"--{name}: {error}") from None
     if times["since"] is not None and times["until"] is not None and times["since"] >= times["until"]:
         raise click.UsageError("--since is not before --until")
-    for one in topic:
+    for one in given.topic:
         problem = topic_filter_problem(one)
         if problem is not None:
-            raise click.UsageError(f"--topic: {one!r} is no Topic Filter: {problem.replace('_', ' ')}")
-    codes = [code.strip() for one in rules for code in one.split(",") if code.strip()]
+            raise click.UsageError(f"--topic: {one!r} is not a Topic Filter: {problem.replace('_', ' ')}")
+    codes = [code.strip() for one in given.rules for code in one.split(",") if code.strip()]
     _known_rules(codes)
-    lists = {"client": list(client), "topic": list(topic), "server": list(server), "rule": codes}
-    return Asked(times["since"], times["until"], **lists, top=top, group_by=list(group_by) or _properties())
+    lists = {"client": list(given.client), "topic": list(given.topic), "server": list(given.server), "rule": codes}
+    return Asked(times["since"], times["until"], **lists, top=given.top, group_by=list(given.group_by) or _properties())
 
 
 def _properties() -> list[str]:
@@ -180,14 +182,14 @@ def _known_rules(codes: list[str]) -> None:
             raise click.UsageError(f"--rule: no rule has the slug {one!r} or a code that begins with it")
 
 
-def _rendered(report: FleetReport, format_: str, output: str | None, colour: bool | None) -> bytes:
+def _rendered(report: FleetReport, given: ReportOptions) -> bytes:
     from mqttscope.cli.output import make_view
 
-    if format_ == "html":
+    if given.format == "html":
         from mqttscope.report.fleet.html import render as page
 
         return page(report)
-    if format_ == "json":
+    if given.format == "json":
         from mqttscope.report.fleet.text import document
         from mqttscope.report.jsonl import dumps, harmless
 
@@ -195,12 +197,12 @@ def _rendered(report: FleetReport, format_: str, output: str | None, colour: boo
     from mqttscope.report.base import View
     from mqttscope.report.fleet.text import render
 
-    view = make_view(colour=colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
-    return render(report, view if output is None else View(width=0))
+    view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+    return render(report, view if given.output is None else View(width=0))
 
 
 def _write(path: str, data: bytes) -> None:
-    """Write a file whole."""
+    """Write a file completely or not at all."""
     from mqttscope.capture.write import write_file
     from mqttscope.cli.output import CannotWriteError
 

@@ -9,20 +9,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.pipeline.asking import BadQuestionError, asking
+from mqttscope.cli.command import OUTPUT, argument, group, make_command, option, options
+from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError
 
 if TYPE_CHECKING:
     from mqttscope.spark.answers.query import Answer
 
-FORMATS = ("text", "json", "csv")
 TEXT_ROWS = 100
 """Rows of a table for people, unless they ask for more."""
 QUESTIONS = ("select", "with", "from", "table", "values", "describe", "desc", "show", "explain")
 """What begins a statement that only asks."""
 
 
-@click.command(
-    "sql",
+@options
+class SqlOptions:
+    """The options of ``pipeline sql``."""
+
+    query: str = argument("QUERY")
+    asking: AskOptions = group(AskOptions)
+    form: str = option(
+        OUTPUT, "--format", type=click.Choice(("text", "json", "csv")), default="text", show_default=True,
+        help="Format of the answer.",
+    )  # fmt: skip
+    limit: int | None = option(
+        OUTPUT, "--limit", type=click.IntRange(1), metavar="N",
+        help=f"Show at most N rows. [default: {TEXT_ROWS} in text, all else]",
+    )  # fmt: skip
+
+
+@make_command(
+    SqlOptions,
+    name="sql",
     epilog="""\b
 Tables: packets, messages, connections, sessions, findings, topics, clients, gaps, ingest_errors.
 docs/lake.md has their columns; describe TABLE lists them.
@@ -35,44 +52,35 @@ Examples:
   mqttscope pipeline sql 'describe messages' --lake lake
 """,
 )
-@click.argument("query", metavar="QUERY")
-@asking
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    help=f"Show at most N rows. [default: {TEXT_ROWS} in text, all else]",
-)
-def command(
-    query: str, lake: str, master: str | None, configuration: dict[str, str], format_: str, limit: int | None
-) -> int:
+def command(given: SqlOptions) -> int:
     """Query the tables of a lake with Spark SQL.
 
-    Statements that change something are refused. JSON is one document with a line for each row.
+    QUERY is one statement that asks: statements that change something are refused. JSON is one document with a line for
+    each row.
     """
     from mqttscope.cli.pipeline.asking import Steps, asked, lake_of
 
-    _only_asks(query)
+    lake, limit = given.asking.lake, given.limit
+    _only_asks(given.query)
     manifest = lake_of(lake)
     steps = Steps()
     steps.say("starting Spark")
     try:
-        with asked(lake, manifest, master, configuration, question=True) as spark:
+        with asked(given.asking, manifest, question=True) as spark:
             from mqttscope.spark.answers.query import UnknownQueryError, ask
             from mqttscope.spark.errors import sentence
 
             steps.say("asking the lake")
-            # One row more tells whether there are more.
-            most = limit if format_ != "text" else (limit or TEXT_ROWS) + 1
+            # One row more shows whether there are more.
+            most = limit if given.form != "text" else (limit or TEXT_ROWS) + 1
             try:
-                answer = ask(spark, lake, query, most)
+                answer = ask(spark, lake, given.query, most)
             except UnknownQueryError as error:
                 raise BadQuestionError(sentence(str(error))) from None
             _each_name_once(answer)
             first = next(answer.rows, None)
             steps.end()
-            _show(answer, first, format_, limit or TEXT_ROWS)
+            _show(answer, first, given.form, limit or TEXT_ROWS)
     finally:
         steps.end()
     return 0

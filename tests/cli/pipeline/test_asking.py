@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.cli.pipeline.asking import SMALL, SMALL_BYTES, BadQuestionError, Steps, fitting, lake_of
-from mqttscope.cli.pipeline.common import PipelineFailedError
+from mqttscope.cli.spark_session import PipelineFailedError
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import click
 import pytest
 
-from mqttscope.cli.pipeline.common import (
-    LAKE_SETTINGS,
-    PipelineFailedError,
-    lake_options,
-    lake_settings,
-    pairs,
-    session,
-    size,
-)
-from mqttscope.lake.manifest import read_manifest
-from tests.cli.running import capture, command, environment
-from tests.proxy.rig import PATIENCE_S, end, until
+from mqttscope.cli.command import make_command
+from mqttscope.cli.pipeline.common import RowOptions, pairs, size
+from mqttscope.lake.options import LakeOptions
 
 CONTEXT, PARAMETER = click.Context(click.Command("ingest")), click.Option(["--conf"])
 
@@ -51,67 +38,21 @@ def test_options_of_a_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mqttscope.toml").write_text('[lint]\nignore = ["PUB"]\nport = ["1884"]\n')
-    seen = {}
+    seen: list[LakeOptions] = []
 
-    @click.command()
-    @lake_settings
-    def command(**given: object) -> None:
-        seen.update(given)
+    @make_command(RowOptions)
+    def command(given: RowOptions) -> int:
+        seen.append(given.lake())
+        return 0
 
-    def made(*words: str) -> object:
+    def made(*words: str) -> LakeOptions:
         command.main(list(words), standalone_mode=False)
-        return lake_options(seen)
+        return seen.pop()
 
     plain = made()
-    assert set(seen) == set(LAKE_SETTINGS)
-    assert plain.dissect.ports == {1884: "mqtt"}  # type: ignore[attr-defined]
-    assert "PUB101" not in {rule.code for rule in plain.rules}  # type: ignore[attr-defined]
+    assert (plain.group, plain.payload_limit) == ("", 0)
+    assert plain.dissect.ports == {1884: "mqtt"}
+    assert "PUB101" not in {rule.code for rule in plain.rules}
     own = made("--no-config", "--select", "PUB101,SEC104", "--group", "a", "--payload-limit", "9", "--port", "99:ws")
-    assert [rule.code for rule in own.rules] == ["PUB101", "SEC104"]  # type: ignore[attr-defined]
-    assert (own.group, own.payload_limit, own.dissect.ports) == ("a", 9, {99: "ws"})  # type: ignore[attr-defined]
-
-
-def test_a_session_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
-    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
-    monkeypatch.setenv("JAVA_HOME", os.devnull)
-
-    with pytest.raises(PipelineFailedError, match="Spark needs Java, and JAVA_HOME"), session("local[1]", {}):
-        pass
-
-
-def processes(word: str) -> list[int]:
-    """Processes with a word among their arguments."""
-    found = []
-    for one in Path("/proc").iterdir():
-        with suppress(OSError):
-            if one.name.isdigit() and word.encode() in (one / "cmdline").read_bytes():
-                found.append(int(one.name))
-    return found
-
-
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
-@pytest.mark.parametrize("seconds", [0.0, 0.5], ids=["at once", "a little later"])
-def test_java_ends_with_a_command_that_is_ended_while_it_starts(seconds: float, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    words = command("pipeline", "ingest", capture("v311-qos"), "--lake", lake, "--engine", "spark", "--no-config")
-    mark = f"-Dmqttscope.mark={tmp_path}"
-    words += ["--conf", f"spark.driver.extraJavaOptions={mark}"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
-    try:
-        until(lambda: len(processes(mark)) > 1 or process.poll() is not None, "the start of Java")
-        time.sleep(seconds)
-        began = time.monotonic()
-        process.terminate()
-        _, err = process.communicate(timeout=PATIENCE_S)
-        assert time.monotonic() - began < 8  # less than two seconds, where nothing else runs
-    finally:
-        end(process)
-    assert process.returncode == 143, err
-    assert "Traceback" not in err
-    until(lambda: not processes(mark), "the end of Java")
-    assert not read_manifest(lake).generation
+    assert [rule.code for rule in own.rules] == ["PUB101", "SEC104"]
+    assert (own.group, own.payload_limit, own.dissect.ports) == ("a", 9, {99: "ws"})

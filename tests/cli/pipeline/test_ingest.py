@@ -126,7 +126,7 @@ def test_captures_that_come_too_late_are_named(tmp_path: Path) -> None:
 
     done = invoke("pipeline", "ingest", early, "--lake", tmp_path / "lake")
 
-    assert (done.code, done.err.count("begins before the end of what was in the lake")) == (0, 1)
+    assert (done.code, done.err.count("begins before the end of what the lake already holds")) == (0, 1)
 
 
 def test_connections_that_come_late_are_counted(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_ctrl_c_says_that_the_lake_is_as_it_was(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("mqttscope.lake.writer.commit", stopped)
     done = invoke("pipeline", "ingest", capture, "--lake", tmp_path / "lake")
 
-    assert (done.code, done.err) == (130, f"mqttscope: stopped: {tmp_path / 'lake'} is as it was\n")
+    assert (done.code, done.err) == (130, f"mqttscope: stopped: {tmp_path / 'lake'} is unchanged\n")
     assert not (tmp_path / "lake" / "manifest.json").exists()
 
 
@@ -327,6 +327,6 @@ def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
     os.kill(child.pid, signal.SIGINT)
     _, err = child.communicate(timeout=120)
 
-    assert (child.returncode, err.decode()) == (130, f"mqttscope: stopped: {lake} is as it was\n")
+    assert (child.returncode, err.decode()) == (130, f"mqttscope: stopped: {lake} is unchanged\n")
     assert tables(lake) == before
     assert read_manifest(lake).generation == 1

@@ -18,9 +18,9 @@ CLIENTS = ("office", "desk")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--since", "yesterday"], "--since: 'yesterday' is no time"),
+        (["--since", "yesterday"], "--since: 'yesterday' is not a time"),
         (["--since", "2026-01-02", "--until", "2026-01-01"], "--since is not before --until"),
-        (["--topic", "a/#/b"], "--topic: 'a/#/b' is no Topic Filter: hash not last"),
+        (["--topic", "a/#/b"], "--topic: 'a/#/b' is not a Topic Filter: hash not last"),
         (["--rule", "NIX"], "--rule: no rule has the slug 'NIX' or a code that begins with it"),
         (["--conf", "driver=1"], "a setting of Spark is called such as spark.driver.memory"),
         (["--client", ""], "--client: an empty pattern fits nothing"),

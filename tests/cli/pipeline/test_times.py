@@ -29,7 +29,7 @@ def test_times(told: str, expected: int) -> None:
 
 @pytest.mark.parametrize("told", ["yesterday", "", "24", "h", "2026-13-01", "-1h", "1.5h"])
 def test_what_is_no_time(told: str) -> None:
-    with pytest.raises(ValueError, match="is no time: 2026-01-31"):
+    with pytest.raises(ValueError, match="is not a time: 2026-01-31"):
         read_time(told, LAST)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 from mqttscope.cli.main import group
+from mqttscope.cli.pipeline.watch import Run, WatchOptions, _signals, line
 from mqttscope.lake.files import lake_lock
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import write_lake
+from mqttscope.net.frame import CaptureError
+from mqttscope.spark.watch import Taken
 from tests.conftest import ROOT
 
 
@@ -68,3 +75,47 @@ def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("option", ["--max-bytes", "--interval", "--quiet-time", "--conf"])
 def test_usage(option: str, tmp_path: Path) -> None:
     assert run(tmp_path, "--lake", tmp_path / "lake", option, "much")[0] == 2
+
+
+def test_what_is_said_of_a_batch() -> None:
+    rows = {"packets": 1234, "messages": 50, "findings": 2, "ingest_errors": 2}
+    wrong = [CaptureError("a.pcap", "is empty")]
+    taken = Taken(7, rows, 1000, 1_700_000_000_000_000_000, 2_500_000, errors=wrong)
+
+    assert line(taken, 1_700_000_004.2) == (
+        "batch 7: 1234 packets, 2 new findings, 1 error of captures, 1000 flows open, 2.5 MB waiting,"
+        " newest frame 4 s old"
+    )
+    assert line(Taken(0, {"packets": 1}), 5) == "batch 0: 1 packet, 0 new findings, 0 flows open"
+    # Of captures that are not of today it means nothing.
+    assert " old" not in line(taken, 1_800_000_000)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_the_watch(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with _signals() as over:
+        assert not over.is_set()
+        os.kill(os.getpid(), number)
+        assert over.wait(5)
+        # The next one ends the program.
+        assert signal.getsignal(number) is before
+    assert signal.getsignal(number) is before
+
+
+def test_errors_of_captures_are_told_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(WatchOptions(sources=("captures",), lake="lake", quiet=True))
+    run._tell(Taken(0, errors=[CaptureError(f"b\udcff-{number}.pcap", "is cut", 90, 2) for number in range(12)]))
+    run._tell(Taken(1, {"ingest_errors": 4}))
+
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "mqttscope: b\\xff-0.pcap: is cut at offset 90 (2 frames before it were read)"
+    assert told[10:] == ["mqttscope: 2 more errors are in the table ingest_errors"]
+    assert run.errors == 12
+
+
+def test_what_is_said_before_the_first_batch() -> None:
+    given = WatchOptions(sources=("captures", "b*"), lake="lake", interval=2.5)
+
+    assert Run(given)._begun() == "watching captures, b* for lake: every 2.5 s, until Ctrl-C"
+    assert Run(replace(given, once=True))._begun() == "watching captures, b* for lake: what is there now"

@@ -1,0 +1,649 @@
+"""Options of commands that take part in traffic: those of each, and the groups that they share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mqttscope.cli.command import (
+    BROKER,
+    CASES,
+    CHANGES,
+    END,
+    LISTENING,
+    OUTPUT,
+    PLAYING,
+    SELECTION,
+    TLS,
+    group,
+    on_command_line,
+    option,
+    options,
+)
+from mqttscope.cli.lint_options import JudgingOptions, format_option, outputs_option
+from mqttscope.cli.main import EXIT_FAILED
+from mqttscope.cli.options import (
+    FileOptions,
+    ProtocolOptions,
+    Version,
+    captures_argument,
+    colour_option,
+    finite,
+    max_packet_option,
+    ports_option,
+    positive_option,
+)
+from mqttscope.errors import MqttscopeError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from mqttscope.mqtt.constants import ProtocolVersion
+    from mqttscope.report.base import View
+    from mqttscope.transport.target import Target, Upstream
+
+PACES = ("recorded", "asap", "causal")
+PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
+
+
+class UnreachableError(MqttscopeError, click.ClickException):
+    """The broker cannot be reached, or what it takes to reach it is missing."""
+
+    exit_code = EXIT_FAILED
+
+
+def target_of(url: str, label: str) -> Target:
+    """The broker of a URL; a usage error that begins with ``label`` where it is none."""
+    from mqttscope.transport.target import AddressError, parse_broker
+
+    try:
+        return parse_broker(url)
+    except AddressError as error:
+        raise click.UsageError(f"{label}: {error}") from None
+
+
+@options
+class TlsOptions:
+    """How to speak TLS with a broker."""
+
+    ca: str | None = option(
+        TLS, "--ca", metavar="FILE", help="CA certificates to check the broker with. [default: the system's]"
+    )
+    cert: str | None = option(TLS, "--cert", metavar="FILE", help="Client certificate to show to the broker (PEM).")
+    key: str | None = option(
+        TLS, "--key", metavar="FILE", help="Key of the client certificate, where it is in another file."
+    )
+    insecure: bool = option(
+        TLS, "--insecure", is_flag=True, help="Check neither the broker's certificate nor its host name."
+    )
+
+    def __post_init__(self) -> None:
+        if self.key and not self.cert:
+            raise click.UsageError("--key needs --cert")
+
+    def refuse_plain(self, target: Target | Upstream, what: str, **more: object) -> None:
+        """A usage error for options that need TLS where the target has none; ``more`` are further ones by name."""
+        for name, value in {"ca": self.ca, "cert": self.cert, "insecure": self.insecure, **more}.items():
+            if value and not target.tls:
+                spelled = name.replace("_", "-")
+                raise click.UsageError(f"--{spelled} is for {what} with TLS (mqtts://, wss://), not for {target}")
+
+    def context(self, target: Target | Upstream) -> ssl.SSLContext | None:
+        """How to speak TLS with a target; none without TLS."""
+        from mqttscope.cli.output import warn
+        from mqttscope.transport.tls import TlsError, upstream_context
+
+        if not target.tls:
+            return None
+        try:
+            context = upstream_context(self.ca, self.cert, self.key, insecure=self.insecure)
+        except TlsError as error:
+            raise click.UsageError(str(error)) from None
+        if self.insecure:
+            warn(f"--insecure: the certificate of {target} is not checked")
+        return context
+
+
+@options
+class ConnectOptions:
+    """How to reach a broker, and as whom."""
+
+    user: str | None = option(
+        BROKER, "--user", metavar="NAME", envvar="MQTTSCOPE_USER",
+        help="User name to send instead of the recorded ones.",
+    )  # fmt: skip
+    password_file: str | None = option(
+        BROKER, "--password-file", metavar="FILE",
+        help="File with the password or token to send. [default: $MQTTSCOPE_PASSWORD]",
+    )  # fmt: skip
+    connect_timeout: float = positive_option(
+        BROKER, "--connect-timeout", "Give up connecting after this time.", default=10.0, show_default=True
+    )
+    tls: TlsOptions = group(TlsOptions)
+    server_name: str | None = option(
+        TLS, "--server-name", metavar="NAME", help="Host name for SNI and in the certificate. [default: the host]"
+    )
+
+    def password(self) -> bytes | None:
+        """The password from the file, else from the environment; one line end after it is not part of it."""
+        path = self.password_file
+        if path is None:
+            return os.environb.get(PASSWORD_VARIABLE.encode()) or None
+        try:
+            return Path(path).read_bytes().removesuffix(b"\n").removesuffix(b"\r")
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UnreachableError(f"cannot read the password from {path}: {why}") from None
+
+
+@options
+class ListenOptions:
+    """Where to wait for connections."""
+
+    listen: str = option(
+        LISTENING, "--listen", metavar="HOST:PORT", default="127.0.0.1:1884", show_default=True,
+        help="Address to listen on; * is any address.",
+    )  # fmt: skip
+    ready_file: str | None = option(
+        LISTENING, "--ready-file", metavar="FILE", help="Write the address to this file once clients can connect."
+    )
+    listen_cert: str | None = option(
+        TLS, "--listen-cert", metavar="FILE", help="Speak TLS with clients, with this certificate (PEM)."
+    )
+    listen_key: str | None = option(
+        TLS, "--listen-key", metavar="FILE", help="Key of this certificate, where it is in another file."
+    )
+
+    def __post_init__(self) -> None:
+        if self.listen_key and not self.listen_cert:
+            raise click.UsageError("--listen-key needs --listen-cert")
+
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        from mqttscope.transport.target import AddressError, parse_listen
+
+        try:
+            return parse_listen(self.listen)
+        except AddressError as error:
+            raise click.UsageError(str(error)) from None
+
+    def context(self) -> ssl.SSLContext | None:
+        """How to speak TLS with clients; none without a certificate."""
+        from mqttscope.transport.tls import TlsError, listen_context
+
+        if not self.listen_cert:
+            return None
+        try:
+            return listen_context(self.listen_cert, self.listen_key)
+        except TlsError as error:
+            raise click.UsageError(str(error)) from None
+
+
+class PaceType(click.ParamType):  # type: ignore[type-arg]
+    """``recorded``, ``asap``, ``causal``, or how many times as fast: ``2x``."""
+
+    name = "recorded|Nx|asap|causal"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
+        """A word, or a number above 0."""
+        if value in PACES or isinstance(value, float):
+            return value  # type: ignore[no-any-return]
+        number = str(value).removesuffix("x").removesuffix("X")
+        try:
+            speed = float(number)
+        except ValueError:
+            speed = 0.0
+        if not 1e-6 <= speed <= 1e6 or number == value:
+            self.fail(f"{value!r} is not one of {', '.join(PACES)}, nor a speed such as 2x or 0.5x", param, ctx)
+        return speed
+
+
+@options
+class PaceOptions:
+    """How fast a recording is played."""
+
+    pace: str | float = option(
+        PLAYING, "--pace", type=PaceType(), default="recorded", show_default=True, metavar="PACE",
+        help="Speed: as recorded, 2x (any factor), asap, or causal: each packet after those it depends on.",
+    )  # fmt: skip
+
+    @property
+    def speed(self) -> float | None:
+        """How many times as fast; ``None`` where times do not matter."""
+        if isinstance(self.pace, float):
+            return self.pace
+        return 1.0 if self.pace == "recorded" else None
+
+    @property
+    def causal(self) -> bool:
+        """Whether packets wait for what they depend on."""
+        return self.pace == "causal"
+
+    @property
+    def text(self) -> str:
+        """``causal``, ``2x``."""
+        return self.pace if isinstance(self.pace, str) else f"{self.pace:g}x"
+
+
+@options
+class RecordedOptions:
+    """Which part of a recording is played, and under which names."""
+
+    clients: tuple[str, ...] = option(
+        SELECTION, "--client", multiple=True, metavar="ID", help="Play only these clients (* for any characters)."
+    )
+    expression: str | None = option(
+        SELECTION, "--filter", "-f", metavar="EXPR",
+        help="Play only packets that match (docs/filters.md), and what they need.",
+    )  # fmt: skip
+    start: str | None = option(
+        SELECTION, "--start", metavar="TIME",
+        help="Begin at this time of the recording: 2026-01-02T03:04:05Z, or 90s after its beginning.",
+    )  # fmt: skip
+    end: str | None = option(SELECTION, "--end", metavar="TIME", help="End at this time of the recording.")
+    topics: tuple[str, ...] = option(
+        CHANGES, "--map-topic", multiple=True, metavar="FROM=TO", help="Rename topics: 'plant/#=lab/#'."
+    )
+    names: tuple[str, ...] = option(
+        CHANGES, "--map-client", multiple=True, metavar="FROM=TO", help="Rename clients: 'dev-*=test-*'."
+    )
+
+
+@options
+class ChangeOptions:
+    """What else a recording is made into."""
+
+    settings: tuple[str, ...] = option(
+        CHANGES, "--set", multiple=True, metavar="PATH=VALUE", help="Change a field: connect.keep_alive=30."
+    )
+    unset: tuple[str, ...] = option(
+        CHANGES, "--unset", multiple=True, metavar="PATH", help="Leave out this field or property."
+    )
+    convert: ProtocolVersion | None = option(
+        CHANGES, "--convert", type=Version(), metavar="3.1.1|5.0",
+        help="Convert to this version of MQTT, where nothing is lost by it.",
+    )  # fmt: skip
+    lossy: bool = option(
+        CHANGES, "--lossy", is_flag=True, help="With --convert 3.1.1: leave out what 3.1.1 cannot express."
+    )
+    copies: int = option(
+        CHANGES, "--clients", type=click.IntRange(1, 100_000), default=1, show_default=True, metavar="K",
+        help="Play each recorded client K times in parallel.",
+    )  # fmt: skip
+    client_template: str | None = option(
+        CHANGES, "--client-template", metavar="TEXT", help="Names of the copies. [default: {client}-{n}]"
+    )
+    topic_template: str | None = option(
+        CHANGES, "--topic-template", metavar="TEXT", help="Topics of the copies. [default: {topic}]"
+    )
+
+    def __post_init__(self) -> None:
+        if self.lossy and (self.convert is None or self.convert.text != "3.1.1"):
+            raise click.UsageError("--lossy is for --convert 3.1.1: nothing else loses anything")
+
+
+@options
+class RunOptions:
+    """What is made of a live run: a recording, findings, a report."""
+
+    lint: bool = option(OUTPUT, "--lint", is_flag=True, help="Lint the live traffic, with the options of lint.")
+    judging: JudgingOptions = group(
+        JudgingOptions,
+        shown={"exit_zero": "Exit with code 0 in spite of differences and findings; errors still count."},
+    )
+    write: str | None = option(
+        OUTPUT, "--write", "-w", metavar="FILE", help="Record the live traffic in this pcapng file."
+    )
+    form: str = option(
+        OUTPUT, "--format", type=click.Choice(("text", "jsonl")), default="text", show_default=True,
+        help="Format of the report.",
+    )  # fmt: skip
+    output: str | None = option(
+        OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
+    )
+    limit: int = option(
+        OUTPUT, "--limit", type=click.IntRange(min=0), default=200, show_default=True, metavar="N",
+        help="Show at most N differences and N findings as text.",
+    )  # fmt: skip
+    colour: bool | None = colour_option()
+
+    def __post_init__(self) -> None:
+        for name, path in (("output", self.output), ("write", self.write)):
+            if path == "":
+                raise click.UsageError(f"--{name} needs the name of a file")
+
+    def refuse_inputs(self, captures: tuple[str, ...]) -> None:
+        """A usage error where the report would replace a capture that is read, or the recording."""
+        from mqttscope.cli.output import refuse_inputs
+
+        if self.output is not None:
+            refuse_inputs(self.output, captures, {"the file of --write": self.write})
+
+    def view(self) -> View:
+        """How the report looks."""
+        from mqttscope.cli.output import make_view
+
+        return make_view(
+            colour=self.colour if self.output is None else False, time_format="relative", payload="auto",
+            payload_limit=65_536, show_secrets=False,
+        )  # fmt: skip
+
+
+class MappedPort(click.ParamType):  # type: ignore[type-arg]
+    """``1883=1884``."""
+
+    name = "RECORDED=LIVE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Two ports."""
+        if isinstance(value, tuple):
+            return value
+        numbers = str(value).split("=")
+        if len(numbers) != 2 or not all(one.isascii() and one.isdigit() and 0 < int(one) < 65_536 for one in numbers):
+            self.fail(f"{value!r} is not RECORDED=LIVE, such as 1883=1884", param, ctx)
+        return int(numbers[0]), int(numbers[1])
+
+
+@options
+class ReplayOptions:
+    """The options of ``replay``."""
+
+    captures: tuple[str, ...] = captures_argument()
+    broker: str = option(
+        BROKER, "--broker", metavar="URL", required=True, envvar="MQTTSCOPE_BROKER",
+        help="Broker to play against: mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT].",
+    )  # fmt: skip
+    ports_map: tuple[tuple[int, int], ...] = option(
+        BROKER, "--map-port", type=MappedPort(), multiple=True,
+        help="Play connections that were recorded at port RECORDED against port LIVE.",
+    )  # fmt: skip
+    connect: ConnectOptions = group(ConnectOptions)
+    ports: tuple[tuple[int, str], ...] = ports_option()
+    files: FileOptions = group(FileOptions)
+    recorded: RecordedOptions = group(RecordedOptions)
+    changes: ChangeOptions = group(ChangeOptions)
+    timing: PaceOptions = group(PaceOptions)
+    max_gap: float | None = positive_option(PLAYING, "--max-gap", "Shorten recorded silences to this length.")
+    rate: float | None = positive_option(PLAYING, "--rate", "Send at most N messages per second.", metavar="N")
+    patience: float = positive_option(
+        PLAYING, "--wait", "Wait this long for each answer of the broker.", default=5.0, show_default=True
+    )
+    faithful: bool = option(
+        PLAYING, "--faithful", is_flag=True,
+        help="Send the recorded bytes in recorded order, whatever the broker answers.",
+    )  # fmt: skip
+    loop: int = option(
+        PLAYING, "--loop", type=click.IntRange(1, 1_000_000), default=1, show_default=True, metavar="N",
+        help="Play the recording N times.",
+    )  # fmt: skip
+    dry_run: bool = option(PLAYING, "--dry-run", is_flag=True, help="Print what would be done, and send nothing.")
+    yes: bool = option(PLAYING, "--yes", "-y", is_flag=True, help="Do not ask before sending to another host.")
+    verify: bool = option(
+        OUTPUT, "--verify", is_flag=True, help="Compare with the recording; exit code 1 where the live run differs."
+    )
+    run: RunOptions = group(RunOptions)
+
+    def __post_init__(self) -> None:
+        self.run.refuse_inputs(self.captures)
+
+
+@options
+class ServeOptions:
+    """The options of ``serve``."""
+
+    captures: tuple[str, ...] = captures_argument()
+    listening: ListenOptions = group(ListenOptions)
+    websocket: bool = option(LISTENING, "--websocket", is_flag=True, help="Speak WebSocket with devices.")
+    max_packet: int = max_packet_option(LISTENING, "Close connections on which a larger packet comes.")
+    protocol: ProtocolOptions = group(ProtocolOptions)
+    files: FileOptions = group(FileOptions)
+    recorded: RecordedOptions = group(RecordedOptions)
+    match: str = option(
+        PLAYING, "--match", type=click.Choice(("auto", "client", "order")), default="auto", show_default=True,
+        help="Choose the recorded connection of a device by Client Identifier, in order, or both.",
+    )  # fmt: skip
+    timing: PaceOptions = group(PaceOptions)
+    patience: float = positive_option(
+        PLAYING, "--wait", "Wait this long for a late device before the next delivery.", default=5.0, show_default=True
+    )
+    unexpected: str = option(
+        PLAYING, "--unexpected", type=click.Choice(("answer", "ignore", "close")), default="answer", show_default=True,
+        help="What to do with packets that are not in the recording.",
+    )  # fmt: skip
+    repeat: bool = option(
+        PLAYING, "--repeat", is_flag=True, help="Start over when all connections of a client have been played."
+    )
+    keep_running: bool = option(END, "--keep-running", is_flag=True, help="Continue when everything has been played.")
+    duration: float | None = positive_option(END, "--duration", "Stop after this time.")
+    verify: bool = option(
+        OUTPUT, "--verify", is_flag=True,
+        help="Compare what the device does with the recording; exit code 1 where it differs.",
+    )  # fmt: skip
+    run: RunOptions = group(RunOptions)
+
+    def __post_init__(self) -> None:
+        if self.run.write == "-":
+            raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+        self.run.refuse_inputs(self.captures)
+
+
+@options
+class ProxyOptions:
+    """The options of ``proxy``."""
+
+    listening: ListenOptions = group(ListenOptions)
+    max_connections: int = option(
+        LISTENING, "--max-connections", type=click.IntRange(1), default=1000, show_default=True, metavar="N",
+        help="Serve at most N clients at the same time.",
+    )  # fmt: skip
+    max_packet: int = max_packet_option(LISTENING, "Forward larger packets, but do not judge them.")
+    upstream: str = option(
+        BROKER, "--upstream", metavar="URL", required=True,
+        help="Broker to forward to: mqtt://, mqtts://, ws://, wss://HOST[:PORT].",
+    )  # fmt: skip
+    connect_timeout: float | None = option(
+        BROKER, "--connect-timeout", type=click.FloatRange(0), callback=finite, metavar="SECONDS",
+        help="Wait this long for the broker [default: 10] and for a CONNECT [default: 30]; 0: no limit.",
+    )  # fmt: skip
+    tls: TlsOptions = group(TlsOptions)
+    lint: bool = option(OUTPUT, "--lint/--no-lint", default=True, show_default=True, help="Lint the traffic.")
+    judging: JudgingOptions = group(JudgingOptions)
+    form: str | None = format_option()
+    outputs: tuple[str, ...] = outputs_option()
+    write: str | None = option(OUTPUT, "--write", "-w", metavar="FILE", help="Record the traffic in this pcapng file.")
+    show: bool = option(
+        OUTPUT, "--show/--quiet", default=False, help="Show packets as they pass, or not. [default: quiet]"
+    )
+    colour: bool | None = colour_option()
+    stop_on_finding: bool = option(
+        END, "--stop-on-finding", is_flag=True, help="Stop at the first finding that counts."
+    )
+    duration: float | None = positive_option(END, "--duration", "Stop after this time.")
+    count: int | None = option(
+        END, "--count", type=click.IntRange(1), metavar="PACKETS", help="Stop after this many packets."
+    )
+
+    def __post_init__(self) -> None:
+        if self.write in ("", "-"):
+            raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+        if self.stop_on_finding and not self.lint:
+            raise click.UsageError("--stop-on-finding needs the linter")
+
+
+@options
+class MutateOptions:
+    """The options of ``mutate``."""
+
+    captures: tuple[str, ...] = captures_argument(required=False, metavar="[CAPTURE...]")
+    broker: str | None = option(
+        BROKER, "--broker", metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER",
+        help="Broker to test: mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT].",
+    )  # fmt: skip
+    matrix: tuple[str, ...] = option(
+        BROKER, "--matrix", multiple=True, metavar="[NAME=]URL",
+        help="Another broker to test; may be repeated; not with --reduce.",
+    )  # fmt: skip
+    together: bool = option(
+        BROKER, "--together", is_flag=True,
+        help="Test all brokers at the same time; no two URLs may lead to the same broker.",
+    )  # fmt: skip
+    allowed: tuple[str, ...] = option(
+        BROKER, "--yes-i-may-test", multiple=True, metavar="HOST", help="Allow testing a broker on this other host."
+    )
+    spawn: str | None = option(
+        BROKER, "--spawn", metavar="COMMAND", help="Start the broker with this command, and again after a crash."
+    )
+    pid: int | None = option(
+        BROKER, "--broker-pid", type=click.IntRange(1), metavar="PID", help="Process of the broker, to watch."
+    )
+    connect: ConnectOptions = group(ConnectOptions, shown={})
+    ports: tuple[tuple[int, str], ...] = ports_option()
+    files: FileOptions = group(FileOptions)
+    expression: str | None = option(
+        SELECTION, "--filter", "-f", metavar="EXPR",
+        help="Mutate only connections with a packet that matches (docs/filters.md).",
+    )  # fmt: skip
+    pattern: str = option(
+        CASES, "--mutation", default="*", metavar="PATTERN",
+        help="Only these mutations: publish.topic_name, '*:utf8-*'.",
+    )  # fmt: skip
+    seed: int = option(
+        CASES, "--seed", type=click.IntRange(0), default=1, show_default=True, metavar="N",
+        help="Seed of all random choices.",
+    )  # fmt: skip
+    limit: int | None = option(
+        CASES, "--cases", type=click.IntRange(1), metavar="N", help="Play N cases. [default: one for each mutation]"
+    )
+    number: int | None = option(
+        CASES, "--case", type=click.IntRange(0), metavar="K", help="Play only the case with this number."
+    )
+    side: str | None = option(
+        CASES, "--side", type=click.Choice(("client", "server")),
+        help="Side whose packets are mutated, with --list and --write. [default: client]",
+    )  # fmt: skip
+    seconds: float | None = positive_option(CASES, "--duration", "Start no case after this time.")
+    patience: float = positive_option(
+        CASES, "--wait", "Wait this long for the broker to react.", default=1.0, show_default=True
+    )
+    longest: float = positive_option(
+        CASES, "--longest", "Skip cases that need a pause longer than this.", default=10.0, show_default=True
+    )
+    rate: float | None = positive_option(CASES, "--rate", "Start at most N cases per second.", metavar="N")
+    listing: bool = option(
+        OUTPUT, "--list", is_flag=True, help="List the mutations and the statements that they break, and stop."
+    )
+    write: str | None = option(
+        OUTPUT, "--write", "-w", metavar="FILE", help="Write the mutated flows to this pcapng file; test no broker."
+    )
+    folder: str | None = option(
+        OUTPUT, "--reduce", metavar="FOLDER",
+        help="Reduce failing cases, and write them to this folder; not with --matrix.",
+    )  # fmt: skip
+    form: str = option(
+        OUTPUT, "--format", type=click.Choice(("text", "json", "jsonl", "junit", "sarif", "markdown", "html")),
+        default="text", show_default=True, help="Format of the report.",
+    )  # fmt: skip
+    output: str | None = option(
+        OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
+    )
+    show_secrets: bool = option(OUTPUT, "--show-secrets", is_flag=True, help="Show passwords in the report.")
+    colour: bool | None = colour_option()
+
+    def __post_init__(self) -> None:
+        """Refuse options that exclude each other: none is taken and then ignored."""
+        if not self.listing and not self.captures:
+            raise click.UsageError("Missing argument 'CAPTURE...'.")
+        for name, path in (("write", self.write), ("output", self.output), ("reduce", self.folder)):
+            if path == "":
+                raise click.UsageError(f"--{name} needs the name of a file or folder")
+        self._check_pattern()
+        if self.listing:
+            self._check_list()
+            return
+        if self.number is not None and self.limit is not None:
+            raise click.UsageError("--case plays one case, --cases plays N: give one of them")
+        if bool(self.brokers()) == (self.write is not None):
+            raise click.UsageError("either --broker URL (or --matrix URL), or --write FILE, or --list")
+        if self.write is None:
+            self._check_brokers()
+        else:
+            self._check_write(self.write)
+        if self.output is not None:
+            from mqttscope.cli.output import refuse_inputs
+
+            refuse_inputs(self.output, self.captures, {"the file of --write": self.write})
+
+    def brokers(self) -> list[tuple[str, str]]:
+        """The brokers to test, each with its option.
+
+        One that only the environment names is not meant where flows are written.
+        """
+        meant = self.write is None or "broker" in dict(on_command_line())
+        first = [("--broker", self.broker)] if self.broker and meant else []
+        return [*first, *(("--matrix", one) for one in self.matrix)]
+
+    def _check_pattern(self) -> None:
+        from mqttscope.mqtt.view import utf8
+        from mqttscope.mutate import select
+
+        side = self.side or "client"
+        if not select(self.pattern, sender=side):
+            raise click.UsageError(f"--mutation: no mutation of a {side} matches '{utf8(self.pattern)}'")
+
+    def _check_list(self) -> None:
+        of_list = {"listing", "pattern", "side", "form", "output", "colour"}
+        idle = next((spelled for name, spelled in on_command_line() if name not in of_list), None)
+        if idle is not None:
+            raise click.UsageError(f"--list shows mutations and plays none: {idle} changes nothing there")
+        if self.form not in PROGRAMS and self.form != "text":
+            raise click.UsageError(f"--list has the formats text, json and jsonl, not {self.form}")
+
+    def _check_write(self, target: str) -> None:
+        from mqttscope.cli.output import refuse_inputs
+
+        if target == "-":
+            raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+        idle = next((spelled for name, spelled in on_command_line() if name in _OF_BROKERS), None)
+        if idle is not None:
+            raise click.UsageError(f"{idle} is for brokers: --write has none")
+        if self.form not in PROGRAMS and self.form != "text":
+            raise click.UsageError(
+                f"--format {self.form} is for brokers; with --write, json and jsonl list what the file holds"
+            )
+        if self.output is not None and self.form == "text":
+            raise click.UsageError("--output with --write is for the list of flows: add --format json or jsonl")
+        refuse_inputs(target, self.captures, option="--write")
+
+    def _check_brokers(self) -> None:
+        if self.side == "server":
+            raise click.UsageError("--side server is for --list and --write: a broker gets what clients send")
+        if self.spawn is not None:
+            _check_command(self.spawn)
+        if self.spawn and self.pid:
+            raise click.UsageError("--spawn starts the broker, --broker-pid names one that runs: one of them")
+        if self.matrix and (self.spawn or self.pid or self.folder):
+            raise click.UsageError("--matrix compares brokers that run: without --spawn, --broker-pid and --reduce")
+        if self.folder is not None and os.path.lexists(self.folder) and not os.path.isdir(self.folder):
+            raise click.UsageError(f"--reduce: {self.folder} is not a folder")
+
+
+PROGRAMS = ("json", "jsonl")
+"""Formats of the list of mutations, and of what was written."""
+_OF_BROKERS = frozenset(
+    {"together", "spawn", "pid", "folder", "patience", "longest", "rate", "allowed", "show_secrets"}
+    | {"ca", "cert", "key", "server_name", "insecure", "user", "password_file", "connect_timeout"}
+)
+
+
+def _check_command(command: str) -> None:
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise click.UsageError(f"--spawn: {command}: {str(error).lower()}") from None
+    if not words:
+        raise click.UsageError("--spawn needs the command that starts the broker")

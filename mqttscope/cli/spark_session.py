@@ -1,0 +1,107 @@
+"""A session of Spark for one command: where it runs, what goes wrong in one sentence, and progress."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import click
+
+from mqttscope.cli.ending import interruption, leaving, limit_ending
+from mqttscope.cli.main import EXIT_FAILED
+from mqttscope.errors import MqttscopeError
+
+EXTRA = "pip install 'mqttscope[spark]'"
+
+
+class PipelineFailedError(MqttscopeError, click.ClickException):
+    """What the command is for could not be done."""
+
+    exit_code = EXIT_FAILED
+
+    def show(self, file: Any = None) -> None:
+        """Report it on standard error."""
+        click.echo(f"mqttscope: {self.format_message()}", file=file, err=file is None)
+
+
+@contextmanager
+def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
+    """A session of Spark that ends with the command; `PipelineFailedError` for what goes wrong in it, in one sentence.
+
+    What Java prints goes to a file, which is kept and named where something goes wrong.
+    """
+    try:
+        from mqttscope.spark.errors import SPARK_ERRORS, cause, hush
+        from mqttscope.spark.session import SparkUnavailableError, cancelling, kill_java, running_session, spark_session
+    except ImportError as error:
+        raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+
+    hush()
+    wanted = configuration if master is None else {**configuration, "spark.master": master}
+    running = running_session()
+    handle, log = tempfile.mkstemp(prefix="mqttscope-spark-", suffix=".log")
+    os.close(handle)
+    warehouse = tempfile.mkdtemp(prefix="mqttscope-spark-")
+    # What py4j has to say of an interrupted call, with all of its stack, it tells the root logger.
+    logging.disable(logging.CRITICAL)
+    spark = None
+    kept = stopped = False
+
+    def interrupted(number: int, frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+        limit_ending(number)
+        raise interruption(number)
+
+    try:
+        # Nothing is written there, but Spark makes the folder when a table is asked for that there is not.
+        spark = spark_session(configuration=wanted, log=log, warehouse=warehouse)
+        if threading.current_thread() is threading.main_thread():
+            # Spark's own handler calls Java in the middle of another call; who is interrupted cancels the jobs.
+            for one in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(one, interrupted)
+        with leaving(kill_java), cancelling(spark):
+            yield spark
+    except SparkUnavailableError as error:
+        kept = log in str(error)
+        raise PipelineFailedError(str(error)) from None
+    except SPARK_ERRORS as error:
+        if stopped:
+            # Ctrl-C came in the middle of a call to Java, which makes an error of it.
+            raise KeyboardInterrupt from None
+        if os.environ.get("MQTTSCOPE_TRACEBACK"):
+            raise
+        kept = os.path.getsize(log) > 0
+        raise PipelineFailedError(cause(error) + (f"; {log} has what Spark says" if kept else "")) from None
+    finally:
+        if spark is not None and spark is not running:
+            with suppress(Exception):
+                spark.stop()
+        logging.disable(logging.NOTSET)
+        shutil.rmtree(warehouse, ignore_errors=True)
+        if not kept:
+            with suppress(OSError):
+                os.unlink(log)
+
+
+@contextmanager
+def task_progress(what: str = "tasks", *, quiet: bool = False) -> Iterator[Callable[[int, int | None], None]]:
+    """Shows how much of how much is done, on a terminal."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
