@@ -418,7 +418,7 @@ def field_span(packet: ControlPacket, path: str, version: ProtocolVersion) -> Sp
 
 
 _PARTS = re.compile(r"[.\[]")
-_OPTIONS = ("maximum_qos", "no_local", "retain_as_published", "retain_handling", "reserved")
+_OPTIONS = frozenset(path.rpartition(".")[2] for path in packets.Subscribe.byte_of)
 """Parts of the options byte of a subscription (5.0 3.8.3.1)."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, computed, flag, packet, wire
+from mqttscope.mqtt.declare import ControlPacket, computed, declaration_of, flag, packet, wire
 from mqttscope.mqtt.parts import (
     FILTERS,
     Subscription,
@@ -42,7 +42,7 @@ class Connect(ControlPacket):
     client_identifier: str = wire(UTF8, default="")
     will: Will | None = wire(will_in, when="connect_flags&0x04", default=None)
     user_name: str | None = wire(UTF8, when="connect_flags&0x80", tail=V3_1, default=None)
-    password: bytes | None = wire(BINARY, when="connect_flags&0x40", tail=V3_1, default=None)
+    password: bytes | None = wire(BINARY, when="connect_flags&0x40", tail=V3_1, secret=True, default=None)
 
     byte_of: ClassVar[dict[str, str]] = {
         "clean_start": "connect_flags",
@@ -224,6 +224,12 @@ class Subscribe(ControlPacket):
     packet_identifier: int = wire(U16, default=0)
     properties: Properties | None = wire(properties_of(PacketType.SUBSCRIBE), since=V5, default=None)
     subscriptions: list[Subscription] = wire(subscriptions_in, default_factory=list)
+
+    byte_of: ClassVar[dict[str, str]] = {
+        f"subscriptions[].{row.name}": "subscriptions[].options"
+        for row in declaration_of(Subscription)
+        if row.kind == "computed"
+    }
 
 
 @packet(PacketType.SUBACK)
