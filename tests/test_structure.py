@@ -276,5 +276,55 @@ def test_no_text_is_compared_by_identity() -> None:
     assert broken(lambda path: not by_identity(path)) == []
 
 
+NAMED = ("mqtt", "filter", "lake", "mutate", "replay", "lint")
+"""Packages that call packet types, versions and properties by their names."""
+NUMBERED = {"kind", "packet_type", "version", "protocol_level"}
+
+
+def numbered(node: ast.AST) -> bool:
+    """Whether an expression writes a packet type, a version or a property as a number."""
+    if isinstance(node, ast.Call):
+        is_property = isinstance(node.func, ast.Attribute) and node.func.attr in ("first", "all")
+        return is_property and any(map(is_number, node.args))
+    if not isinstance(node, ast.Compare):
+        return False
+    sides = [node.left, *node.comparators]
+    names = {getattr(one, "attr", getattr(one, "id", "")) for one in sides}
+    values = [value for one in sides for value in (one.elts if isinstance(one, ast.Tuple | ast.Set) else [one])]
+    return bool(names & NUMBERED) and any(map(is_number, values))
+
+
+def is_number(node: ast.AST) -> bool:
+    """Whether an expression is a number as it is."""
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def test_packet_types_versions_and_properties_are_called_by_their_names() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in FILES
+        if path.relative_to(SOURCE).parts[0] in NAMED
+        for node in ast.walk(tree(path))
+        if numbered(node)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "wrong"),
+    [
+        ("kind == 3", True),
+        ("3 <= packet.packet_type <= 7", True),
+        ("connection.version in (3, 4)", True),
+        ("block.first(0x23)", True),
+        ("kind == PacketType.PUBLISH", False),
+        ("packet.qos == 2", False),
+        ("block.topic_alias == 0", False),
+    ],
+)
+def test_what_counts_as_a_number_in_place_of_a_name(expression: str, wrong: bool) -> None:
+    assert any(map(numbered, ast.walk(ast.parse(expression)))) is wrong
+
+
 def test_nothing_is_left_to_do_in_comments() -> None:
     assert broken(lambda path: not re.search(r"#.*\b(TODO|FIXME|XXX|HACK)\b", text(path))) == []

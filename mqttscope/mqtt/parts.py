@@ -7,15 +7,21 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion, allowed_reason_codes
+from mqttscope.mqtt.constants import (
+    V3_1,
+    V3_1_1,
+    V5,
+    MalformedReason,
+    PacketType,
+    ProtocolVersion,
+    allowed_reason_codes,
+)
 from mqttscope.mqtt.declare import Declared, computed, wire
 from mqttscope.mqtt.properties import WILL, Properties, reader, write_properties
 from mqttscope.mqtt.wire import BINARY, U8, UTF8, Fault, Wire, read_binary, read_u8, read_utf8, write_utf8
 
 if TYPE_CHECKING:
     from mqttscope.mqtt.examine import Examination
-
-V3_1, V3_1_1, V5 = ProtocolVersion
 
 
 def _composite(read: Callable[..., tuple[Any, int]]) -> Callable[..., tuple[Any, int]]:

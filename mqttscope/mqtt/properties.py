@@ -77,6 +77,8 @@ PROPERTIES: tuple[Property, ...] = (
 
 BY_IDENTIFIER: dict[int, Property] = {row.identifier: row for row in PROPERTIES}
 BY_NAME: dict[str, Property] = {row.name: row for row in PROPERTIES}
+SUBSCRIPTION_IDENTIFIER = BY_NAME["subscription_identifier"].identifier
+USER_PROPERTY = BY_NAME["user_property"].identifier
 LISTS = frozenset({"user_property", "subscription_identifier"})
 """Properties that are lists everywhere, since the specification lets them repeat."""
 
@@ -157,9 +159,16 @@ class Properties:
 
 def _accessor(row: Property) -> property:
     number = row.identifier
+
+    def first(self: Properties) -> Any:
+        for one, value in self.items:  # as `Properties.first`, without a second call
+            if one == number:
+                return value
+        return None
+
     if row.name in LISTS:
         return property(lambda self: self.all(number), doc=f"{row.name}: all values, in order")
-    return property(lambda self: self.first(number), doc=f"{row.name}: the first value, or None")
+    return property(first, doc=f"{row.name}: the first value, or None")
 
 
 for _row in PROPERTIES:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
+from mqttscope.mqtt.constants import V5, PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.fields import Field, members_of
 from mqttscope.mqtt.packets import Publish
@@ -130,8 +130,8 @@ def view(
     reason code of 5.0 is shown as the 0 it means, omitted properties as ``{}``.  ``only`` names the fields to show (of
     a malformed packet: those that were read).  ``hide_payload`` leaves of the payload of a PUBLISH its length.
     """
-    if packet.packet_type == 3 and only is None:
-        shown = _publish(packet, version, limit)  # type: ignore[arg-type]
+    if type(packet) is Publish and only is None:
+        shown = _publish(packet, version, limit)
         if hide_payload:
             shown["payload"] = {"length": shown["payload"]["length"], "redacted": True}
         return shown
@@ -167,7 +167,7 @@ def _publish(packet: Publish, version: ProtocolVersion, limit: int) -> View:
         "topic_name": packet.topic_name,
         "packet_identifier": packet.packet_identifier,
     }
-    if version == 5:
+    if version == V5:
         block = packet.properties
         shown["properties"] = properties_view(block, limit) if block is not None and block.items else {}
     payload = packet.payload

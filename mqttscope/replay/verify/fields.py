@@ -15,7 +15,15 @@ from typing import Any
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Unsuback
-from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties, property_default, property_name
+from mqttscope.mqtt.properties import (
+    BY_NAME,
+    EMPTY,
+    SUBSCRIPTION_IDENTIFIER,
+    USER_PROPERTY,
+    Properties,
+    property_default,
+    property_name,
+)
 from mqttscope.replay.script import UNSAID
 from mqttscope.replay.verify.difference import Kind, reason_text, short
 
@@ -30,8 +38,6 @@ def _numbers(*names: str) -> frozenset[int]:
 
 
 EXPIRY = BY_NAME["message_expiry_interval"].identifier
-USER_PROPERTY = BY_NAME["user_property"].identifier
-SUBSCRIPTION_IDENTIFIER = BY_NAME["subscription_identifier"].identifier
 IGNORED = _numbers("topic_alias", "reason_string", "message_expiry_interval")
 """The Message Expiry Interval is judged by the time that passed (`verify_deliveries`)."""
 PRESENCE = _numbers("assigned_client_identifier", "response_information", "authentication_data")
