@@ -42,20 +42,12 @@ TESTED_ELSEWHERE = {
     "spark/ingest_tasks.py": "spark/test_ingest_flows.py: what the tasks do",
     "lint/shared_checks.py": "lint/test_rules.py: the examples of the rules that have them",
     "events.py": "dissect/test_dissector.py: events are plain values",
-    "filter/catalogue.py": "filter/test_fields.py: every field by its names",
-    "filter/common.py": "filter/test_fields.py: the fields of all events",
-    "filter/declared.py": "filter/test_fields.py: the fields of packets",
-    "filter/evaluate.py": "filter/test_expressions.py, filter/test_errors.py: what expressions mean",
-    "filter/lexer.py": "filter/test_expressions.py, filter/test_errors.py: what expressions are made of",
-    "filter/parser.py": "filter/test_expressions.py, filter/test_errors.py: how expressions are built",
     "lake/tracker.py": "lake/test_tables.py, lake/test_kernel.py: what is remembered of a connection",
     "lake/options.py": "lake/test_tables.py: what the tables hold",
     "lint/examples.py": "lint/test_example_segments.py, lint/test_rules.py: conversations, by what is made of them",
     "lint/context.py": "lint/test_engine.py: what rules look at",
     "lint/rule.py": "lint/test_engine.py, lint/test_catalogue.py: the base of rules, and the laws of rules",
-    "mqtt/declare.py": "mqtt/test_codec.py: declarations are tested by what is made of them",
     "mqtt/parts.py": "mqtt/test_codec.py: parts of packets",
-    "mqtt/view.py": "report/test_jsonl.py, cli/test_jsonl.py: the JSON form",
     "cli/mutating.py": "cli/test_mutate.py: one run of mutate",
     "cli/mutating_flows.py": "cli/test_mutate.py: what is mutated",
     "cli/mutating_found.py": "cli/test_mutate.py: the files of failing cases",
@@ -274,6 +266,56 @@ def test_no_text_is_compared_by_identity() -> None:
         return False
 
     assert broken(lambda path: not by_identity(path)) == []
+
+
+NAMED = ("mqtt", "filter", "lake", "mutate", "replay", "lint")
+"""Packages that call packet types, versions and properties by their names."""
+NUMBERED = {"kind", "packet_type", "version", "protocol_level"}
+
+
+def numbered(node: ast.AST) -> bool:
+    """Whether an expression writes a packet type, a version or a property as a number."""
+    if isinstance(node, ast.Call):
+        is_property = isinstance(node.func, ast.Attribute) and node.func.attr in ("first", "all")
+        return is_property and any(map(is_number, node.args))
+    if not isinstance(node, ast.Compare):
+        return False
+    sides = [node.left, *node.comparators]
+    names = {getattr(one, "attr", getattr(one, "id", "")) for one in sides}
+    values = [value for one in sides for value in (one.elts if isinstance(one, ast.Tuple | ast.Set) else [one])]
+    return bool(names & NUMBERED) and any(map(is_number, values))
+
+
+def is_number(node: ast.AST) -> bool:
+    """Whether an expression is a number as it is."""
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def test_packet_types_versions_and_properties_are_called_by_their_names() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in FILES
+        if path.relative_to(SOURCE).parts[0] in NAMED
+        for node in ast.walk(tree(path))
+        if numbered(node)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "wrong"),
+    [
+        ("kind == 3", True),
+        ("3 <= packet.packet_type <= 7", True),
+        ("connection.version in (3, 4)", True),
+        ("block.first(0x23)", True),
+        ("kind == PacketType.PUBLISH", False),
+        ("packet.qos == 2", False),
+        ("block.topic_alias == 0", False),
+    ],
+)
+def test_what_counts_as_a_number_in_place_of_a_name(expression: str, wrong: bool) -> None:
+    assert any(map(numbered, ast.walk(ast.parse(expression)))) is wrong
 
 
 def test_nothing_is_left_to_do_in_comments() -> None:

@@ -6,18 +6,16 @@ field      what an expression can ask for; names are the keys of the JSON form
 absent     a field that an event does not have: every comparison with it is false
 =========  ==================================================================================================
 
-``lexer`` and ``parser`` read expressions, ``catalogue`` knows the fields (``common`` those of events, ``declared``
-those of packets), ``literals`` reads values, ``evaluate`` checks types and makes closures of ``operators``.  The
-language is documented in ``docs/filters.md``.
+``parser`` reads expressions, ``fields`` knows what they can ask for, ``literals`` reads values, ``evaluate`` checks
+types and makes closures of ``operators``.  The language is documented in ``docs/filters.md``.
 """
 
 from __future__ import annotations
 
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.filter.catalogue import lookup, names
 from mqttscope.filter.errors import FilterError
 from mqttscope.filter.evaluate import build
-from mqttscope.filter.fields import Field, Kind
+from mqttscope.filter.fields import Field, Kind, lookup, names
 
 _OF_THE_RUN = ("connection", "packet")
 """Fields that count over all captures."""

@@ -15,8 +15,7 @@ from operator import eq, ge, gt, le, lt
 from typing import Any, Protocol
 
 from mqttscope.filter import literals
-from mqttscope.filter.common import split_endpoint
-from mqttscope.filter.fields import Get
+from mqttscope.filter.fields import Get, split_endpoint
 from mqttscope.mqtt.topics import compile_filter, parse_shared, topic_filter_problem
 
 Test = Callable[[Any, Any], bool]

@@ -1,4 +1,4 @@
-"""Columns of packets, made of the declarations in `mqtt.packets` and the table of properties: nothing is typed twice.
+"""Columns of packets, made of the catalogue of their fields (`mqtt.fields`): nothing is typed twice.
 
 What only CONNECT or only CONNACK has is in a struct of that name; the other fields are columns, since a name means the
 same in every packet.  Arrow's text is UTF-8 and a captured one need not be: the column then has U+FFFD for each byte
@@ -7,121 +7,112 @@ that does not fit, and the bytes themselves are in ``not_utf8`` by the path of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
 
-from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import PACKETS, ControlPacket, Declared
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.fields import BITS, TYPES, Field, members_of
 from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties
-from mqttscope.mqtt.view import AUTHENTICATION_DATA
+from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties, Property
+from mqttscope.mqtt.wire import BINARY, REST, U8, U16, U32, UTF8, UTF8_PAIR, VARIABLE_BYTE_INTEGER
 from mqttscope.redact.tokens import without_tokens
 
 Row = dict[str, Any]
 Bad = list[Row]
 """Texts that are not UTF-8: ``field`` and ``value``."""
 
-_V5 = ProtocolVersion.V5
 # Signed and wide enough: Spark has no unsigned numbers.
 _BY_WIRE = {
-    "Byte": pa.int16(),
-    "Two Byte Integer": pa.int32(),
-    "Four Byte Integer": pa.int64(),
-    "Variable Byte Integer": pa.int64(),
-    "UTF-8 Encoded String": pa.string(),
-    "Binary Data": pa.binary(),
-    "UTF-8 String Pair": pa.struct([("name", pa.string()), ("value", pa.string())]),
-    "reason codes": pa.list_(pa.int16()),
-    "topic filters": pa.list_(pa.string()),
+    U8.name: pa.int16(),
+    U16.name: pa.int32(),
+    U32.name: pa.int64(),
+    VARIABLE_BYTE_INTEGER.name: pa.int64(),
+    UTF8.name: pa.string(),
+    BINARY.name: pa.binary(),
+    UTF8_PAIR.name: pa.struct([("name", pa.string()), ("value", pa.string())]),
 }
 NOT_UTF8 = pa.list_(pa.struct([("field", pa.string()), ("value", pa.binary())]))
 OTHER_PROPERTIES = pa.list_(
     pa.struct([("identifier", pa.int64()), ("path", pa.string()), ("number", pa.int64()), ("value", pa.binary())])
 )
 """Properties that the struct has no place for: unknown ones, and repetitions that the specification forbids."""
-SUBSCRIPTION = pa.struct(
-    [
-        ("topic_filter", pa.string()),
-        ("maximum_qos", pa.int16()),
-        ("no_local", pa.bool_()),
-        ("retain_as_published", pa.bool_()),
-        ("retain_handling", pa.int16()),
-        ("reserved", pa.int16()),
-    ]
-)
-_SECRET = "authentication_data_length"
 
 
 @cache
 def properties_type() -> pa.DataType:
     """The struct of the 27 properties."""
-    fields = []
-    for row in PROPERTIES:
-        kind = _BY_WIRE[row.wire.name]
-        if row.identifier == AUTHENTICATION_DATA:
-            # A secret: only its length is told.
-            fields.append((_SECRET, pa.int32()))
-        else:
-            fields.append((row.name, pa.list_(kind) if row.name in LISTS else kind))
-    return pa.struct(fields)
+    return pa.struct([(_property_column(row), _property_type(row)) for row in PROPERTIES])
+
+
+def _property_column(row: Property) -> str:
+    """The name of a property's column; of a secret there is only the length."""
+    return f"{row.name}_length" if row.secret else row.name
+
+
+def _property_type(row: Property) -> pa.DataType:
+    kind = pa.int32() if row.secret else _BY_WIRE[row.wire.name]
+    return pa.list_(kind) if row.name in LISTS else kind
 
 
 @cache
 def will_type() -> pa.DataType:
     """The struct of the Will of a CONNECT."""
-    return pa.struct(
-        [
-            ("will_topic", pa.string()),
-            ("will_payload_length", pa.int32()),
-            ("will_payload_sha256", pa.string()),
-            ("will_payload", pa.binary()),
-            ("will_qos", pa.int16()),
-            ("will_retain", pa.bool_()),
-            ("properties", properties_type()),
-        ]
-    )
+    (will,) = (one for one in members_of(PacketType.CONNECT) if one.value_type is Will)
+    return _struct(will)
 
 
-def _columns_of(row: Declared) -> list[tuple[str, pa.DataType]]:
-    """The columns of one declared field."""
-    if row.kind != "wire":
-        return [(row.name, pa.int16() if row.kind == "flag" and not row.boolean else pa.bool_())]
-    name = row.wire_in(_V5).name
-    if row.name == "password":
-        return [("password_length", pa.int32())]
-    if name == "rest of the packet":
-        return [("payload_length", pa.int64()), ("payload_sha256", pa.string()), ("payload", pa.binary())]
-    special: dict[str, Callable[[], pa.DataType]] = {
-        "Properties": properties_type,
-        "Will": will_type,
-        "subscriptions": lambda: pa.list_(SUBSCRIPTION),
-    }
-    kind = special[name]() if name in special else _BY_WIRE[name]
-    return [(row.name, kind)]
+def _struct(part: Field) -> pa.DataType:
+    return pa.struct([column for one in members_of(part.packet_type, part.path) for column in _columns_of(one)])
+
+
+def _columns_of(field: Field) -> list[tuple[str, pa.DataType]]:
+    """The columns of one field."""
+    name = field.name
+    if field.secret:
+        return [(f"{name}_length", pa.int32())]
+    if _is_payload(field):
+        length = pa.int64() if field.wire == REST.name else pa.int32()
+        return [(f"{name}_length", length), (f"{name}_sha256", pa.string()), (name, pa.binary())]
+    if field.value_type is Properties:
+        kind = properties_type()
+    elif field.value_type in (Will, Subscription):
+        kind = _struct(field)
+    elif field.wire == BITS:
+        kind = pa.bool_() if field.value_type is bool else pa.int16()
+    else:
+        kind = _BY_WIRE[field.wire]
+    return [(name, pa.list_(kind) if field.path.endswith("[]") else kind)]
+
+
+def _is_payload(field: Field) -> bool:
+    return field.name in ("payload", "will_payload")
+
+
+_STRUCTS = {PacketType.CONNECT: "connect", PacketType.CONNACK: "connack"}
+"""Packets whose own fields are in a struct."""
 
 
 @cache
 def packet_columns() -> dict[str, pa.DataType]:
     """Columns of the fields of all packets, in the order of their declarations."""
     owners: dict[str, set[int]] = {}
-    for kind, cls in PACKETS.items():
-        for row in cls.declaration:
-            owners.setdefault(row.name, set()).add(kind)
-    structs: dict[int, list[tuple[str, pa.DataType]]] = {PacketType.CONNECT: [], PacketType.CONNACK: []}
+    for kind in PacketType:
+        for field in members_of(kind):
+            owners.setdefault(field.name, set()).add(kind)
+    structs: dict[PacketType, list[tuple[str, pa.DataType]]] = {kind: [] for kind in _STRUCTS}
     flat: dict[str, pa.DataType] = {}
-    for kind, cls in PACKETS.items():
-        for row in cls.declaration:
-            found = _columns_of(row)
-            if owners[row.name] == {kind} and kind in structs:
+    for kind in PacketType:
+        for field in members_of(kind):
+            found = _columns_of(field)
+            if owners[field.name] == {kind} and kind in structs:
                 structs[kind] += found
             else:
                 flat.update(found)
-    named = {PacketType(kind).name.lower(): pa.struct(fields) for kind, fields in structs.items()}
+    named = {_STRUCTS[kind]: pa.struct(fields) for kind, fields in structs.items()}
     return flat | named
 
 
@@ -149,24 +140,22 @@ def properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
     shown: Row = {}
     value: Any
     for number, value in block.items:
-        row = _PROPERTY.get(number)
-        name = "" if row is None else row[0]
-        usual = row is not None and isinstance(value, row[1])
-        if not usual or (name in shown and name not in LISTS):
-            if number == AUTHENTICATION_DATA and isinstance(value, bytes):
+        column, kind, secret = _PROPERTY.get(number, _UNKNOWN)
+        if not isinstance(value, kind) or (column in shown and column not in LISTS):
+            if secret and isinstance(value, bytes):
                 other.append({"identifier": number, "path": path, "number": len(value)})
             else:
                 other.append({"identifier": number, "path": path, **_loose(value)})
-        elif name == "user_property":
-            pairs = shown.setdefault(name, [])
+        elif column == "user_property":
+            pairs = shown.setdefault(column, [])
             at = f"{path}.user_property[{len(pairs)}]"
             pairs.append({"name": text(value[0], f"{at}.name", bad), "value": text(value[1], f"{at}.value", bad)})
-        elif name == "subscription_identifier":
-            shown.setdefault(name, []).append(value)
-        elif number == AUTHENTICATION_DATA:
-            shown[_SECRET] = len(value)
+        elif column in LISTS:
+            shown.setdefault(column, []).append(value)
+        elif secret:
+            shown[column] = len(value)
         else:
-            shown[name] = text(value, f"{path}.{name}", bad) if isinstance(value, str) else value
+            shown[column] = text(value, f"{path}.{column}", bad) if isinstance(value, str) else value
     return shown
 
 
@@ -176,14 +165,11 @@ def _loose(value: Any) -> Row:
     return {"value": value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)}
 
 
-_PYTHON: dict[str, type] = {"UTF-8 Encoded String": str, "Binary Data": bytes, "UTF-8 String Pair": tuple}
-_PROPERTY: dict[int, tuple[str, type]] = {
-    row.identifier: (
-        _SECRET if row.identifier == AUTHENTICATION_DATA else row.name,
-        _PYTHON.get(row.wire.name, int),
-    )
-    for row in PROPERTIES
+_PROPERTY: dict[int, tuple[str, Any, bool]] = {
+    row.identifier: (_property_column(row), TYPES[row.wire.name], row.secret) for row in PROPERTIES
 }
+"""By identifier: column, class of its values, whether it is a secret."""
+_UNKNOWN: tuple[str, Any, bool] = ("", (), False)
 
 
 def packet_fields(
@@ -200,82 +186,75 @@ def packet_fields(
     """
     kind = packet.packet_type
     flat: Row = {}
-    name = "connect" if kind == PacketType.CONNECT else "connack" if kind == PacketType.CONNACK else ""
-    inner: Row | None = {} if name else None
-    columns = packet_columns()
-    for row in packet.declaration:
-        if (only is not None and row.name not in only) or (row.kind == "wire" and not row.exists_in(version)):
+    inner: Row = {}
+    for field, is_plain, place in _plan(kind, version):
+        if only is not None and field.name not in only:
             continue
-        value = getattr(packet, row.name)
-        found = _values(row, value, packet, version, limit, bad, other)
-        for column, one in found.items():
-            if inner is not None and column not in columns:
-                inner[column] = one
-            else:
-                flat[column] = one
-    if inner is not None:
-        flat[name] = inner
+        row = inner if place else flat
+        if is_plain:
+            row[field.name] = getattr(packet, field.name)
+        else:
+            row |= _values(field, packet, place, version, limit, bad, other)
+    if kind in _STRUCTS:
+        flat[_STRUCTS[kind]] = inner
     return flat
 
 
-def _values(
-    row: Declared, value: Any, packet: ControlPacket, version: ProtocolVersion, limit: int, bad: Bad, other: Bad
-) -> Row:
-    name = row.name
-    if row.kind != "wire":
-        return {name: value}
-    how = row.wire_in(version).name
-    if how == "Properties":
-        return {name: properties_row(value, name, bad, other) if value is not None else {}}
-    if how == "rest of the packet":
+@cache
+def _plan(packet_type: PacketType, version: ProtocolVersion, part: str = "") -> tuple[tuple[Field, bool, str], ...]:
+    """The fields of a packet, or of a part of it, that a version has.
+
+    With each, whether its column has the value as it is, and the path of the struct that the column is in.
+    """
+    columns, struct = packet_columns(), _STRUCTS.get(packet_type, "")
+    return tuple(
+        (one, _is_plain(one, version), f"{struct}." if struct and _columns_of(one)[0][0] not in columns else "")
+        for one in members_of(packet_type, part)
+        if version in one.versions
+    )
+
+
+def _is_plain(field: Field, version: ProtocolVersion) -> bool:
+    if field.name == "reason_code":
+        return field.tail < version
+    return field.value_type in (bool, int) and field.name != "reserved"
+
+
+def _values(field: Field, holder: Any, place: str, version: ProtocolVersion, limit: int, bad: Bad, other: Bad) -> Row:
+    """Values of the columns of one field; ``place``: path of what holds it, a packet or a part of one."""
+    name = field.name
+    value = getattr(holder, name)
+    path = place + name
+    if field.value_type is Properties:
+        return {name: {} if value is None else properties_row(value, path, bad, other)}
+    if field.secret:
+        return {f"{name}_length": None if value is None else len(value)}
+    if _is_payload(field):
         if value is None:
             return {}
-        return dict(zip(_PAYLOAD, payload_columns(value, packet.missing, limit), strict=True))
-    if name == "reason_code" and row.tail >= version:
+        missing = holder.missing if field.wire == REST.name else 0
+        columns = f"{name}_length", f"{name}_sha256", name
+        return dict(zip(columns, payload_columns(value, missing, limit), strict=True))
+    if name == "reason_code":
         return {name: value or 0}  # left out means success
-    if name == "password":
-        return {"password_length": None if value is None else len(value)}
+    if name == "reserved":
+        return {name: value or None}
+    if not field.path.endswith("[]"):
+        return {name: _value(field, value, path, version, limit, bad, other)}
+    values = enumerate(value or ())
+    return {name: [_value(field, one, f"{path}[{at}]", version, limit, bad, other) for at, one in values]}
+
+
+def _value(field: Field, value: Any, path: str, version: ProtocolVersion, limit: int, bad: Bad, other: Bad) -> Any:
+    """A text, or the struct of a Will or of a subscription."""
     if value is None:
-        return {name: [] if how in ("subscriptions", "topic filters") else None}
-    special = _SPECIAL.get(how)
-    if special is not None:
-        return {name: special(value, version, limit, bad, other)}
-    path = f"connect.{name}" if isinstance(packet, packets.Connect) else name
-    return {name: text(value, path, bad) if isinstance(value, str) else value}
-
-
-_PAYLOAD = ("payload_length", "payload_sha256", "payload")
-
-
-def _will(will: Will, version: ProtocolVersion, limit: int, bad: Bad, other: Bad) -> Row:
-    length, digest, kept = payload_columns(will.will_payload, 0, limit)
-    shown: Row = {
-        "will_topic": text(will.will_topic, "connect.will.will_topic", bad),
-        "will_payload_length": length,
-        "will_payload_sha256": digest,
-        "will_payload": kept,
-        "will_qos": will.will_qos,
-        "will_retain": will.will_retain,
-    }
-    if version == _V5:
-        shown["properties"] = properties_row(will.properties or Properties(), "connect.will.properties", bad, other)
+        return None
+    if field.value_type is str:
+        return text(value, path, bad)
+    shown: Row = {}
+    for member, is_plain, _ in _plan(field.packet_type, version, field.path):
+        if is_plain:
+            shown[member.name] = getattr(value, member.name)
+        else:
+            shown |= _values(member, value, f"{path}.", version, limit, bad, other)
     return shown
-
-
-def _subscriptions(rows: list[Subscription], version: ProtocolVersion, limit: int, bad: Bad, other: Bad) -> list[Row]:
-    shown = []
-    for index, row in enumerate(rows):
-        one: Row = {"topic_filter": text(row.topic_filter, f"subscriptions[{index}].topic_filter", bad)}
-        one["maximum_qos"] = row.maximum_qos
-        if version == _V5:
-            one |= {name: getattr(row, name) for name in ("no_local", "retain_as_published", "retain_handling")}
-        one["reserved"] = row.reserved or None
-        shown.append(one)
-    return shown
-
-
-def _filters(rows: list[str], version: ProtocolVersion, limit: int, bad: Bad, other: Bad) -> list[str]:
-    return [text(row, f"topic_filters[{index}]", bad) for index, row in enumerate(rows)]
-
-
-_SPECIAL: dict[str, Callable[..., Any]] = {"Will": _will, "subscriptions": _subscriptions, "topic filters": _filters}

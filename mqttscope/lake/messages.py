@@ -12,7 +12,7 @@ from typing import Any
 
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import Direction, PacketType
+from mqttscope.mqtt.constants import V5, Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
 
 C2S = Direction.CLIENT_TO_SERVER
@@ -133,4 +133,4 @@ class Exchanges:
 def _code(packet: ControlPacket, event: PacketEvent | MalformedEvent) -> int | None:
     """The reason code of an acknowledgement: 0 where 5.0 leaves it out, ``None`` before 5.0."""
     code: int | None = getattr(packet, "reason_code", None)
-    return code or 0 if event.connection.version == 5 else None
+    return code or 0 if event.connection.version == V5 else None

@@ -28,7 +28,7 @@ from mqttscope.lint.context import WIDE, ConnectionKey, connection_key, is_of_on
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Scope
 from mqttscope.lint.rule import Rule
-from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import endpoints, flow_key, group_key
 from mqttscope.report.base import View
@@ -36,6 +36,7 @@ from mqttscope.report.findings.conceal import conceal
 from mqttscope.session.connection import Connection
 
 Values = rows.Values
+_PUBLISH, _PUBCOMP = PacketType.PUBLISH, PacketType.PUBCOMP
 MAX_WAITING = 10_000
 """Findings of a connection that wait until its session is known; then the one that is known by then counts."""
 MAX_ENDED = 100_000
@@ -240,7 +241,7 @@ class Collector:
                 return
             packet = event.malformed.packet
         self.rows["packets"].append(row)
-        if 3 <= packet.packet_type <= 7:
+        if _PUBLISH <= packet.packet_type <= _PUBCOMP:
             message = rows.new_message(event, packet, row, fields, intro)
             self._ended(tracker.exchanges.feed(event, packet, message))
 

@@ -188,7 +188,7 @@ class BrokerRule(Rule):
                 memory.forget()  # its will is not known
         elif connect.will is not None and self.minds(connect.will):
             block = connect.will.properties
-            if orderly or block is None or not block.first(0x18):
+            if orderly or block is None or not block.will_delay_interval:
                 memory.disarm(connect.will.will_topic)
             else:
                 memory.forget_topic(connect.will.will_topic)  # it comes later, nobody knows when
@@ -211,4 +211,4 @@ class BrokerRule(Rule):
 def expires_or_retained(packet: Publish) -> bool:
     """Whether a message has an interval after which it expires, or is one that may have had it."""
     block = packet.properties
-    return packet.retain or (block is not None and bool(block.items) and block.first(0x02) is not None)
+    return packet.retain or (block is not None and bool(block.items) and block.message_expiry_interval is not None)

@@ -98,7 +98,7 @@ class RetainedStore(Watch):
         if not connection.retain_available:
             return
         event = at.event
-        expiry = None if packet.properties is None else packet.properties.first(0x02)
+        expiry = None if packet.properties is None else packet.properties.message_expiry_interval
         self.kept[topic] = Kept(
             event.timestamp_ns,
             at.number,

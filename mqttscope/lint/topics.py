@@ -46,7 +46,7 @@ def named_topics(packet: ControlPacket) -> Iterator[Named]:
     if isinstance(packet, Publish):
         if packet.topic_name:
             yield Named("topic_name", packet.topic_name)
-        response = None if packet.properties is None else packet.properties.first(0x08)
+        response = None if packet.properties is None else packet.properties.response_topic
         if response:
             yield Named("properties.response_topic", response)
     elif isinstance(packet, Subscribe):
@@ -59,7 +59,7 @@ def named_topics(packet: ControlPacket) -> Iterator[Named]:
         will = packet.will
         if will.will_topic:
             yield Named("will.will_topic", will.will_topic)
-        response = None if will.properties is None else will.properties.first(0x08)
+        response = None if will.properties is None else will.properties.response_topic
         if response:
             yield Named("will.properties.response_topic", response)
 

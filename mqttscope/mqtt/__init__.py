@@ -8,8 +8,9 @@ Unparsed     bytes of a stream that could not be attributed to a packet
 ===========  ========================================================================================
 
 ``wire`` holds the data types, ``declare`` turns one declaration per packet into decoder, byte spans and encoder,
-``packets`` are those declarations, ``codec`` is the entrance for single packets, ``stream`` for streams of them,
-``view`` makes plain JSON values, ``topics`` knows topic names and filters.
+``packets`` are those declarations, ``fields`` is the catalogue of all fields in them, ``codec`` is the entrance for
+single packets, ``stream`` for streams of them, ``view`` makes plain JSON values, ``topics`` knows topic names and
+filters.
 """
 
 from mqttscope.mqtt.codec import decode, encode, trace

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 
 from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion, type_name
+from mqttscope.mqtt.constants import RESERVED, V5, MalformedReason, PacketType, ProtocolVersion, type_name
 from mqttscope.mqtt.declare import (
     PACKETS,
     ControlPacket,
@@ -32,6 +32,8 @@ from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.mqtt.properties import EMPTY, reader
 from mqttscope.mqtt.wire import Fault, counted, read_u16, read_utf8
 
+_CONNECT, _AUTH = PacketType.CONNECT, PacketType.AUTH
+"""Short names, since an attribute of an enum takes longer than a name."""
 Decoder = Callable[[bytes, int], ControlPacket]
 
 _new = object.__new__
@@ -113,7 +115,7 @@ def _acknowledgement(cls: type[Puback | Pubrec | Pubrel | Pubcomp], version: Pro
 DECODERS: tuple[tuple[Callable[[bytes, int], ControlPacket] | None, ...], ...] = tuple(
     tuple(
         decoder(kind, ProtocolVersion(version))
-        if version >= 3 and kind in PACKETS and (kind != PacketType.AUTH or version == 5)
+        if version >= ProtocolVersion.V3_1 and kind in PACKETS and (kind != PacketType.AUTH or version == V5)
         else None
         for kind in range(16)
     )
@@ -165,10 +167,10 @@ def connect_version(raw: bytes, body: int) -> ProtocolVersion:
 def decode_framed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPacket | Malformed:
     """Decode one packet whose fixed header was read: ``body`` is where it ends; ``raw`` is exactly the packet."""
     kind = raw[0] >> 4
-    if kind == 1:
+    if kind == _CONNECT:
         version = connect_version(raw, body)
     decode_it = DECODERS[version][kind]
-    if decode_it is not None and (raw[body - 1] or body == 2 or version < 5):
+    if decode_it is not None and (raw[body - 1] or body == 2 or version < V5):
         try:
             return decode_it(raw, body)
         except Fault:
@@ -179,10 +181,10 @@ def decode_framed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPac
 def well_formed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPacket | None:
     """`decode_framed` for one who does not care what is wrong: ``None`` instead of a `Malformed`, and quickly."""
     kind = raw[0] >> 4
-    if kind == 1:
+    if kind == _CONNECT:
         version = connect_version(raw, body)
     decode_it = DECODERS[version][kind]
-    if decode_it is None or (body > 2 and not raw[body - 1] and version == 5):
+    if decode_it is None or (body > 2 and not raw[body - 1] and version == V5):
         return None
     try:
         return decode_it(raw, body)
@@ -277,7 +279,7 @@ def first_byte_fault(first: int, version: ProtocolVersion) -> FaultReport | None
 
 def reserved(kind: int, version: ProtocolVersion) -> bool:
     """Whether no packet has this type in this version."""
-    return kind == 0 or (kind == PacketType.AUTH and version != ProtocolVersion.V5)
+    return kind == RESERVED or (kind == _AUTH and version != V5)
 
 
 def truncated(raw: bytes, version: ProtocolVersion) -> Malformed:
@@ -418,7 +420,7 @@ def field_span(packet: ControlPacket, path: str, version: ProtocolVersion) -> Sp
 
 
 _PARTS = re.compile(r"[.\[]")
-_OPTIONS = ("maximum_qos", "no_local", "retain_as_published", "retain_handling", "reserved")
+_OPTIONS = frozenset(path.rpartition(".")[2] for path in packets.Subscribe.byte_of)
 """Parts of the options byte of a subscription (5.0 3.8.3.1)."""
 
 

@@ -29,6 +29,7 @@ class ProtocolVersion(IntEnum):
         raise ValueError(f"{text!r} is not an MQTT version (3.1, 3.1.1 or 5.0)")
 
 
+V3_1, V3_1_1, V5 = ProtocolVersion
 _VERSION_TEXT = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 
@@ -50,6 +51,10 @@ class PacketType(IntEnum):
     PINGRESP = 13
     DISCONNECT = 14
     AUTH = 15
+
+
+RESERVED = 0
+"""The packet type that is reserved in every version."""
 
 
 def type_name(number: int) -> str:
@@ -198,9 +203,16 @@ RETURN_CODES: dict[int, str] = {
 _SUBACK_CODES = {0: "Granted QoS 0", 1: "Granted QoS 1", 2: "Granted QoS 2", 0x80: "Failure"}
 
 
+_ALLOWED: dict[int, dict[int, set[int]]] = {
+    ProtocolVersion.V3_1: _ALLOWED_3_1,
+    ProtocolVersion.V3_1_1: _ALLOWED_3_1_1,
+    ProtocolVersion.V5: _ALLOWED_5,
+}
+
+
 def allowed_reason_codes(packet_type: int, version: ProtocolVersion) -> frozenset[int]:
     """Reason or return codes that the packet's own table lists in this version; empty when it has none."""
-    table = {3: _ALLOWED_3_1, 4: _ALLOWED_3_1_1, 5: _ALLOWED_5}[version]
+    table = _ALLOWED[version]
     return frozenset(table.get(packet_type, ()))
 
 

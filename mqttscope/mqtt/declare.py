@@ -121,6 +121,8 @@ class Declared:
     tail: int = 0
     """Highest version in which the packet may end before this field; 0 for none."""
     boolean: bool = False
+    secret: bool = False
+    """Whether no output may show it."""
 
     def exists_in(self, version: int) -> bool:
         """Whether the field exists in this version."""
@@ -149,11 +151,12 @@ def wire(
     since: int = 0,
     until: int = 9,
     tail: int = 0,
+    secret: bool = False,
     compare: bool = True,
     repr: bool = True,  # noqa: A002 - the word dataclasses use
 ) -> Any:
     """A field of the body.  ``when`` is a field name, or ``name&mask`` for a bit of a byte read before."""
-    declared = Declared(since=since, until=until, tail=tail)
+    declared = Declared(since=since, until=until, tail=tail, secret=secret)
     if isinstance(kind, Wire):
         declared.wire = kind
     else:
@@ -167,9 +170,15 @@ def wire(
     return field(default=default, metadata=metadata, compare=compare, repr=repr)
 
 
-def computed(default: Any = None) -> Any:
-    """An attribute that `ControlPacket.settle` works out from bits."""
-    return field(default=default, metadata={"declared": Declared(kind="computed")})
+def computed(default: Any = None, since: int = 0) -> Any:
+    """An attribute that is worked out from bits: by `ControlPacket.settle`, or by the reader of a part."""
+    return field(default=default, metadata={"declared": Declared(kind="computed", since=since)})
+
+
+def declaration_of(cls: type) -> tuple[Declared, ...]:
+    """The declared fields of a packet, or of a part of one, in the order in which the class names them."""
+    declared = ((one.name, one.metadata.get("declared")) for one in dataclasses.fields(cls))
+    return tuple(dataclasses.replace(row, name=name) for name, row in declared if row is not None)
 
 
 PACKETS: dict[int, type[ControlPacket]] = {}
@@ -184,12 +193,7 @@ def packet(packet_type: PacketType, fixed_flags: int = 0) -> Callable[[type[C]],
 
     def make(cls: type[C]) -> type[C]:
         made = dataclass(slots=True)(cls)
-        rows = []
-        for one in dataclasses.fields(made):
-            declared = one.metadata.get("declared")
-            if declared is not None:
-                rows.append(dataclasses.replace(declared, name=one.name))
-        made.packet_type, made.fixed_flags, made.declaration = packet_type, fixed_flags, tuple(rows)
+        made.packet_type, made.fixed_flags, made.declaration = packet_type, fixed_flags, declaration_of(made)
         PACKETS[packet_type] = made
         return made
 

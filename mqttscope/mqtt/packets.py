@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, computed, flag, packet, wire
+from mqttscope.mqtt.constants import V3_1, V3_1_1, V5, MalformedReason, PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, computed, declaration_of, flag, packet, wire
 from mqttscope.mqtt.parts import (
     FILTERS,
     Subscription,
@@ -22,8 +22,6 @@ from mqttscope.mqtt.parts import (
 )
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, UTF8, Fault
-
-V3_1, V3_1_1, V5 = ProtocolVersion
 
 
 @packet(PacketType.CONNECT)
@@ -42,7 +40,7 @@ class Connect(ControlPacket):
     client_identifier: str = wire(UTF8, default="")
     will: Will | None = wire(will_in, when="connect_flags&0x04", default=None)
     user_name: str | None = wire(UTF8, when="connect_flags&0x80", tail=V3_1, default=None)
-    password: bytes | None = wire(BINARY, when="connect_flags&0x40", tail=V3_1, default=None)
+    password: bytes | None = wire(BINARY, when="connect_flags&0x40", tail=V3_1, secret=True, default=None)
 
     byte_of: ClassVar[dict[str, str]] = {
         "clean_start": "connect_flags",
@@ -100,15 +98,24 @@ def _flag_fault(reason: MalformedReason, detail: str) -> Fault:
     return Fault(reason, 0, detail, field="connect_flags")
 
 
-BRIDGE_LEVELS = (0x83, 0x84)
-_KNOWN = {("MQIsdp", 3), ("MQTT", 4), ("MQTT", 5), *((name, n) for name in ("MQIsdp", "MQTT") for n in BRIDGE_LEVELS)}
+BRIDGE_BIT = 0x80
+LEVELS_3_1_1 = (V3_1_1, V3_1_1 | BRIDGE_BIT)
+"""Protocol levels of 3.1.1, of clients and of bridges."""
+BRIDGE_LEVELS = (V3_1 | BRIDGE_BIT, V3_1_1 | BRIDGE_BIT)
+"""Protocol levels of bridges in 3.1 and 3.1.1."""
+_KNOWN = {
+    ("MQIsdp", V3_1),
+    ("MQTT", V3_1_1),
+    ("MQTT", V5),
+    *((name, level) for name in ("MQIsdp", "MQTT") for level in BRIDGE_LEVELS),
+}
 
 
 def version_of_level(level: int | None) -> ProtocolVersion:
     """The version of a protocol level; an unknown one is read in the layout of 3.1.1."""
-    if level == 5:
+    if level == V5:
         return V5
-    return V3_1 if level in (3, 0x83) else V3_1_1
+    return V3_1 if level in (V3_1, BRIDGE_LEVELS[0]) else V3_1_1
 
 
 MAX_TOLD_NAME = 5
@@ -224,6 +231,12 @@ class Subscribe(ControlPacket):
     packet_identifier: int = wire(U16, default=0)
     properties: Properties | None = wire(properties_of(PacketType.SUBSCRIBE), since=V5, default=None)
     subscriptions: list[Subscription] = wire(subscriptions_in, default_factory=list)
+
+    byte_of: ClassVar[dict[str, str]] = {
+        f"subscriptions[].{row.name}": "subscriptions[].options"
+        for row in declaration_of(Subscription)
+        if row.kind == "computed"
+    }
 
 
 @packet(PacketType.SUBACK)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion, allowed_reason_codes
+from mqttscope.mqtt.constants import (
+    V3_1,
+    V3_1_1,
+    V5,
+    MalformedReason,
+    PacketType,
+    ProtocolVersion,
+    allowed_reason_codes,
+)
+from mqttscope.mqtt.declare import Declared, computed, wire
 from mqttscope.mqtt.properties import WILL, Properties, reader, write_properties
-from mqttscope.mqtt.wire import BINARY, U8, Fault, Wire, read_binary, read_u8, read_utf8, write_utf8
+from mqttscope.mqtt.wire import BINARY, U8, UTF8, Fault, Wire, read_binary, read_u8, read_utf8, write_utf8
 
 if TYPE_CHECKING:
     from mqttscope.mqtt.examine import Examination
-
-V3_1, V3_1_1, V5 = ProtocolVersion
 
 
 def _composite(read: Callable[..., tuple[Any, int]]) -> Callable[..., tuple[Any, int]]:
@@ -87,11 +94,13 @@ def reasons_of(packet_type: PacketType) -> Callable[[ProtocolVersion], Wire[Any]
 class Will:
     """The Will of a CONNECT (5.0 3.1.2.5, 3.1.3.2): flags, properties, topic and payload."""
 
-    will_topic: str = ""
-    will_payload: bytes = b""
-    will_qos: int = 0
-    will_retain: bool = False
-    properties: Properties | None = None
+    will_topic: str = wire(UTF8, default="")
+    will_payload: bytes = wire(BINARY, default=b"")
+    will_qos: int = computed(default=0)
+    will_retain: bool = computed(default=False)
+    properties: Properties | None = field(
+        default=None, metadata={"declared": Declared(wire=properties_of(WILL), since=V5)}
+    )
     """Will Properties; ``None`` before 5.0."""
 
 
@@ -142,12 +151,12 @@ def will_in(version: ProtocolVersion) -> Wire[Any]:
 class Subscription:
     """One Topic Filter of a SUBSCRIBE with its Subscription Options (5.0 3.8.3.1)."""
 
-    topic_filter: str
-    maximum_qos: int = 0
-    no_local: bool = False
-    retain_as_published: bool = False
-    retain_handling: int = 0
-    reserved: int = 0
+    topic_filter: str = field(metadata={"declared": Declared(wire=UTF8)})
+    maximum_qos: int = computed(default=0)
+    no_local: bool = computed(default=False, since=V5)
+    retain_as_published: bool = computed(default=False, since=V5)
+    retain_handling: int = computed(default=0, since=V5)
+    reserved: int = computed(default=0)
     """Reserved bits of the options byte where they lie (5.0 bits 7-6, 3.1.1 bits 7-2)."""
 
 

@@ -36,41 +36,49 @@ class Property:
     wire: Wire[Any]
     packets: tuple[int, ...]
     """Packet types that may carry it; ``WILL`` for the Will Properties."""
+    default: int | None = None
+    """The value that a packet without it means (5.0 3.1.2.11, 3.1.3.2, 3.2.2.3, 3.3.2.3); ``None`` if there is none."""
+    inherited: tuple[int, ...] = ()
+    """Packet types in which leaving it out means what the CONNECT said (5.0 3.2.2.3.2, 3.14.2.2.2)."""
+    secret: bool = False
+    """Whether no output may show it."""
 
 
 PROPERTIES: tuple[Property, ...] = (
-    Property(0x01, "payload_format_indicator", wire.U8, (_P, WILL)),
+    Property(0x01, "payload_format_indicator", wire.U8, (_P, WILL), default=0),
     Property(0x02, "message_expiry_interval", wire.U32, (_P, WILL)),
     Property(0x03, "content_type", wire.UTF8, (_P, WILL)),
     Property(0x08, "response_topic", wire.UTF8, (_P, WILL)),
     Property(0x09, "correlation_data", wire.BINARY, (_P, WILL)),
     Property(0x0B, "subscription_identifier", wire.VARIABLE_BYTE_INTEGER, (_P, _S)),
-    Property(0x11, "session_expiry_interval", wire.U32, (_C, _CA, _D)),
+    Property(0x11, "session_expiry_interval", wire.U32, (_C, _CA, _D), default=0, inherited=(_CA, _D)),
     Property(0x12, "assigned_client_identifier", wire.UTF8, (_CA,)),
     Property(0x13, "server_keep_alive", wire.U16, (_CA,)),
     Property(0x15, "authentication_method", wire.UTF8, (_C, _CA, _A)),
-    Property(0x16, "authentication_data", wire.BINARY, (_C, _CA, _A)),
-    Property(0x17, "request_problem_information", wire.U8, (_C,)),
-    Property(0x18, "will_delay_interval", wire.U32, (WILL,)),
-    Property(0x19, "request_response_information", wire.U8, (_C,)),
+    Property(0x16, "authentication_data", wire.BINARY, (_C, _CA, _A), secret=True),
+    Property(0x17, "request_problem_information", wire.U8, (_C,), default=1),
+    Property(0x18, "will_delay_interval", wire.U32, (WILL,), default=0),
+    Property(0x19, "request_response_information", wire.U8, (_C,), default=0),
     Property(0x1A, "response_information", wire.UTF8, (_CA,)),
     Property(0x1C, "server_reference", wire.UTF8, (_CA, _D)),
     Property(0x1F, "reason_string", wire.UTF8, (_CA, *_ACKS, _SA, _UA, _D, _A)),
-    Property(0x21, "receive_maximum", wire.U16, (_C, _CA)),
-    Property(0x22, "topic_alias_maximum", wire.U16, (_C, _CA)),
+    Property(0x21, "receive_maximum", wire.U16, (_C, _CA), default=65_535),
+    Property(0x22, "topic_alias_maximum", wire.U16, (_C, _CA), default=0),
     Property(0x23, "topic_alias", wire.U16, (_P,)),
-    Property(0x24, "maximum_qos", wire.U8, (_CA,)),
-    Property(0x25, "retain_available", wire.U8, (_CA,)),
+    Property(0x24, "maximum_qos", wire.U8, (_CA,), default=2),
+    Property(0x25, "retain_available", wire.U8, (_CA,), default=1),
     Property(0x26, "user_property", wire.UTF8_PAIR, (_C, _CA, _P, WILL, *_ACKS, _S, _SA, _U, _UA, _D, _A)),
     Property(0x27, "maximum_packet_size", wire.U32, (_C, _CA)),
-    Property(0x28, "wildcard_subscription_available", wire.U8, (_CA,)),
-    Property(0x29, "subscription_identifier_available", wire.U8, (_CA,)),
-    Property(0x2A, "shared_subscription_available", wire.U8, (_CA,)),
+    Property(0x28, "wildcard_subscription_available", wire.U8, (_CA,), default=1),
+    Property(0x29, "subscription_identifier_available", wire.U8, (_CA,), default=1),
+    Property(0x2A, "shared_subscription_available", wire.U8, (_CA,), default=1),
 )
 """Table 2-4 of MQTT 5.0."""
 
 BY_IDENTIFIER: dict[int, Property] = {row.identifier: row for row in PROPERTIES}
 BY_NAME: dict[str, Property] = {row.name: row for row in PROPERTIES}
+SUBSCRIPTION_IDENTIFIER = BY_NAME["subscription_identifier"].identifier
+USER_PROPERTY = BY_NAME["user_property"].identifier
 LISTS = frozenset({"user_property", "subscription_identifier"})
 """Properties that are lists everywhere, since the specification lets them repeat."""
 
@@ -79,6 +87,12 @@ def property_name(identifier: int) -> str:
     """Name of a property, ``unknown_0x7e`` for an identifier outside the table."""
     row = BY_IDENTIFIER.get(identifier)
     return row.name if row else f"unknown_0x{identifier:02x}"
+
+
+def property_default(identifier: int, owner: int) -> int | None:
+    """The value that a packet type (or ``WILL``) without this property means; ``None`` where that is no fixed value."""
+    row = BY_IDENTIFIER.get(identifier)
+    return None if row is None or owner in row.inherited else row.default
 
 
 class Properties:
@@ -145,9 +159,16 @@ class Properties:
 
 def _accessor(row: Property) -> property:
     number = row.identifier
+
+    def first(self: Properties) -> Any:
+        for one, value in self.items:  # as `Properties.first`, without a second call
+            if one == number:
+                return value
+        return None
+
     if row.name in LISTS:
         return property(lambda self: self.all(number), doc=f"{row.name}: all values, in order")
-    return property(lambda self: self.first(number), doc=f"{row.name}: the first value, or None")
+    return property(first, doc=f"{row.name}: the first value, or None")
 
 
 for _row in PROPERTIES:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from mqttscope.mqtt.codec import NEED_MORE, TOO_LONG, decode, packet_end, well_formed
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.constants import RESERVED, V5, PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import PACKETS, ControlPacket
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Publish
 
 MAX_BELIEVED: dict[int, int] = {PacketType.CONNECT: 65_536, PacketType.PUBLISH: 65_536}
@@ -18,6 +18,8 @@ MAX_BELIEVED_OTHER = 4096
 _STARTS = re.compile(rb"[\x10\x20\x30-\x35\x38-\x3d\x40\x50\x62\x70\x82\x90\xa2\xb0\xc0\xd0\xe0\xf0]")
 """First bytes that the table of fixed header flags allows."""
 _NAMES = (b"\0\x04MQ", b"\0\x06MQ")
+_PUBLISH, _AUTH = PacketType.PUBLISH, PacketType.AUTH
+_WITH_A_TOPIC = (PacketType.PUBLISH, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
 _TAKEN = 0
 _REFUSED = -1
 
@@ -129,19 +131,16 @@ def _good_topic(topic: str) -> bool:
     return topic.isprintable() and "#" not in topic and "+" not in topic
 
 
-_FLAGS = {0: (), 6: (2,), 8: (2,), 10: (2,)}
-
-
 def plausible_header(data: bytes, position: int, end: int, version: ProtocolVersion) -> bool:
     """Whether a fixed header of this version may start here, by type, flags and length alone."""
     first = data[position]
     kind, flags = first >> 4, first & 15
-    if kind == 0 or (kind == 15 and version != ProtocolVersion.V5):
+    if kind == RESERVED or (kind == _AUTH and version != V5):
         return False
-    if kind == 3:
+    if kind == _PUBLISH:
         if flags & 6 == 6:
             return False
-    elif flags not in _FLAGS.get(kind, (0,)):
+    elif flags != PACKETS[kind].fixed_flags:
         return False
     body, stop = packet_end(data, position, end)
     if body == TOO_LONG:
@@ -152,9 +151,9 @@ def plausible_header(data: bytes, position: int, end: int, version: ProtocolVers
     low, high = FIXED_LENGTHS.get((kind, version), (0, 1 << 28))
     if not low <= length <= high:
         return False
-    if kind in (3, 8, 10) and length < 3:
+    if length < 3 and kind in _WITH_A_TOPIC:
         return False
-    if kind == 3 and body + 2 <= end:
+    if kind == _PUBLISH and body + 2 <= end:
         return (data[body] << 8 | data[body + 1]) + 2 <= length
     return True
 

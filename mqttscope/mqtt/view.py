@@ -11,16 +11,17 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
-from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed
+from mqttscope.mqtt.constants import V5, PacketType, ProtocolVersion, reason_name
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.fields import Field, members_of
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, Properties, property_name
+from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, PROPERTIES, Properties, property_name
 
 PAYLOAD_LIMIT = 65_536
 """Bytes of a binary value that are shown unless another limit is given."""
 
-AUTHENTICATION_DATA = 0x16
+_SECRETS = frozenset(row.identifier for row in PROPERTIES if row.secret)
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -88,7 +89,7 @@ def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT, *, sho
         plain: Any
         if name == "user_property" and isinstance(value, tuple):
             plain = {"name": text(value[0]), "value": text(value[1])}
-        elif number == AUTHENTICATION_DATA and isinstance(value, bytes):
+        elif number in _SECRETS and isinstance(value, bytes):
             plain = secret(value, limit, show=show_secrets)
         elif isinstance(value, bytes):
             plain = binary(value, limit) if number in BY_IDENTIFIER else {"length": len(value), "hex": value.hex()}
@@ -104,31 +105,6 @@ def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT, *, sho
             shown[name].append(plain)
         else:
             shown[name] = [shown[name], plain]
-    return shown
-
-
-def _will(will: Will | None, version: ProtocolVersion, limit: int) -> View | None:
-    if will is None:
-        return None
-    shown: View = {
-        "will_topic": text(will.will_topic),
-        "will_payload": binary(will.will_payload, limit),
-        "will_qos": will.will_qos,
-        "will_retain": will.will_retain,
-    }
-    if version == ProtocolVersion.V5:
-        shown["properties"] = properties_view(will.properties, limit)
-    return shown
-
-
-def _subscription(row: Subscription, version: ProtocolVersion) -> View:
-    shown: View = {"topic_filter": text(row.topic_filter), "maximum_qos": row.maximum_qos}
-    if version == ProtocolVersion.V5:
-        shown["no_local"] = row.no_local
-        shown["retain_as_published"] = row.retain_as_published
-        shown["retain_handling"] = row.retain_handling
-    if row.reserved:
-        shown["reserved"] = row.reserved
     return shown
 
 
@@ -154,8 +130,8 @@ def view(
     reason code of 5.0 is shown as the 0 it means, omitted properties as ``{}``.  ``only`` names the fields to show (of
     a malformed packet: those that were read).  ``hide_payload`` leaves of the payload of a PUBLISH its length.
     """
-    if packet.packet_type == 3 and only is None:
-        shown = _publish(packet, version, limit)  # type: ignore[arg-type]
+    if type(packet) is Publish and only is None:
+        shown = _publish(packet, version, limit)
         if hide_payload:
             shown["payload"] = {"length": shown["payload"]["length"], "redacted": True}
         return shown
@@ -165,12 +141,12 @@ def view(
         if only is not None and name not in only:
             continue
         value = getattr(packet, name)
-        if how is _block:
+        if how is properties_view:
             value = properties_view(value, limit, show_secrets=show_secrets)
-        elif how is not None:
-            value = how(value, version, limit)
-        elif name == "password":
+        elif how is secret:
             value = secret(value, limit, show=show_secrets)
+        elif how is not None:
+            value = how(value, limit)
         if value is None and name in ("connect_flags", "acknowledge_flags"):
             continue
         shown[name] = value
@@ -191,7 +167,7 @@ def _publish(packet: Publish, version: ProtocolVersion, limit: int) -> View:
         "topic_name": packet.topic_name,
         "packet_identifier": packet.packet_identifier,
     }
-    if version == 5:
+    if version == V5:
         block = packet.properties
         shown["properties"] = properties_view(block, limit) if block is not None and block.items else {}
     payload = packet.payload
@@ -235,40 +211,58 @@ def malformed_view(found: Malformed, *, limit: int = PAYLOAD_LIMIT, raw: bytes |
     return shown
 
 
-How = Callable[[Any, ProtocolVersion, int], Any]
+How = Callable[..., Any]
+"""Gives what is shown of a value; it takes the value and the limit of binary values."""
+_Rows = tuple[tuple[str, How | None], ...]
+"""Names of fields, and how their values are shown; ``None`` for as they are."""
 
 
-def _block(value: Properties | None, version: ProtocolVersion, limit: int) -> View:
-    return properties_view(value, limit)
+def _text(value: str | None, limit: int) -> str | View | None:
+    return None if value is None else text(value)
 
 
-_BY_WIRE: dict[str, How] = {
-    "UTF-8 Encoded String": lambda value, version, limit: None if value is None else text(value),
-    "rest of the packet": lambda value, version, limit: None if value is None else binary(value, limit),
-    "Properties": _block,
-    "Will": _will,
-    "subscriptions": lambda value, version, limit: [_subscription(row, version) for row in value or ()],
-    "topic filters": lambda value, version, limit: [text(row) for row in value or ()],
-}
+def _binary(value: bytes | None, limit: int) -> View | None:
+    return None if value is None else binary(value, limit)
 
 
-def _fields(kind: int, version: ProtocolVersion) -> tuple[tuple[str, How | None], ...]:
-    rows: list[tuple[str, How | None]] = []
-    for row in PACKETS[kind].declaration:
-        if row.kind != "wire":
-            rows.append((row.name, None))
-        elif row.exists_in(version):
-            how = _BY_WIRE.get(row.wire_in(version).name)
-            if row.name == "reason_code" and row.tail >= version:
-                how = _implied_success
-            rows.append((row.name, how))
-    return tuple(rows)
-
-
-def _implied_success(value: int | None, version: ProtocolVersion, limit: int) -> int:
+def _implied_success(value: int | None, limit: int) -> int:
     return value or 0
 
 
-_FIELDS: dict[int, dict[int, tuple[tuple[str, How | None], ...]]] = {
-    version: {kind: _fields(kind, version) for kind in PacketType} for version in ProtocolVersion
+def _part(rows: _Rows) -> How:
+    """Shows a Will or a subscription; its reserved bits only where they lie."""
+
+    def show(value: Will | Subscription | None, limit: int) -> View | None:
+        if value is None:
+            return None
+        found = ((name, how, getattr(value, name)) for name, how in rows)
+        return {name: one if how is None else how(one, limit) for name, how, one in found if one or name != "reserved"}
+
+    return show
+
+
+def _each(how: How) -> How:
+    return lambda values, limit: [how(one, limit) for one in values or ()]
+
+
+_BY_TYPE: dict[type, How] = {str: _text, bytes: _binary, Properties: properties_view}
+
+
+def _how(field: Field, version: ProtocolVersion) -> How | None:
+    if field.secret:
+        return secret
+    if field.name == "reason_code" and field.tail >= version:
+        return _implied_success
+    how = _BY_TYPE.get(field.value_type)
+    if field.value_type in (Will, Subscription):
+        how = _part(_rows(members_of(field.packet_type, field.path), version))
+    return how if how is None or not field.path.endswith("[]") else _each(how)
+
+
+def _rows(fields: tuple[Field, ...], version: ProtocolVersion) -> _Rows:
+    return tuple((one.name, _how(one, version)) for one in fields if version in one.versions)
+
+
+_FIELDS: dict[int, dict[int, _Rows]] = {
+    version: {kind: _rows(members_of(kind), version) for kind in PacketType} for version in ProtocolVersion
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, allowed_reason_codes
+from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mutate import broken
 from mqttscope.mutate.fields import REASON_CODE, all_fields
 from mqttscope.mutate.flow import CLIENT, SERVER
@@ -24,6 +25,7 @@ from mqttscope.mutate.mutation import (
 from mqttscope.mutate.samples import ensure, with_property
 
 V3_1, V3_1_1, V5 = ProtocolVersion
+_AUTHENTICATION = [BY_NAME[name].identifier for name in ("authentication_method", "authentication_data")]
 _CODES = {"unknown-03": 0x03, "unknown-7f": 0x7F, "unknown-ff": 0xFF}
 """Codes that no packet of any version has."""
 
@@ -144,7 +146,7 @@ def answer_mutations() -> Iterator[Mutation]:
         ensure(packet, "reason_code", V5)
         block = packet.properties
         if block is not None:
-            packet.properties = type(block).of(one for one in block.items if one[0] not in (0x15, 0x16))
+            packet.properties = type(block).of(one for one in block.items if one[0] not in _AUTHENTICATION)
 
     yield Mutation(
         "auth.authentication_method:missing",

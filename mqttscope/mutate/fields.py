@@ -1,4 +1,4 @@
-"""The fields of all packets, read off their declarations: what there is to mutate by data type.
+"""What there is to mutate by data type: the fields of `mqtt.fields` that have bytes of their own.
 
 A field inside a list is named without its index, as in filters: ``subscribe.subscriptions.topic_filter``.
 """
@@ -8,15 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from mqttscope.mqtt import wire
+from mqttscope.mqtt import fields
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import PACKETS
-from mqttscope.mqtt.properties import PROPERTIES, WILL, Property
+from mqttscope.mqtt.properties import Properties, Property
 
-V3_1, V3_1_1, V5 = ProtocolVersion
 REASON_CODE = "reason code"
 """Data type of a Byte that is a reason or return code: only values of a table are allowed."""
-BITS = "bits"
+BITS = fields.BITS
 """Data type of a Byte whose bits have meanings of their own."""
 
 
@@ -46,46 +44,25 @@ class Field:
         return self.path.startswith("will.")
 
 
-def _properties(packet_type: PacketType, owner: int, prefix: str) -> list[Field]:
-    return [
-        Field(packet_type, f"{prefix}properties.{row.name}", row.wire.name, (V5,), row=row)
-        for row in PROPERTIES
-        if owner in row.packets
-    ]
-
-
 @cache
 def fields_of(packet_type: PacketType) -> tuple[Field, ...]:
-    """Every field that a packet type can have, in wire order."""
-    declared: list[Field] = []
-    for row in PACKETS[packet_type].declaration:
-        if row.kind != "wire":
+    """Every field of a packet type that has bytes of its own, and the bytes that hold the bits of others."""
+    known = fields.fields_of(packet_type)
+    holders = {one.byte: one.versions for one in reversed(known) if one.byte}
+    found = []
+    for one in known:
+        if one.is_part or one.wire == BITS:
             continue
-        versions = tuple(one for one in ProtocolVersion if row.exists_in(one))
-        if packet_type == PacketType.AUTH:
-            versions = (V5,)
-        kind = row.wire_in(versions[-1]).name
-        optional = row.tail > 0
-        if kind == "Properties":
-            declared += _properties(packet_type, packet_type, "")
-        elif kind == "Will":
-            declared += _properties(packet_type, WILL, "will.")
-            declared.append(Field(packet_type, "will.will_topic", wire.UTF8.name, versions))
-            declared.append(Field(packet_type, "will.will_payload", wire.BINARY.name, versions))
-        elif kind == "subscriptions":
-            declared.append(Field(packet_type, "subscriptions[0].topic_filter", wire.UTF8.name, versions))
-            declared.append(Field(packet_type, "subscriptions[0].options", BITS, versions))
-        elif kind == "topic filters":
-            declared.append(Field(packet_type, "topic_filters[0]", wire.UTF8.name, versions))
-        elif kind == "reason codes":
-            declared.append(Field(packet_type, "reason_codes[0]", REASON_CODE, versions))
-        elif row.name == "reason_code":
-            declared.append(Field(packet_type, row.name, REASON_CODE, versions, optional))
-        elif row.name in ("connect_flags", "acknowledge_flags"):
-            declared.append(Field(packet_type, row.name, BITS, versions))
-        else:
-            declared.append(Field(packet_type, row.name, kind, versions, optional))
-    return tuple(declared)
+        wire = REASON_CODE if one.is_reason_code else BITS if one.path in holders else one.wire
+        holders.pop(one.path, None)
+        found.append(Field(packet_type, _first(one.path), wire, one.versions, one.tail > 0, one.row))
+    # What is left is no field itself: the options of a subscription.
+    found += (Field(packet_type, _first(byte), BITS, versions) for byte, versions in holders.items())
+    return tuple(found)
+
+
+def _first(path: str) -> str:
+    return path.replace("[]", "[0]")
 
 
 @cache
@@ -96,10 +73,8 @@ def all_fields() -> tuple[Field, ...]:
 
 def blocks() -> tuple[tuple[PacketType, int, str], ...]:
     """Every property block: packet type, owner in table 2-4, and prefix of its paths."""
-    found = []
-    for kind in PacketType:
-        if any(kind in row.packets for row in PROPERTIES):
-            found.append((kind, int(kind), ""))
-        if kind == PacketType.CONNECT:
-            found.append((kind, WILL, "will."))
-    return tuple(found)
+    return tuple(
+        (one.packet_type, one.owner, one.path.removesuffix("properties"))
+        for one in fields.all_fields()
+        if one.value_type is Properties
+    )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from mqttscope.mqtt import wire
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.properties import BY_NAME, Properties
+from mqttscope.mqtt.properties import BY_NAME, USER_PROPERTY, Properties
 from mqttscope.mutate import broken
 from mqttscope.mutate.fields import Field, all_fields, blocks
 from mqttscope.mutate.flow import CLIENT, SERVER
@@ -243,11 +243,11 @@ def _unmark(owner: object) -> None:
     """Take back the promise that the payload is UTF-8 (5.0 3.3.2.3.2)."""
     block = owner.properties  # type: ignore[attr-defined]
     if block is not None:
-        kept = [(number, value) for number, value in block.items if number != 1]
+        kept = [(number, value) for number, value in block.items if number != _FORMAT_INDICATOR]
         owner.properties = type(block).of(kept)  # type: ignore[attr-defined]
 
 
-_USER_PROPERTY = BY_NAME["user_property"].identifier
+_FORMAT_INDICATOR = BY_NAME["payload_format_indicator"].identifier
 _EMPTY_PAIR = 5
 """Bytes of a User Property with neither name nor value: its identifier and two lengths."""
 _LONGEST_VALUE = 65_535
@@ -308,7 +308,7 @@ def _padded(prefix: str, length: int) -> PacketChange:
         room = length - _size(target, prefix) - _EMPTY_PAIR
         if not 0 <= room <= _LONGEST_VALUE:
             raise NotApplicableError(f"no User Property fills the properties up to {length:,} bytes")
-        set_block(target.packet, prefix, Properties.of([*block.items, (_USER_PROPERTY, ("", "x" * room))]))
+        set_block(target.packet, prefix, Properties.of([*block.items, (USER_PROPERTY, ("", "x" * room))]))
         return target.encoded()
 
     return change

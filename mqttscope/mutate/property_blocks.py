@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties, Property
+from mqttscope.mqtt.properties import LISTS, PROPERTIES, USER_PROPERTY, Properties, Property
 from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER, write_variable_byte_integer
 from mqttscope.mutate import broken
 from mqttscope.mutate.fields import blocks
@@ -233,7 +233,7 @@ def _many(kind: PacketType, prefix: str) -> Mutation:
     """User Properties may come as often as there is room (5.0 2.2.2.2)."""
 
     def change(target: Target) -> bytes:
-        return _with_items(target, prefix, *((0x26, (f"name{number}", "value")) for number in range(1000)))
+        return _with_items(target, prefix, *((USER_PROPERTY, (f"name{number}", "value")) for number in range(1000)))
 
     return Mutation(
         f"{_name(kind, prefix)}.user_property:thousand",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import MalformedReason
+from mqttscope.mqtt.constants import V3_1, V5, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.replay.script import Ending, Script
@@ -211,7 +211,7 @@ class Attendant:
         connection = None if self.stand_in is None else self.stand_in.connection
         self._unread.clear()
         self._items.clear()
-        if connection is not None and connection.version >= 5 and self.stand_in is not None and self.stand_in.accepted:
+        if connection is not None and connection.version >= V5 and self.stand_in is not None and self.stand_in.accepted:
             self.link.write(encode(packets.Disconnect(PACKET_TOO_LARGE), connection.version))
         self._close(Close("fin", why))
 
@@ -287,7 +287,7 @@ class Attendant:
             return
         if isinstance(first, packets.Connect):
             refusal = packets.Connack(reason_code=SERVER_UNAVAILABLE.get(first.version, 3))
-            if first.version == 3:
+            if first.version == V3_1:
                 refusal = replace(refusal, session_present=None)
             self.link.write(encode(refusal, first.version))
         self._close(Close("fin"))

@@ -9,7 +9,7 @@ import pytest
 
 from mqttscope import filter as filters
 from mqttscope.filter import FilterError, lookup
-from mqttscope.filter.common import common_fields
+from mqttscope.filter.fields import common_fields
 from mqttscope.filter.literals import DURATIONS, SIZES
 from mqttscope.filter.parser import SYMBOLS, WORD_OPERATORS
 from mqttscope.mqtt.declare import PACKETS

@@ -6,8 +6,8 @@ import pytest
 
 from mqttscope import filter as filters
 from mqttscope.filter import FilterError
-from mqttscope.filter.catalogue import lookup
 from mqttscope.filter.evaluate import FOREIGN, instead_of
+from mqttscope.filter.fields import lookup
 
 
 @pytest.mark.parametrize("name", FOREIGN)

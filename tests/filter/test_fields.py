@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from mqttscope import filter as filters
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.filter import Kind, lookup, names
-from mqttscope.filter.common import common_fields, split_endpoint
-from mqttscope.filter.declared import packet_fields
+from mqttscope.filter.fields import common_fields, packet_fields, split_endpoint
 from mqttscope.filter.parser import RESERVED
 from mqttscope.mqtt import Malformed, PacketType, ProtocolVersion, Subscription, Will, decode
 from mqttscope.mqtt.constants import MalformedReason, type_name

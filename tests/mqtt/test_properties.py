@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, PacketType, Properties, Publish, decode, encode
-from mqttscope.mqtt.properties import BY_NAME, LISTS, PROPERTIES, WILL, property_name, write_properties
+from mqttscope.mqtt.properties import (
+    BY_NAME,
+    LISTS,
+    PROPERTIES,
+    WILL,
+    property_default,
+    property_name,
+    write_properties,
+)
 from tests.mqtt.case import V5
 from tests.mqtt.cases import CARRIERS, SAMPLES, carrier, carrier_name
 from tests.mqtt.checks import assert_sound
@@ -164,3 +172,25 @@ class TestBlocks:
 def test_only_packets_with_a_property_block_are_in_the_table() -> None:
     assert {number for row in PROPERTIES for number in row.packets} == set(CARRIERS)
     assert set(PacketType) - set(CARRIERS) == {PacketType.PINGREQ, PacketType.PINGRESP}
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "value"),
+    [
+        ("receive_maximum", PacketType.CONNECT, 65_535),
+        ("maximum_qos", PacketType.CONNACK, 2),
+        ("request_problem_information", PacketType.CONNECT, 1),
+        ("will_delay_interval", WILL, 0),
+        ("session_expiry_interval", PacketType.CONNECT, 0),
+        ("session_expiry_interval", PacketType.CONNACK, None),
+        ("session_expiry_interval", PacketType.DISCONNECT, None),
+        ("server_keep_alive", PacketType.CONNACK, None),
+        ("content_type", PacketType.PUBLISH, None),
+    ],
+)
+def test_what_leaving_out_a_property_means(name: str, owner: int, value: int | None) -> None:
+    assert property_default(BY_NAME[name].identifier, owner) == value
+
+
+def test_unknown_properties_mean_nothing_when_they_are_left_out() -> None:
+    assert property_default(0x7E, PacketType.CONNECT) is None

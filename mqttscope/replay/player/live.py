@@ -16,7 +16,7 @@ from itertools import count
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import ProtocolVersion, reason_name
+from mqttscope.mqtt.constants import V3_1, V5, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.replay.player import reactions
@@ -266,7 +266,7 @@ class Live:
         self.await_nothing()
         self.done += self.fences
         connection = self.connection
-        lasting = connection.session_expiry_interval if self.version >= 5 else not connection.clean_start
+        lasting = connection.session_expiry_interval if self.version >= V5 else not connection.clean_start
         if not lasting:
             self.session.clear()
 
@@ -372,11 +372,11 @@ class Live:
                 self.sessions.assigned[replaced] = block.assigned_client_identifier
             self.sessions.known[block.assigned_client_identifier] = self.session
         before = isinstance(recorded.packet, packets.Connack) and recorded.packet.session_present if recorded else False
-        if bool(packet.session_present) != bool(before) and self.version > 3:
+        if bool(packet.session_present) != bool(before) and self.version > V3_1:
             has = "the server has a session" if packet.session_present else "the server has no session"
             self.note(Note(Kind.SESSION, f"{has}, other than in the recording"))
         # What was sent ahead of the CONNACK belongs to this connection, whatever the server remembers.
-        if self.version > 3 and not packet.session_present:
+        if self.version > V3_1 and not packet.session_present:
             if self.inherited:
                 self.note(Note(Kind.SESSION, "unacknowledged messages were forgotten with the session"))
             self.session.forget(self.inherited)

@@ -15,6 +15,7 @@ from itertools import chain
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import V3_1
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.replay.player import adapt, reactions
 from mqttscope.replay.player.actions import Action, Close, Kind, Note, Send, Skip, Unfinished, Until, Wait
@@ -207,7 +208,8 @@ class Player(Live):
 
     def _was_delivered(self, first: Entry | None) -> bool:
         """Whether the live server took over a message that the recorded client sends again: not if it forgot it."""
-        return first is not None and (first in self._own or bool(self.connection.session_present) or self.version == 3)
+        resumed = bool(self.connection.session_present) or self.version == V3_1
+        return first is not None and (first in self._own or resumed)
 
     def _identify(self, fitted: Fitted, wanted: int) -> int:
         """Give a packet its recorded identifier, or the next free one; returns it."""

@@ -7,17 +7,16 @@ is called so (``connect.will_delay_interval``).
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 
-from mqttscope.filter.declared import ONLY_5_0
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, type_name
-from mqttscope.mqtt.declare import PACKETS, ControlPacket
-from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import PROPERTIES, WILL, Property
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.fields import BITS, Field, fields_of
+from mqttscope.mqtt.properties import Properties, Property
+from mqttscope.mqtt.wire import U8
 from mqttscope.replay.rewrite.links import RewriteError
 
 CLIENT_PACKETS = (
@@ -35,9 +34,7 @@ CLIENT_PACKETS = (
 """Packets that clients send and that have fields."""
 SECRET = "it is a secret: give it from the environment or a file, never on the command line"
 REFUSED = {
-    "connect.password": SECRET,
-    "connect.properties.authentication_data": SECRET,
-    "auth.properties.authentication_data": SECRET,
+    **{one.key: SECRET for kind in CLIENT_PACKETS for one in fields_of(kind) if one.secret},
     "connect.protocol_name": "it follows from the version; convert the recording instead",
     "connect.protocol_level": "it follows from the version; convert the recording instead",
     "connect.connect_flags": "it follows from the other fields",
@@ -51,6 +48,9 @@ REFUSED = {
 """Fields that exist and are not set, and why."""
 OPTIONAL = frozenset({"connect.user_name", "connect.password", "connect.will"})
 """Fields besides properties and reason codes that can be left out."""
+
+LISTS = ("subscriptions", "topic_filters")
+"""Parts of packets whose elements have an index."""
 
 _INDEX = re.compile(r"(.*?)\[([0-9]+)\](.*)", re.DOTALL)
 
@@ -83,57 +83,30 @@ class Target:
 @cache
 def targets() -> dict[str, Target]:
     """All fields of clients' packets by path, the refused ones included."""
-    found: list[Target] = []
-    for kind in CLIENT_PACKETS:
-        cls, packet = PACKETS[kind], type_name(kind)
-        for row in cls.declaration:
-            path, since = f"{packet}.{row.name}", ProtocolVersion(max(3, row.since))
-            if row.kind != "wire":
-                flag = row.kind == "computed" or row.boolean
-                found.append(Target(path, cls, "", row.name, "flag" if flag else "Byte", since=since))
-                continue
-            wire = row.wire_in(ProtocolVersion.V5).name
-            if wire == "Properties":
-                found += _properties(cls, path, "", kind)
-            elif wire == "Will":
-                found.append(Target(path, cls, "", row.name, wire))
-                found += _rows(cls, path, "will", Will)
-                found += _properties(cls, f"{path}.properties", "will", WILL)
-            elif wire == "subscriptions":
-                found += _rows(cls, path, "subscriptions", Subscription)
-            elif wire == "topic filters":
-                found.append(Target(path, cls, row.name, "topic_filter", "UTF-8 Encoded String"))
-            else:
-                found.append(Target(path, cls, "", row.name, wire, since=since))
-    return {one.path: one for one in found}
+    return {
+        one.key: _target(one)
+        for kind in CLIENT_PACKETS
+        for one in fields_of(kind)
+        if not (one.is_part and one.path.endswith("[]"))
+    }
 
 
-_KINDS = {"bool": "flag", "int": "Byte", "str": "UTF-8 Encoded String", "bytes": "Binary Data"}
-
-
-def _rows(cls: type[ControlPacket], path: str, part: str, rows: type[Will | Subscription]) -> list[Target]:
-    return [
-        Target(
-            f"{path}.{one.name}",
-            cls,
-            part,
-            one.name,
-            _KINDS[str(one.type)],
-            since=ProtocolVersion.V5 if one.name in ONLY_5_0 else ProtocolVersion.V3_1,
-        )
-        for one in dataclasses.fields(rows)
-        if str(one.type) in _KINDS
-    ]
-
-
-def _properties(cls: type[ControlPacket], path: str, part: str, owner: int) -> list[Target]:
-    five = ProtocolVersion.V5
-    found = [Target(path, cls, part, "properties", "Properties", block=True, since=five)]
-    return found + [
-        Target(f"{path}.{row.name}", cls, part, row.name, row.wire.name, row, since=five)
-        for row in PROPERTIES
-        if owner in row.packets
-    ]
+def _target(field: Field) -> Target:
+    first, name = field.words[0], field.name
+    kind = "flag" if field.value_type is bool else U8.name if field.wire == BITS else field.wire
+    if field.path == "topic_filters[]":
+        name = "topic_filter"
+    part = first if first in LISTS or (first == "will" and len(field.words) > 1) else ""
+    return Target(
+        field.key,
+        field.packet,
+        part,
+        name,
+        kind,
+        field.row,
+        block=field.value_type is Properties,
+        since=field.versions[0],
+    )
 
 
 def _without_properties(path: list[str]) -> list[str]:
@@ -171,7 +144,7 @@ def find_target(path: str) -> tuple[Target, int | None]:
     if len(found) > 1:
         raise RewriteError(f"{path} may be {' or '.join(one.path for one in found)}: write one of them")
     target = found[0]
-    if index is not None and target.part not in ("subscriptions", "topic_filters"):
+    if index is not None and target.part not in LISTS:
         raise RewriteError(f"{path}: only subscriptions and topic_filters have an index")
     return target, index
 

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from mqttscope.filter import literals
 from mqttscope.filter.errors import FilterError
-from mqttscope.filter.lexer import Token
+from mqttscope.filter.parser import Token
 from mqttscope.mqtt.packets import (
     Auth,
     Connack,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.constants import V3_1, V5
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties
@@ -76,7 +76,7 @@ def connack(
     version = connect.version
     made = packets.Connack() if recorded is None else copy.copy(recorded)
     flag: bool | None = present and not made.reason_code
-    if version == ProtocolVersion.V3_1:
+    if version == V3_1:
         flag = None
     block = made.properties or EMPTY
     asked = connect.properties or EMPTY
@@ -92,7 +92,7 @@ def connack(
     if made.session_present != flag or tuple(items) != block.items or recorded is None:
         made.raw = b""
     made.session_present = flag
-    made.properties = Properties.of(items) if version >= ProtocolVersion.V5 else None
+    made.properties = Properties.of(items) if version >= V5 else None
     return made
 
 
@@ -122,7 +122,7 @@ class Grants:
             return wanted
         before, code = found
         if code >= FAILURE:
-            return code if live.version >= 5 else FAILURE
+            return code if live.version >= V5 else FAILURE
         return wanted if code >= before else min(wanted, code)
 
 
@@ -151,7 +151,7 @@ def suback(
                 here = Grants({row.topic_filter: (same.maximum_qos, recorded[1].reason_codes[position])})
                 code = here.code(row, live)
         codes.append(code)
-    return packets.Suback(identifier, EMPTY if live.version >= 5 else None, codes)
+    return packets.Suback(identifier, EMPTY if live.version >= V5 else None, codes)
 
 
 def subscribe(session: Session, request: packets.Subscribe, answer: packets.Suback) -> None:
@@ -174,7 +174,7 @@ def unsuback(
 ) -> packets.Unsuback:
     """UNSUBACK: the recorded one where the same is asked for, else filter by filter (5.0 3.11)."""
     identifier = request.packet_identifier
-    if live.version < 5:
+    if live.version < V5:
         return packets.Unsuback(identifier)
     if recorded is not None and recorded[0].topic_filters == request.topic_filters and recorded[1].reason_codes:
         made = readdressed(recorded[1], identifier)
@@ -194,5 +194,5 @@ def acknowledgement(
     if isinstance(recorded, kind):
         return readdressed(recorded, identifier)
     code = getattr(recorded, "reason_code", None) or 0
-    failure = code if code >= FAILURE and live.version >= 5 and kind in (packets.Puback, packets.Pubrec) else None
+    failure = code if code >= FAILURE and live.version >= V5 and kind in (packets.Puback, packets.Pubrec) else None
     return kind(identifier, failure)

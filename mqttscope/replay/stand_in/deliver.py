@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import V5
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.replay.script import Entry
@@ -92,12 +93,12 @@ def fit(
             made.packet_identifier, made.dup = None, False
         fitted.notes.append("QoS of PUBLISH lowered to that of the device's subscription")
     block = packet.properties
-    if live.version < 5:
+    if live.version < V5:
         made.properties = None
     else:
         made.properties = _properties(block, substitutes, session, recorded_filters, covering)
     _alias(fitted, packet, live)
-    same = made == packet and not made.missing and live.version == (5 if block is not None else live.version)
+    same = made == packet and not made.missing and live.version == (V5 if block is not None else live.version)
     # What need not be changed is sent with the bytes that it was recorded with.
     fitted.raw = entry.raw if same and entry.raw and not packet.missing else encode(made, live.version)
     limit = live.client_side.maximum_packet_size

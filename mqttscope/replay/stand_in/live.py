@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.constants import V5, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.replay.player import reactions
 from mqttscope.replay.player.actions import Kind, Note
@@ -163,7 +163,7 @@ class Live:
         """The connection is gone, and the session with it where it does not last (5.0 3.1.2.11.2)."""
         self.live.ending = ending
         connection = self.connection
-        lasting = connection.session_expiry_interval if self.version >= 5 else connection.clean_start is False
+        lasting = connection.session_expiry_interval if self.version >= V5 else connection.clean_start is False
         if self.accepted and not lasting:
             self.session.clear()
 

@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import MalformedReason
+from mqttscope.mqtt.constants import V3_1_1, V5, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.topics import topic_filter_problem
 from mqttscope.replay.player import reactions
@@ -53,7 +53,7 @@ def violation(packet: ControlPacket | Malformed, topic: str | None, live: Connec
     """
     if isinstance(packet, Malformed):
         return MALFORMED
-    if isinstance(packet, _OF_SERVERS) or (isinstance(packet, packets.Auth) and live.version < 5):
+    if isinstance(packet, _OF_SERVERS) or (isinstance(packet, packets.Auth) and live.version < V5):
         return PROTOCOL_ERROR
     server = live.server_side
     if server.maximum_packet_size is not None and len(packet.raw) > server.maximum_packet_size:
@@ -89,8 +89,8 @@ def _publish(packet: packets.Publish, topic: str | None, live: Connection) -> in
 
 
 def _filters(filters: list[str], live: Connection) -> int | None:
-    problems = [topic_filter_problem(one, shared=live.version >= 5) for one in filters]
-    return None if not any(problems) else TOPIC_FILTER_INVALID if live.version >= 5 else PROTOCOL_ERROR
+    problems = [topic_filter_problem(one, shared=live.version >= V5) for one in filters]
+    return None if not any(problems) else TOPIC_FILTER_INVALID if live.version >= V5 else PROTOCOL_ERROR
 
 
 def refusal(packet: Malformed) -> int | None:
@@ -281,9 +281,9 @@ class Outgoing(Live):
     def end_with(self, code: int, why: str, now_ns: int) -> None:
         """End the connection with a Reason Code, where the version has a packet for it (5.0 4.13)."""
         self.queue.clear()
-        if self.version >= 5 and self.accepted:
+        if self.version >= V5 and self.accepted:
             self.enqueue(packets.Disconnect(code), None, 0, now_ns)
-        elif self.version >= 5 and self.connect is not None and code in _IN_CONNACK:
+        elif self.version >= V5 and self.connect is not None and code in _IN_CONNACK:
             self.enqueue(packets.Connack(reason_code=code), None, 0, now_ns)
         self.end = Close("fin", why)
 
@@ -385,7 +385,7 @@ class Responder(Outgoing):
         """CONNECT: the session, and the recorded answer (5.0 3.1.4)."""
         self._counterpart(entry, now_ns)
         self.introduce(packet, now_ns)
-        if not packet.client_identifier and not packet.clean_start and packet.version < 5:
+        if not packet.client_identifier and not packet.clean_start and packet.version < V5:
             # 3.1.1 MQTT-3.1.3-8.
             self.enqueue(packets.Connack(reason_code=IDENTIFIER_REJECTED), None, 0, now_ns)
             return
@@ -415,7 +415,7 @@ class Responder(Outgoing):
         assert connect is not None
         before = recorded.packet if recorded is not None and isinstance(recorded.packet, packets.Connack) else None
         assigned = None
-        if not connect.client_identifier and self.version >= 5:
+        if not connect.client_identifier and self.version >= V5:
             block = None if before is None else before.properties
             assigned = sessions.assign(None if block is None else block.assigned_client_identifier)
         present = False
@@ -424,7 +424,7 @@ class Responder(Outgoing):
             resumed = sessions.resumed(connect)
             present = (
                 resumed
-                if before is None or self.version < 4
+                if before is None or self.version < V3_1_1
                 else not connect.clean_start and bool(before.session_present)
             )
             if resumed and not present:
@@ -453,7 +453,7 @@ class Responder(Outgoing):
         if not isinstance(packet, packets.Pubrec) or (packet.reason_code or 0) >= answers.FAILURE:
             self.session.unfinished.pop(identifier, None)
         elif owed is None:
-            code = answers.NOT_FOUND if self.version >= 5 else None
+            code = answers.NOT_FOUND if self.version >= V5 else None
             self.enqueue(packets.Pubrel(identifier, code), None, 0, now_ns)
         else:
             owed.released = True
@@ -466,7 +466,7 @@ class Responder(Outgoing):
         message = self.session.arrived.get(packet.packet_identifier)
         source = None if message is None else message.source
         if message is None:
-            code = answers.NOT_FOUND if self.version >= 5 else None
+            code = answers.NOT_FOUND if self.version >= V5 else None
             self.enqueue(packets.Pubcomp(packet.packet_identifier, code), None, 0, now_ns)
             return
         entry.answers = entry.answers or message

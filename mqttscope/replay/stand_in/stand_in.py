@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import V5
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.topics import matches
@@ -217,7 +218,7 @@ class StandIn(Responder):
         if isinstance(packet, packets.Publish):
             return self._deliver(entry, now_ns)
         if isinstance(packet, packets.Disconnect):
-            if self.version < 5:
+            if self.version < V5:
                 return None
             self.end = Close("reset" if self.script.ending.how == "reset" else "fin")
         elif isinstance(packet, Malformed):
@@ -291,7 +292,7 @@ class StandIn(Responder):
     def _resend(self, first: Entry, now_ns: int) -> Send | None:
         """Send a delivery again on its connection, where it is not acknowledged; 5.0 forbids that (MQTT-4.4.0-1)."""
         for one in self.session.unfinished.values():
-            if one.entry.source is first and not one.released and self.version < 5:
+            if one.entry.source is first and not one.released and self.version < V5:
                 return self._again(one, first, now_ns)
         return None
 

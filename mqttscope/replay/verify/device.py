@@ -32,7 +32,7 @@ from mqttscope.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
-from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties, property_name
+from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties, property_default, property_name
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.deliveries import longest_rise
 from mqttscope.replay.verify.difference import (
@@ -49,19 +49,6 @@ _IGNORED = {BY_NAME[name].identifier for name in ("topic_alias", "reason_string"
 _PRESENCE = {BY_NAME[name].identifier for name in ("authentication_data",)}
 _EPHEMERAL = {BY_NAME[name].identifier for name in ("correlation_data",)}
 """Made for one exchange: only whether it is there."""
-_DEFAULTS: dict[int, Any] = {
-    BY_NAME[name].identifier: value
-    for name, value in {
-        "session_expiry_interval": 0,
-        "receive_maximum": 65_535,
-        "topic_alias_maximum": 0,
-        "request_response_information": 0,
-        "request_problem_information": 1,
-        "will_delay_interval": 0,
-        "payload_format_indicator": 0,
-    }.items()
-}
-"""What it means when a property is left out (5.0 3.1.2.11, 3.1.3.2, 3.3.2.3)."""
 _OPTIONS = ("maximum_qos", "no_local", "retain_as_published", "retain_handling")
 
 
@@ -194,7 +181,8 @@ def _properties(path: str, before: Properties, now: Properties) -> Iterator[Chan
         if number in _PRESENCE or number in _EPHEMERAL:
             same = (expected is None) == (found is None)
         else:
-            default = _DEFAULTS.get(number)
+            # Of DISCONNECT too, where leaving it out means what CONNECT said: mostly the same.
+            default = property_default(number, PacketType.CONNECT)
             same = (default if expected is None else expected) == (default if found is None else found)
         if same:
             continue

@@ -15,7 +15,15 @@ from typing import Any
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Unsuback
-from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties, property_name
+from mqttscope.mqtt.properties import (
+    BY_NAME,
+    EMPTY,
+    SUBSCRIPTION_IDENTIFIER,
+    USER_PROPERTY,
+    Properties,
+    property_default,
+    property_name,
+)
 from mqttscope.replay.script import UNSAID
 from mqttscope.replay.verify.difference import Kind, reason_text, short
 
@@ -30,25 +38,9 @@ def _numbers(*names: str) -> frozenset[int]:
 
 
 EXPIRY = BY_NAME["message_expiry_interval"].identifier
-USER_PROPERTY = BY_NAME["user_property"].identifier
-SUBSCRIPTION_IDENTIFIER = BY_NAME["subscription_identifier"].identifier
 IGNORED = _numbers("topic_alias", "reason_string", "message_expiry_interval")
 """The Message Expiry Interval is judged by the time that passed (`verify_deliveries`)."""
 PRESENCE = _numbers("assigned_client_identifier", "response_information", "authentication_data")
-DEFAULTS: dict[int, Any] = {
-    BY_NAME[name].identifier: value
-    for name, value in {
-        "payload_format_indicator": 0,
-        "receive_maximum": 65_535,
-        "topic_alias_maximum": 0,
-        "maximum_qos": 2,
-        "retain_available": 1,
-        "wildcard_subscription_available": 1,
-        "subscription_identifier_available": 1,
-        "shared_subscription_available": 1,
-    }.items()
-}
-"""What it means when a property is left out (5.0 3.2.2.3, 3.3.2.3)."""
 
 
 @dataclass(slots=True)
@@ -87,7 +79,7 @@ def field_differences(
         found += _codes(recorded, live, version)
     if getattr(recorded, "properties", None) is UNSAID:
         return found
-    found += _properties(_block(recorded), _block(live), _implied(connects[0]), _implied(connects[1]))
+    found += _properties(recorded, live, _implied(connects[0]), _implied(connects[1]))
     return found
 
 
@@ -98,9 +90,9 @@ def _block(packet: ControlPacket) -> Properties:
 def _implied(connect: Connect | None) -> dict[int, Any]:
     """What a CONNACK means by leaving out what the CONNECT asked for (5.0 3.2.2.3.2, 3.2.2.3.14)."""
     if connect is None:
-        return DEFAULTS
+        return {}
     asked = connect.properties or EMPTY
-    return DEFAULTS | {
+    return {
         BY_NAME["session_expiry_interval"].identifier: asked.session_expiry_interval or 0,
         BY_NAME["server_keep_alive"].identifier: connect.keep_alive,
     }
@@ -173,18 +165,20 @@ def _values(block: Properties) -> dict[int, Any]:
 
 
 def _properties(
-    recorded: Properties, live: Properties, implied: dict[int, Any], implied_live: dict[int, Any]
+    recorded: ControlPacket, live: ControlPacket, implied: dict[int, Any], implied_live: dict[int, Any]
 ) -> Iterator[FieldDifference]:
-    if recorded.items == live.items and implied == implied_live:
+    one, other = _block(recorded), _block(live)
+    if one.items == other.items and implied == implied_live:
         return
-    before, now = _values(recorded), _values(live)
+    before, now = _values(one), _values(other)
     for number in dict.fromkeys((*before, *now)):
         expected, found = before.get(number), now.get(number)
         if number in PRESENCE:
             same = (expected is None) == (found is None)
         else:
-            meant = implied.get(number) if expected is None else expected
-            same = meant == (implied_live.get(number) if found is None else found)
+            default = property_default(number, recorded.packet_type)
+            meant = implied.get(number, default) if expected is None else expected
+            same = meant == (implied_live.get(number, default) if found is None else found)
         if not same:
             name = property_name(number)
             yield FieldDifference(Kind.PROPERTY, f"properties.{name}", expected, found, _told(name, expected, found))
@@ -210,7 +204,5 @@ def signature(packet: Publish) -> Signature:
     """What two deliveries of one message have in common when they mean the same."""
     block = packet.properties or EMPTY
     values = _values(block)
-    for number, value in DEFAULTS.items():
-        if values.get(number) == value:
-            del values[number]
-    return packet.qos, packet.retain, block.first(EXPIRY) is not None, tuple(sorted(values.items(), key=itemgetter(0)))
+    said = [one for one in values.items() if one[1] != property_default(one[0], packet.packet_type)]
+    return packet.qos, packet.retain, block.first(EXPIRY) is not None, tuple(sorted(said, key=itemgetter(0)))

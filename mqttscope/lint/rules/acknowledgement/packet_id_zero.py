@@ -96,8 +96,7 @@ class PacketIdZero(Rule):
         """Two zero bytes; an answer that repeats them is not to blame for more than taking them."""
         if packet.packet_identifier != 0:  # type: ignore[attr-defined]
             return None
-        kind = packet.packet_type
-        asks = kind in (3, 8, 10)
+        asks = isinstance(packet, Publish | Subscribe | Unsubscribe)
         echo = not asks and (0 in at.receiver.exchanges or at.other.has_sent(0) or 0 in at.party.owes_pubcomp)
         if at.version is V5:
             cited: tuple[str, ...] | None = ()

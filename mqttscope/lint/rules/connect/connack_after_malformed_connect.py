@@ -7,7 +7,7 @@ from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.rules.connect.password_without_username import lacks_user_name
 from mqttscope.lint.rules.will.will_topic_invalid import PROBLEMS, will_topic_faults
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, reason_name
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt.packets import LEVELS_3_1_1, Connack, Connect
 from mqttscope.mqtt.parts import Will
 
 _OWN_ANSWERS = (0x01, 0x02, 0x04, 0x05)
@@ -85,7 +85,7 @@ def _problem(at: RuleContext) -> str | None:
     """What is wrong with the CONNECT of a client that speaks 3.1.1, ``None`` when nothing is."""
     found = at.history.connect_malformed
     connect = at.history.connect if found is None else found.packet
-    if not isinstance(connect, Connect) or connect.protocol_level not in (4, 0x84):
+    if not isinstance(connect, Connect) or connect.protocol_level not in LEVELS_3_1_1:
         return None
     for fault in found.faults if found is not None else ():
         if fault.reason in _OTHER_PROTOCOL:

@@ -5,7 +5,7 @@ from mqttscope.lint.examples import client, conversation, make_connect, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt.packets import LEVELS_3_1_1, Connect
 
 
 class EmptyClientIdWithoutCleanSession(Rule):
@@ -44,4 +44,4 @@ class EmptyClientIdWithoutCleanSession(Rule):
 
 def keeps_nameless_session(packet: Connect) -> bool:
     """Whether a CONNECT of 3.1.1 has an empty Client Identifier and CleanSession 0."""
-    return packet.client_identifier == "" and not packet.clean_start and packet.protocol_level in (4, 0x84)
+    return packet.client_identifier == "" and not packet.clean_start and packet.protocol_level in LEVELS_3_1_1

@@ -3,7 +3,7 @@
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.session.connection import KNOWN_LEVELS
@@ -53,7 +53,7 @@ class PasswordWithoutUsername(Rule):
 
 def lacks_user_name(packet: Connect) -> bool:
     """Whether a CONNECT of 3.1 or 3.1.1 has the Password Flag without the User Name Flag."""
-    if packet.protocol_level == 5 or packet.protocol_level not in KNOWN_LEVELS:
+    if packet.protocol_level == V5 or packet.protocol_level not in KNOWN_LEVELS:
         return False
     flags = packet.derived_flags() if packet.connect_flags is None else packet.connect_flags
     return flags & 0xC0 == 0x40

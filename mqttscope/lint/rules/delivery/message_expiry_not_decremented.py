@@ -213,7 +213,7 @@ class MessageExpiryNotDecremented(BrokerRule):
     def _published(self, packet: Publish, memory: Waiting, at: RuleContext) -> None:
         topic = at.topic
         block = packet.properties
-        expiry = None if block is None else block.first(0x02)
+        expiry = None if block is None else block.message_expiry_interval
         if topic is None:
             memory.forget()
         elif expiry is None or packet.missing or packet.qos == 2 or memory.hides(topic):
@@ -242,7 +242,7 @@ class MessageExpiryNotDecremented(BrokerRule):
         since_ns = self._since_ns(packet, topic or "", at)
         if since_ns is None:
             return None
-        got = None if packet.properties is None else packet.properties.first(0x02)
+        got = None if packet.properties is None else packet.properties.message_expiry_interval
         if got is None and not packet.retain:
             return None
         tolerance = float(self.set["tolerance"])

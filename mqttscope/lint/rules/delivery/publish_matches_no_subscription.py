@@ -112,7 +112,7 @@ class PublishMatchesNoSubscription(Rule):
             return None
         connack = at.history.connack
         if connack is not None and connack.properties is not None:
-            information = connack.properties.first(0x1A)
+            information = connack.properties.response_information
             if information and topic.startswith(information):
                 return None
         return self.report(

@@ -138,7 +138,7 @@ class StaleSubscriptionUsed(Rule):
             return None
         if packet.packet_identifier is not None and at.sender.running(packet.packet_identifier, "publish"):
             return None
-        carried = packet.properties.all(0x0B) if packet.properties is not None else ()
+        carried = packet.properties.subscription_identifier if packet.properties is not None else ()
         for one in found.subscriptions:
             if one.granted is None or one.is_shared:
                 continue

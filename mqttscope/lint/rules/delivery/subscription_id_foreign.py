@@ -10,7 +10,7 @@ from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish, Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER, Properties
 from mqttscope.session.matching import Match
 from mqttscope.session.subscriptions import Subscriptions
 
@@ -104,11 +104,11 @@ class SubscriptionIdForeign(Rule):
     def check(self, packet: Publish, at: RuleContext) -> Iterator[Report] | None:
         """Look up who has the identifiers."""
         block = packet.properties
-        if block is None or block.first(0x0B) is None or at.topic is None:
+        if block is None or block.first(SUBSCRIPTION_IDENTIFIER) is None or at.topic is None:
             return None
         table = at.history.subscriptions
         found = table.match(at.topic)
-        carried = block.all(0x0B)
+        carried = block.subscription_identifier
         if packet.dup or not found.known or all(number in found.identifiers for number in carried):
             return None
         return self._foreign(carried, found, table, at)

@@ -177,7 +177,7 @@ class SubscriptionIdMissing(Rule):
             return None
         if properties_lost(packet, at):
             return None
-        carried = () if packet.properties is None else packet.properties.all(0x0B)
+        carried = () if packet.properties is None else packet.properties.subscription_identifier
         if not carried and found.all_identified:
             if self._was_without(found, at):
                 return None

@@ -42,7 +42,7 @@ class CleanStart0WithoutExpiry(Rule):
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """What is left out counts as 0."""
-        if packet.clean_start is not False or packet.properties is None or packet.properties.first(0x11):
+        if packet.clean_start is not False or packet.properties is None or packet.properties.session_expiry_interval:
             return None
         return self.report(
             "clean_start",

@@ -55,7 +55,7 @@ class KeepaliveDisabled(Rule):
         if at.version is not V5 or packet.reason_code or at.history.connack is not None or not _asked(at):
             return None
         block, sent = packet.properties, at.history.connect_sent
-        if sent is None or (block is not None and block.first(0x13)):
+        if sent is None or (block is not None and block.server_keep_alive):
             return None
         return self.report(
             "",

@@ -45,7 +45,7 @@ class ReceiveMaximumOne(Rule):
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """The same property in both packets."""
         block = packet.properties
-        if block is None or block.first(0x21) != 1:
+        if block is None or block.receive_maximum != 1:
             return None
         connection = at.connection
         if isinstance(packet, Connack):

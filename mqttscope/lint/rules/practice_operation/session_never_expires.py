@@ -71,7 +71,7 @@ class SessionNeverExpires(Rule):
         """By the number in 5.0, by the identifier before."""
         if at.version is V5:
             block = packet.properties
-            if block is None or block.first(0x11) != _NEVER:
+            if block is None or block.session_expiry_interval != _NEVER:
                 return None
             return self.report(
                 "properties.session_expiry_interval",

@@ -57,8 +57,8 @@ class WillDelayBeyondExpiry(Rule):
         """What is left out counts as 0."""
         if packet.will is None or packet.will.properties is None or packet.properties is None:
             return None
-        delay = packet.will.properties.first(0x18) or 0
-        expiry = packet.properties.first(0x11) or 0
+        delay = packet.will.properties.will_delay_interval or 0
+        expiry = packet.properties.session_expiry_interval or 0
         if delay <= expiry:
             return None
         return self.report(

@@ -120,7 +120,7 @@ class ContentTypeMismatch(Rule):
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Try the payload as what its type says."""
         block, payload = packet.properties, packet.payload
-        told = None if block is None else block.first(0x03)
+        told = None if block is None else block.content_type
         if not told or not payload or packet.missing or len(payload) > MAX_PARSED:
             return None
         why = _mismatch(told.lower(), payload)

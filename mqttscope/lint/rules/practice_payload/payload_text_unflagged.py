@@ -86,7 +86,7 @@ class PayloadTextUnflagged(Rule):
         payload, block = packet.payload, packet.properties
         if not self.set["bytes"] <= len(payload) <= MAX_LOOKED_AT or packet.missing:
             return None
-        if block is not None and block.first(0x01) is not None:
+        if block is not None and block.payload_format_indicator is not None:
             return None
         topic = at.topic or ""
         seen: Seen = at.memory(self)

@@ -73,7 +73,7 @@ class RequestWithoutSubscription(Rule):
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for a subscription that matches."""
         block = packet.properties
-        wanted = None if block is None else block.first(0x08)
+        wanted = None if block is None else block.response_topic
         if not wanted or not is_valid_topic_name(wanted):
             return None
         table = at.history.subscriptions

@@ -93,7 +93,7 @@ class ResponseTopicOnResponse(Rule):
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Whether the topic was named as a Response Topic by the other side, or is named so now."""
         block = packet.properties
-        wanted = None if block is None else block.first(0x08)
+        wanted = None if block is None else block.response_topic
         topic = at.topic
         if not wanted or topic is None:
             return None

@@ -114,12 +114,12 @@ class ResponseWithoutCorrelation(Rule):
             requests = at.memory(self).topics.get(at.topic)
             if requests is None or requests.bare:
                 return None
-            data = None if block is None else block.first(0x09)
+            data = None if block is None else block.correlation_data
             return self._judge(data, requests, at)
-        wanted = None if block is None else block.first(0x08)
+        wanted = None if block is None else block.response_topic
         if wanted:
             assert block is not None
-            _remember(at.memory(self).topics, wanted, block.first(0x09))
+            _remember(at.memory(self).topics, wanted, block.correlation_data)
         return None
 
     def _judge(self, data: bytes | None, requests: Requests, at: RuleContext) -> Findings:

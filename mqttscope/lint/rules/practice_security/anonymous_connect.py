@@ -84,5 +84,5 @@ def _anonymous(at: RuleContext) -> bool:
     if connect is None or not is_plain(at.connection):
         return False
     block = connect.properties
-    method = None if block is None else block.first(0x15)
+    method = None if block is None else block.authentication_method
     return connect.user_name is None and connect.password is None and method is None

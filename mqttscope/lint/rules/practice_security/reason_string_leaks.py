@@ -112,7 +112,7 @@ class ReasonStringLeaks(Rule):
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Search the text."""
-        text = packet.properties.first(0x1F)  # type: ignore[attr-defined]
+        text = packet.properties.reason_string  # type: ignore[attr-defined]
         if not text:
             return None
         what = [name for name, pattern in _PATTERNS if pattern.search(text)]

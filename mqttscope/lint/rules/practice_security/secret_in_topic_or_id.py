@@ -9,11 +9,23 @@ from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.strings import shown, strings_of
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish, Suback, Subscribe
+from mqttscope.mqtt.packets import (
+    Connack,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+)
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.redact.secrets import Secret, find_secret, is_secret_name
 
+_ACKNOWLEDGEMENTS = frozenset({Puback, Pubrec, Pubrel, Pubcomp})
 _FIELDS = (
     "client_identifier",
     "topic_name",
@@ -102,7 +114,7 @@ class SecretInTopicOrId(Rule):
         if not packet.properties:  # type: ignore[attr-defined]
             if type(packet) is Publish and (not packet.topic_name or packet.topic_name in at.memory(self).texts):
                 return None
-            if 4 <= packet.packet_type <= 7:
+            if type(packet) in _ACKNOWLEDGEMENTS:
                 return None
         return self._found(packet, at)
 

@@ -118,7 +118,7 @@ class AliasWouldHelp(Rule):
         if not topic or not at.receiver.topic_alias_maximum or packet.dup or properties_lost(packet, at):
             return None
         block = packet.properties
-        if block is not None and block.first(0x23) is not None:
+        if block is not None and block.topic_alias is not None:
             return None
         memory: Spelled = at.memory(self)
         table = memory.client if at.from_client else memory.server

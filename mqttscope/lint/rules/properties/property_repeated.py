@@ -18,10 +18,12 @@ from mqttscope.mqtt.packets import (
     Subscribe,
 )
 from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import Properties, property_name
+from mqttscope.mqtt.properties import BY_NAME, Properties, property_name
 
 _USER_PROPERTY, _SUBSCRIPTION_IDENTIFIER = 0x26, 0x0B
-_TOLD_FOR_THE_WILL_ONLY = (0x01, 0x02)
+_TOLD_FOR_THE_WILL_ONLY = tuple(
+    BY_NAME[name].identifier for name in ("payload_format_indicator", "message_expiry_interval")
+)
 
 
 class PropertyRepeated(Rule):

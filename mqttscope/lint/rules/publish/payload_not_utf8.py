@@ -78,7 +78,7 @@ class PayloadNotUtf8(Rule):
             name = f"will message {packet.will.will_topic!r}"
         else:
             return None
-        if not block or block.first(0x01) != 1 or packet.missing:
+        if not block or block.payload_format_indicator != 1 or packet.missing:
             return None
         try:
             payload.decode()

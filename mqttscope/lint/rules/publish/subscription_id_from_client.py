@@ -8,7 +8,7 @@ from mqttscope.lint.rules import sides_guessed
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER, Properties
 
 
 class SubscriptionIdFromClient(Rule):
@@ -57,7 +57,7 @@ class SubscriptionIdFromClient(Rule):
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """The property must not be there."""
-        identifier = packet.properties.first(0x0B) if packet.properties is not None else None
+        identifier = packet.properties.first(SUBSCRIPTION_IDENTIFIER) if packet.properties is not None else None
         if identifier is None or sides_guessed(at):
             return None
         told = f"PUBLISH {at.topic!r} from the client has Subscription Identifier {identifier}"

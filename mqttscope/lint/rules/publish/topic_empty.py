@@ -51,7 +51,7 @@ class TopicEmpty(Rule):
         if packet.topic_name:
             return None
         block = packet.properties
-        if block and block.first(0x23) is not None:
+        if block and block.topic_alias is not None:
             return None
         if properties_lost(packet, at) or (at.version is not V5 and not at.connection.version_known):
             return None  # an alias may stand where nobody can see it

@@ -64,11 +64,11 @@ class SessionExpiryRaisedOnDisconnect(Rule):
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Compare with CONNECT."""
-        interval = packet.properties.first(0x11) if packet.properties is not None else None
+        interval = packet.properties.session_expiry_interval if packet.properties is not None else None
         connect, sent = at.history.connect, at.history.connect_sent
         if not interval or connect is None or sent is None:
             return None
-        if connect.properties is not None and connect.properties.first(0x11):
+        if connect.properties is not None and connect.properties.session_expiry_interval:
             return None
         first = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         told = f"DISCONNECT sets Session Expiry Interval {interval:,}, it was 0 in CONNECT"

@@ -266,7 +266,7 @@ def _lasts(connect: Connect, connack: Connack, at: RuleContext) -> bool:
     if at.version is not V5:
         return not connect.clean_start
     for packet in (connack, connect):
-        said = None if packet.properties is None else packet.properties.first(0x11)
+        said = None if packet.properties is None else packet.properties.session_expiry_interval
         if said is not None:
             return bool(said)
     return False
@@ -280,7 +280,7 @@ def _kept_seconds(at: RuleContext) -> int | None:
     if at.version is not V5:
         return 0 if connect.clean_start else ENDLESS
     seconds = at.connection.session_expiry_interval or 0
-    asked = None if connect.properties is None else connect.properties.first(0x11)
+    asked = None if connect.properties is None else connect.properties.session_expiry_interval
     if (
         seconds
         and not asked

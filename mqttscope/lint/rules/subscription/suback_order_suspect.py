@@ -86,9 +86,8 @@ class SubackOrderSuspect(Rule):
 
     def check(self, packet: Suback | Publish, at: RuleContext) -> Findings:
         """Sort both; for messages look at the grants beside the one that is too low."""
-        if packet.packet_type == 3:
-            return self._delivered(packet, at) if packet.qos else None  # type: ignore[arg-type, union-attr]
-        assert isinstance(packet, Suback)
+        if isinstance(packet, Publish):
+            return self._delivered(packet, at) if packet.qos else None
         request = request_of(packet, at)
         codes = packet.reason_codes or ()
         if request is None or request.answers or len(codes) != len(request.maximum_qos):

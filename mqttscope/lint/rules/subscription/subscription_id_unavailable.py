@@ -7,7 +7,7 @@ from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER, Properties
 
 
 class SubscriptionIdUnavailable(Rule):
@@ -65,7 +65,7 @@ class SubscriptionIdUnavailable(Rule):
         """Compare with what CONNACK announced."""
         if at.connection.subscription_identifier_available or packet.properties is None:
             return None
-        identifier = packet.properties.first(0x0B)
+        identifier = packet.properties.first(SUBSCRIPTION_IDENTIFIER)
         if identifier is None:
             return None
         severity, confidence = at.awareness()

@@ -89,7 +89,7 @@ class TopicAliasExceedsMaximum(Rule):
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what the receiver announced."""
         assert packet.properties is not None
-        alias = packet.properties.first(0x23)
+        alias = packet.properties.topic_alias
         if alias is None or alias <= at.receiver.topic_alias_maximum:
             return None
         limit = at.receiver.topic_alias_maximum

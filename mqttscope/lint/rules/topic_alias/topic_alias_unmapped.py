@@ -81,7 +81,7 @@ class TopicAliasUnmapped(Rule):
         if packet.topic_name or at.topic is not None:
             return None
         assert packet.properties is not None
-        alias = packet.properties.first(0x23)
+        alias = packet.properties.topic_alias
         if not alias or at.party.malformed:
             return None  # a packet that could not be read may have set it
         who = "client" if at.from_client else "server"

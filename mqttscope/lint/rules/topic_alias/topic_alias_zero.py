@@ -49,6 +49,6 @@ class TopicAliasZero(Rule):
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look at the property."""
         assert packet.properties is not None
-        if packet.properties.first(0x23) != 0:
+        if packet.properties.topic_alias != 0:
             return None
         return self.report("properties.topic_alias", f"PUBLISH {at.topic!r} has Topic Alias 0")

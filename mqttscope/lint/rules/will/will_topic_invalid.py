@@ -9,9 +9,10 @@ from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.mqtt.topics import topic_name_problem
 
+_RESPONSE_TOPIC = BY_NAME["response_topic"].identifier
 PROBLEMS = {
     "empty": "is empty",
     "too_long": "is longer than 65535 bytes",
@@ -88,7 +89,8 @@ def will_topic_faults(packet: Connect) -> Iterator[tuple[str, str, str, str]]:
         return
     topics = [("will.will_topic", "Will Topic", will.will_topic)]
     if will.properties is not None:
-        topics += [("will.properties.response_topic", "Response Topic", one) for one in will.properties.all(0x08)]
+        responses = will.properties.all(_RESPONSE_TOPIC)
+        topics += [("will.properties.response_topic", "Response Topic", one) for one in responses]
     for field, name, topic in topics:
         problem = None if topic is None else topic_name_problem(topic)
         if problem is not None:
