@@ -12,40 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
+from mqttscope.mqtt.fields import all_fields
+from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.properties import EMPTY, Properties, property_name
 
 MAX_SHOWN = 60
 """Characters of a string that a message shows."""
-WITH_STRINGS: tuple[type[ControlPacket], ...] = (
-    Connect,
-    Connack,
-    Publish,
-    Puback,
-    Pubrec,
-    Pubrel,
-    Pubcomp,
-    Subscribe,
-    Suback,
-    Unsubscribe,
-    Unsuback,
-    Disconnect,
-    Auth,
-)
+WITH_STRINGS = tuple(one.packet for one in all_fields() if one.path == "properties")
 """Packets that may hold strings: all that may have properties."""
 
 _ESCAPED = re.compile("[\ud800-\udfff]")
