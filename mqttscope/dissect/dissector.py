@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from mqttscope.dissect.flow_phase import IGNORED, MQTT, TLS, UNDECIDED, WEBSOCKET, FlowTrigger
+from mqttscope.dissect.flow_phase import IGNORED, MQTT, SEARCHING, TLS, UNDECIDED, WEBSOCKET, FlowTrigger
 from mqttscope.dissect.flow_state import MAX_DISCARDED, FlowState, Over
 from mqttscope.dissect.options import Options
 from mqttscope.dissect.transports import C2S, S2C, PacketEvents, Transports, cut_off
@@ -233,15 +233,16 @@ class Dissector:
         """Events of the next bytes of a dialogue, by what it speaks as far as that is known."""
         if dialogue.connection is not None and dialogue.connection.history is not None and not dialogue.inside:
             _note_segment(dialogue, event)
-        if dialogue.speaks_mqtt:
+        phase = dialogue.phase
+        if phase is WEBSOCKET:
+            yield from self._transports.websocket(dialogue, event)
+        elif phase is MQTT or phase is SEARCHING:
             from_client = event.from_initiator is dialogue.client_is_initiator
             yield from self._packets.feed(dialogue, from_client, event.data, event)
-        elif dialogue.phase is UNDECIDED:
+        elif phase is UNDECIDED:
             if dialogue.take(event, self.options):
                 yield from self._begin(dialogue)
-        elif dialogue.phase is WEBSOCKET:
-            yield from self._transports.websocket(dialogue, event)
-        elif dialogue.phase is TLS:
+        elif phase is TLS:
             yield from self._transports.tls(dialogue, event)
 
     def _begin(self, dialogue: FlowState) -> Iterator[Event]:
