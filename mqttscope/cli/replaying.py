@@ -22,7 +22,7 @@ from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, rea
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.replay.client_driver import cause, never_came
-from mqttscope.replay.player import Manner
+from mqttscope.replay.player import ClientOptions
 from mqttscope.replay.run import Goal, Pace, Plan, Replay, make_plan
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify
@@ -70,7 +70,7 @@ class Run:
         timing, gap = given.timing, None if given.max_gap is None else int(given.max_gap * 1e9)
         self.pace = Pace(timing.speed, causal=timing.causal, max_gap_ns=gap, rate=given.rate)
         self.goal = _goal(given, self.target)
-        self.manner = Manner(
+        self.manner = ClientOptions(
             faithful=given.faithful,
             user_name=given.connect.user or self.target.user_name,
             password=given.connect.password(),
@@ -182,10 +182,10 @@ class Run:
         for performer in replay.performers:
             player = performer.player
             recorded.append(player.script)
-            live.append(player.live if performer.link is not None else None)
-            outcome.add_notes(player.notes.items())
+            live.append(player.live.script if performer.link is not None else None)
+            outcome.add_notes(player.live.notes.items())
             skipped |= player.skipped
-            outcome.not_kept += player.not_kept
+            outcome.not_kept += player.live.not_kept
             if performer.failure:
                 outcome.failures[performer.failure] += 1
             if performer.shortfall:
@@ -297,7 +297,7 @@ def _goal(given: ReplayOptions, target: Target) -> Goal:
     )
 
 
-def _refuse_credentials(manner: Manner) -> None:
+def _refuse_credentials(manner: ClientOptions) -> None:
     """Usage errors for credentials that are not used, and for those that no CONNECT can hold (5.0 1.5.4, 1.5.6)."""
     name, password = manner.user_name, manner.password
     if manner.faithful and (name is not None or password is not None):

@@ -23,8 +23,8 @@ from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import MqttscopeError
 from mqttscope.replay.serve import Serving
-from mqttscope.replay.stand_in import Casting, Manner, Unexpected
-from mqttscope.replay.stand_in.connection_matching import Match
+from mqttscope.replay.stand_in import ConnectionMatcher, ServerOptions, Unexpected
+from mqttscope.replay.stand_in.matching import Match
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
@@ -74,8 +74,8 @@ class Run:
         self._prepare_record()
         self.serving = Serving(
             self.recorded.scripts,
-            Casting(self.recorded.scripts, Match(given.match), given.repeat),
-            Manner(
+            ConnectionMatcher(self.recorded.scripts, Match(given.match), given.repeat),
+            ServerOptions(
                 speed=given.timing.speed,
                 unexpected=Unexpected(given.unexpected),
                 patience_ns=int(given.patience * 1e9),

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Protocol
 from mqttscope.mqtt.packets import Publish, Subscribe
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.mqtt.topics import compile_filter, parse_shared
+from mqttscope.replay.live import Close, NoteKind, Send
 from mqttscope.replay.order import End, Gates, Step, Timer
-from mqttscope.replay.player.actions import Close, Kind, Note, Send, Until, Wait
-from mqttscope.replay.player.player import Player
+from mqttscope.replay.player.player import ClientPlayer, Until, Wait
 from mqttscope.replay.script import Ending, Entry, Script
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ _OTHER_VERSION = b"\x20\x02\x00\x01"
 """How brokers refuse a version that they do not know, in the form of 3.1.1 (3.1.1 section 3.2.2.3)."""
 
 
-def why_it_failed(player: Player, ending: Ending, patience_s: float) -> str:
+def why_it_failed(player: ClientPlayer, ending: Ending, patience_s: float) -> str:
     """Why a connection that was made led nowhere; empty for one that did not."""
     by_server = ending.by == "server"
     if player.connack is None and player.recorded_connack is not None and (by_server or player.gave_up_connack):
@@ -180,7 +180,7 @@ def why_it_failed(player: Player, ending: Ending, patience_s: float) -> str:
     return ""
 
 
-def why_it_fell_short(player: Player, ending: Ending) -> str:
+def why_it_fell_short(player: ClientPlayer, ending: Ending) -> str:
     """Why a connection could not be played to its recorded end, where the broker kept to the protocol; else empty."""
     if player.refused:
         return f"the broker refused a connection: {player.refused}"
@@ -193,7 +193,7 @@ def why_it_fell_short(player: Player, ending: Ending) -> str:
     return ""
 
 
-def cause(player: Player, failure: str) -> str:
+def cause(player: ClientPlayer, failure: str) -> str:
     """What is behind all differences of a connection, behind a "because"; empty where they stand for themselves."""
     if failure.startswith("cannot "):
         return f"there is no connection: {failure}"
@@ -205,8 +205,8 @@ def never_came(performers: Collection[Performer], missed: Collection[Step], pati
     found: Counter[str] = Counter()
     for performer in performers if missed else ():
         player = performer.player
-        for entry in player.awaited:
-            if entry not in missed or entry in player.came:
+        for entry in player.correspondence.awaited:
+            if entry not in missed or entry in player.correspondence.came:
                 continue
             what = entry.type.upper()
             if isinstance(entry.packet, Publish):
@@ -312,7 +312,7 @@ class Performer:
     """Drives a player; the listener of its link."""
 
     index: int
-    player: Player
+    player: ClientPlayer
     stage: Stage
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     link: Link | None = None
@@ -397,10 +397,10 @@ class Performer:
     def _hear(self, data: bytes) -> None:
         now = self.stage.clock.now_ns()
         player = self.player
-        useful, before = len(player.came), player.progress
+        useful, before = len(player.correspondence.came), player.progress
         for item in self._stream.feed(data):
             self._take(item, now)
-        self.stage.useful += len(player.came) - useful
+        self.stage.useful += len(player.correspondence.came) - useful
         if self._keep_alive is None:
             # It counts from the CONNECT on, also for a client that says nothing more.
             self._watch_keep_alive()
@@ -414,14 +414,14 @@ class Performer:
         if isinstance(item, Unparsed):
             if item.reason == "too_large":
                 limit = self._stream.max_packet_bytes
-                self.player.note(Note(Kind.ENDED, f"a packet of more than {limit:,} bytes was not kept"))
+                self.player.live.note(NoteKind.ENDED, f"a packet of more than {limit:,} bytes was not kept")
             return
         self.player.receive(item, now_ns)
         self.stage.received += 1
 
     def _read(self) -> None:
         """Read on, unless more has come than was looked at, or than can be acknowledged."""
-        reading = not self._unread and not self.player.busy
+        reading = not self._unread and not self.player.acknowledger.busy
         if self.link is not None and reading is not self._reading and not self._closing:
             self._reading = reading
             self.link.read(reading)
@@ -447,7 +447,7 @@ class Performer:
 
     def await_nothing(self) -> None:
         """Nobody waits any longer for what the server was recorded to send."""
-        self.player.await_nothing()
+        self.player.correspondence.await_nothing()
         self._tell()
 
     def writable(self, on: bool) -> None:
@@ -474,7 +474,7 @@ class Performer:
             self._watch_stuck()
             return
         self.player.gave_up = Until.TAKEN
-        self.player.note(Note(Kind.ENDED, "reset by us, since the server read no more"))
+        self.player.live.note(NoteKind.ENDED, "reset by us, since the server read no more")
         link.abort()
         self._over(Ending("reset", "client", self.stage.clock.now_ns()))
 
@@ -547,7 +547,7 @@ class Performer:
                 return False
         else:
             return True
-        due = player.reaction_due_ns
+        due = player.acknowledger.due_ns
         if due is not None:
             self._at((due - now) / 1e9)
         return False
@@ -611,7 +611,7 @@ class Performer:
         self._hopeless = None if self._until is Until.CLOSE else self._until
         action = self.player.give_up()
         if isinstance(action, Close):
-            self.player.note(Note(Kind.ENDED, "ended by us, since the server did not"))
+            self.player.live.note(NoteKind.ENDED, "ended by us, since the server did not")
             self._close(action.how, [])
         self._tell()
         self.wake()
@@ -668,12 +668,12 @@ class Performer:
 
     def _tell(self) -> None:
         """Tell the others which milestones are reached."""
-        done, gates = self.player.done, self.stage.gates
+        done, gates = self.player.correspondence.done, self.stage.gates
         while done:
             reached = done.copy()
             done.clear()
             for entry in reached:
-                if entry in self.player.came:
+                if entry in self.player.correspondence.came:
                     self.stage.came(entry)
                 if gates.reach(entry):
                     self.stage.progress += 1
@@ -684,7 +684,7 @@ class Performer:
         if self._keep_alive is not None:
             self._keep_alive.cancel()
             self._keep_alive = None
-        if keep_alive_ns and not self.player.manner.faithful:
+        if keep_alive_ns and not self.player.options.faithful:
             self._keep_alive = asyncio.get_running_loop().call_later(KEEP_ALIVE_SHARE * keep_alive_ns / 1e9, self._ping)
 
     def _ping(self) -> None:

@@ -18,11 +18,9 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe
 from mqttscope.mqtt.topics import parse_shared
 from mqttscope.replay.client_driver import LESS, Patience, Performer, Stage, Timeline
+from mqttscope.replay.live import LiveConnection, Room
 from mqttscope.replay.order import Gates, Opening, Step, make_order
-from mqttscope.replay.player.actions import Sessions
-from mqttscope.replay.player.live import Manner
-from mqttscope.replay.player.player import Player
-from mqttscope.replay.player.room import Room
+from mqttscope.replay.player import ClientOptions, ClientPlayer, ClientSessions
 from mqttscope.replay.script import Entry, Script
 from mqttscope.session.connection import Connection
 from mqttscope.transport.client import Address, connect
@@ -178,7 +176,7 @@ class Replay:
     scripts: Sequence[Script]
     goal: Goal
     pace: Pace = field(default_factory=Pace)
-    manner: Manner = field(default_factory=Manner)
+    manner: ClientOptions = field(default_factory=ClientOptions)
     patience_s: float = PATIENCE_SECONDS
     recording: Recording | None = None
     hopeless: Container[Entry] = ()
@@ -219,16 +217,17 @@ class Replay:
         clock = MonotonicClock()
         self.stage = Stage(Gates(order), timeline, clock, self.patience_s, self.pace.rate, came=self.patience.came)
         self.manner.delay = 0.0 if self.pace.speed is None else 1 / self.pace.speed
-        sessions, room, places = Sessions(), Room(), count().__next__
+        sessions, room, places = ClientSessions(), Room(), count().__next__
         longest = max((len(one.raw) for script in self.scripts for one in script.entries), default=0)
         for index, script in enumerate(self.scripts):
             recorded = script.connection
             live = Connection(
                 recorded.number, "", str(self.goal.target), str(self.goal.target), 0, 0, handshake_seen=True
             )
-            player = Player(
-                script, Script(live), sessions, self.manner, fences=order.fences[index], next_place=places, room=room
+            connection = LiveConnection(
+                Script(live), plays_client=True, keep=self.manner.keep, room=room, next_place=places
             )
+            player = ClientPlayer(script, connection, sessions, self.manner, fences=order.fences[index])
             performer = Performer(index, player, self.stage)
             performer.limit_packets(max(MAX_PACKET_BYTES, 2 * longest))
             self.performers.append(performer)
@@ -307,7 +306,7 @@ class Replay:
             connecting.release()
         connection = performer.player.connection
         connection.client, connection.server = str(link.local), str(link.remote)
-        connection.opened_ns = performer.player.live.opened_ns = self.stage.clock.now_ns()
+        connection.opened_ns = performer.player.live.script.opened_ns = self.stage.clock.now_ns()
         performer.opened(link)
 
     async def _look(self) -> None:
@@ -350,5 +349,5 @@ class Replay:
         if self.manner.faithful:
             # What it says is not what was recorded, and no reason to wait a second time.
             for performer in self.performers:
-                if any(one in missed for one in performer.player.awaited):
+                if any(one in missed for one in performer.player.correspondence.awaited):
                     performer.await_nothing()

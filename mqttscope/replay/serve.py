@@ -1,4 +1,4 @@
-"""A run of the stand-in: recorded connections on one side, devices that connect on the other, in one event loop."""
+"""A run of recorded servers: recorded connections on one side, devices that connect on the other, in one event loop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect
-from mqttscope.replay.player.actions import Note
+from mqttscope.replay.live import Note
 from mqttscope.replay.rewrite import RewriteError, convert
 from mqttscope.replay.run import MonotonicClock
 from mqttscope.replay.script import Script
 from mqttscope.replay.server_driver import MAX_PACKET_BYTES, Attendant
-from mqttscope.replay.stand_in import Casting, Manner, Sessions, StandIn, Unexpected
-from mqttscope.replay.stand_in.connection_matching import takers_over
+from mqttscope.replay.stand_in import (
+    ConnectionMatcher,
+    ServerOptions,
+    ServerPlayer,
+    ServerSessions,
+    Unexpected,
+    live_connection,
+)
+from mqttscope.replay.stand_in.matching import takers_over
 from mqttscope.session.connection import Connection
 from mqttscope.transport.link import CLOSE_TIMEOUT_S
 from mqttscope.transport.recording import Recorder
@@ -55,8 +62,8 @@ class Serving:
     """One run: `start`, wait for ``stopping``, `close`."""
 
     scripts: Sequence[Script]
-    casting: Casting
-    manner: Manner = field(default_factory=Manner)
+    casting: ConnectionMatcher
+    manner: ServerOptions = field(default_factory=ServerOptions)
     causal: bool = False
     """What came behind something that another connected device does waits for that."""
     keep_running: bool = False
@@ -83,7 +90,7 @@ class Serving:
     """Everything that was recorded has been played."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     clock: MonotonicClock = field(default_factory=MonotonicClock)
-    sessions: Sessions = field(default_factory=Sessions)
+    sessions: ServerSessions = field(default_factory=ServerSessions)
     server: Server | None = None
     _places: Callable[[], int] = field(default_factory=lambda: count().__next__)
     _recorder: Recorder | None = None
@@ -160,7 +167,7 @@ class Serving:
         self._unfinished += more
         return self._unfinished <= MAX_UNFINISHED_BYTES
 
-    def cast(self, attendant: Attendant, first: ControlPacket | Malformed) -> StandIn | None:
+    def cast(self, attendant: Attendant, first: ControlPacket | Malformed) -> ServerPlayer | None:
         """Who answers a connection that begins with this packet."""
         if isinstance(first, Connect) and first.client_identifier:
             self._take_over(first.client_identifier)
@@ -179,19 +186,17 @@ class Serving:
         else:
             # Where its CONNECT cannot be read nothing else says the version.
             live.connection.assume_version(recorded.version, "the recording")
-        stand_in = StandIn(
-            live=live,
+        player = ServerPlayer(
+            live=live_connection(live, keep=self.manner.keep, next_place=self._places),
             script=played or Script(Connection(-1, "", "", "", 0, 0)),
             sessions=self.sessions,
-            manner=self.manner,
-            keep=self.manner.keep,
-            next_place=self._places,
-            heard_ns=now,
+            options=self.manner,
+            opened_ns=now,
             earlier=[] if recorded is None else self._earlier(recorded),
             taken_over=recorded is not None and bool(takers_over(recorded, self.scripts)),
         )
         self._list(Served(recorded, played or recorded, live))
-        return stand_in
+        return player
 
     def _list(self, served: Served) -> None:
         if served.recorded is None and len(self.served) >= MAX_SERVED:
@@ -204,7 +209,7 @@ class Serving:
         if not self.causal:
             return _LATER
         others = (one for one in self.attendants if one is not attendant and not one.finished)
-        return min((one.stand_in.part.frontier for one in others if one.stand_in is not None), default=_LATER)
+        return min((one.player.device.recorded.frontier for one in others if one.player is not None), default=_LATER)
 
     def stir(self, attendant: Attendant) -> None:
         """Something has happened that others may wait for."""
@@ -233,15 +238,15 @@ class Serving:
         self.attendants.remove(attendant)
         self.sent += attendant.sent
         self.received += attendant.heard
-        for note, times in attendant.stand_in.notes.items() if attendant.stand_in is not None else ():
+        for note, times in attendant.player.live.notes.items() if attendant.player is not None else ():
             self.notes[note] = self.notes.get(note, 0) + times
 
     def _take_over(self, identifier: str) -> None:
         """End another connection of the same client (5.0 MQTT-3.1.4-3)."""
         for other in list(self.attendants):
-            stand_in = other.stand_in
-            if stand_in is not None and not other.finished and stand_in.connection.client_identifier == identifier:
-                stand_in.take_over(self.now_ns())
+            player = other.player
+            if player is not None and not other.finished and player.live.connection.client_identifier == identifier:
+                player.take_over(self.now_ns())
                 other.pump()
 
     def _earlier(self, recorded: Script) -> list[Script]:

@@ -21,8 +21,9 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Publish
 from mqttscope.mutate import Action, Case, Demand, Step
-from mqttscope.replay.player import Manner, Player, Sessions
-from mqttscope.replay.player.actions import Send, Skip, Wait
+from mqttscope.replay.live import LiveConnection, Send
+from mqttscope.replay.player import ClientOptions, ClientPlayer, ClientSessions
+from mqttscope.replay.player.player import Skip, Wait
 from mqttscope.replay.script import Ending, Entry, Script
 from mqttscope.session.connection import Connection
 from mqttscope.trial.conversation import Conversation
@@ -193,11 +194,11 @@ class Acknowledging:
         return step.data
 
 
-def deliveries(player: Player) -> list[tuple[Entry, packets.Publish]]:
+def deliveries(player: ClientPlayer) -> list[tuple[Entry, packets.Publish]]:
     """The recorded deliveries that a player has seen come, with the live ones that stand for them."""
     return [
         (one.source, one.packet)
-        for one in player.live.entries
+        for one in player.live.script.entries
         if not one.from_client and one.source is not None and isinstance(one.packet, packets.Publish)
     ]
 
@@ -254,7 +255,7 @@ class CaseRunner:
     conversation: Conversation = field(init=False)
     inbox: Heard = field(init=False)
     played: Played = field(init=False)
-    _player: Player | None = None
+    _player: ClientPlayer | None = None
     _acks: Acknowledging = field(init=False)
     _owed: dict[Entry, frozenset[PacketType]] = field(default_factory=dict)
     """What the broker has to answer to mutated packets as they really are."""
@@ -311,7 +312,9 @@ class CaseRunner:
         kept = self.script.entries[:at]
         recorded = Script(self.script.connection, kept, Ending("open"), self.script.opened_ns)
         live = Connection(self.script.connection.number, "", "", "", 0, 0, handshake_seen=True)
-        self._player = player = Player(recorded, Script(live), Sessions(), Manner(delay=0.0))
+        self._player = player = ClientPlayer(
+            recorded, LiveConnection(Script(live), plays_client=True), ClientSessions(), ClientOptions()
+        )
         for packet in self.inbox.packets:
             player.receive(packet, time.time_ns())
         for entry in kept:
@@ -335,15 +338,16 @@ class CaseRunner:
             raise NotPlayedError("CONNECT was refused")
         for entry, packet in deliveries(player):
             self._acks.delivered(entry, packet)
+        done = player.correspondence.done
         self._acks.without_pubrec |= {
             entry.answers
             for entry in kept
-            if isinstance(entry.packet, packets.Pubrec) and entry.answers is not None and entry not in player.done
+            if isinstance(entry.packet, packets.Pubrec) and entry.answers is not None and entry not in done
         }
         # From here on nothing is acknowledged but by the steps of the case.
         self._player = None
 
-    async def _until_sent(self, player: Player, entry: Entry) -> None:
+    async def _until_sent(self, player: ClientPlayer, entry: Entry) -> None:
         """Let the player go on until it has sent an entry, or left it out."""
         deadline = time.monotonic() + self.patience_s
         while entry in player.steps and not self.inbox.how:
@@ -371,16 +375,17 @@ class CaseRunner:
         ):
             raise NotPlayedError("the broker sent no AUTH")
 
-    async def _delivered(self, player: Player, entry: Entry) -> None:
+    async def _delivered(self, player: ClientPlayer, entry: Entry) -> None:
         """Have a recorded delivery come: by what the client has sent itself, or by a helper in the others' place."""
-        if entry in player.done:
+        if entry in player.correspondence.done:
             return
         await self._provide(entry)
         await self._came(player, entry)
 
-    async def _came(self, player: Player, entry: Entry) -> bool:
+    async def _came(self, player: ClientPlayer, entry: Entry) -> bool:
         """Wait for something recorded; where another broker left something out before, not for long."""
-        came = await self.inbox.until(lambda: entry in player.done, HOPELESS_S if self._lacking else self.patience_s)
+        done, seconds = player.correspondence.done, HOPELESS_S if self._lacking else self.patience_s
+        came = await self.inbox.until(lambda: entry in done, seconds)
         self._lacking = self._lacking or not came
         return came
 

@@ -111,7 +111,7 @@ def crowd(out: Callable[[str], None], folder: Path, connections: int = CROWD) ->
     played.write(capture, [played.member(number, connections) for number in range(connections)])
     replay, memory = _replayed(capture, Pace(None), folder)
     failed = sum(bool(one.failure) for one in replay.performers)
-    answered = sum(len(one.player.live.entries) for one in replay.performers)
+    answered = sum(len(one.player.live.script.entries) for one in replay.performers)
     out(f"\n{connections:,} connections at once: {answered:,} packets in {replay.seconds:.1f} s, {failed} failed, ")
     out(f"waited in vain {replay.stage.gates.missed} times; {memory:.0f} MB at most.")
     return not failed and answered == 10 * connections and not replay.stage.gates.missed
@@ -124,7 +124,7 @@ def punctuality(out: Callable[[str], None], folder: Path, speed: float = SPEED) 
     replay, _ = _replayed(capture, Pace(speed), folder)
     late = []
     for performer in replay.performers:
-        for entry in performer.player.live.entries:
+        for entry in performer.player.live.script.entries:
             if entry.from_client and entry.source is not None:
                 due = replay.stage.timeline.due_ns(entry.source.timestamp_ns)
                 late.append((due, (entry.timestamp_ns - replay.started_ns - due) / 1e6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import Disconnect, Properties, Puback, Suback, Subscribe, Subscription, Will
-from mqttscope.replay.player.live import Manner
+from mqttscope.replay.player.player import ClientOptions
 from mqttscope.replay.run import MAX_NAMED, Goal, Pace, make_plan
 from mqttscope.replay.script import Script
 from mqttscope.transport.client import Address
@@ -95,7 +95,7 @@ def test_everything_is_said_and_delivered(pace: Pace) -> None:
     replay = replayed(conversation(), pace)
     sub, pub = replay.performers
 
-    assert payloads(sub.player.live) == payloads(pub.player.live) == [b"1", b"2", b"3"]
+    assert payloads(sub.player.live.script) == payloads(pub.player.live.script) == [b"1", b"2", b"3"]
     assert [one.failure for one in replay.performers] == ["", ""]
     assert (replay.stage.sent, replay.stage.received) == (8, 9)
     assert replay.stage.gates.missed == replay.stalled == 0
@@ -119,7 +119,7 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
 
     assert replay.stage.gates.missed >= 1
     assert replay.stalled >= 1
-    assert payloads(replay.performers[1].player.live) == [b"1", b"2", b"3"]
+    assert payloads(replay.performers[1].player.live.script) == [b"1", b"2", b"3"]
 
 
 def test_it_can_be_stopped() -> None:
@@ -128,7 +128,7 @@ def test_it_can_be_stopped() -> None:
     assert replay.stopped
     assert replay.seconds < 5
     assert all(one.finished.is_set() for one in replay.performers)
-    assert [one.player.live.ending.by for one in replay.performers] == ["client", "client"]
+    assert [one.player.live.script.ending.by for one in replay.performers] == ["client", "client"]
 
 
 def test_a_slow_replay_keeps_its_connections_alive() -> None:
@@ -141,11 +141,11 @@ def test_a_slow_replay_keeps_its_connections_alive() -> None:
     for entry in scripts[0].entries[2:]:
         entry.timestamp_ns += 500_000_000
     replay = replayed(scripts, Pace(0.5))
-    pings = [one for one in replay.performers[0].player.live.entries if one.type == "pingreq"]
+    pings = [one for one in replay.performers[0].player.live.script.entries if one.type == "pingreq"]
 
     assert len(pings) == 1
-    faithful = replayed(scripts, Pace(0.5), manner=Manner(faithful=True)).performers[0].player
-    assert not any(one.type == "pingreq" for one in faithful.live.entries)
+    faithful = replayed(scripts, Pace(0.5), manner=ClientOptions(faithful=True)).performers[0].player
+    assert not any(one.type == "pingreq" for one in faithful.live.script.entries)
 
 
 def test_ports_lead_elsewhere() -> None:

@@ -13,8 +13,8 @@ from mqttscope.replay.rewrite.links import copy_scripts
 from mqttscope.replay.run import Goal, Pace, Replay
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.serve import Serving
-from mqttscope.replay.stand_in import Casting, Manner, Unexpected
-from mqttscope.replay.stand_in.connection_matching import Match
+from mqttscope.replay.stand_in import ConnectionMatcher, ServerOptions, Unexpected
+from mqttscope.replay.stand_in.matching import Match
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import Difference
 from mqttscope.report.replay.summary import ServedOutcome
@@ -35,7 +35,7 @@ V3_1_1 = ProtocolVersion.V3_1_1
 async def both(scripts: list[Script], patience_s: float = 1.0) -> tuple[Replay, Serving]:
     """A replay against a stand-in, causal."""
     notes: list[str] = []
-    serving = Serving(scripts, Casting(scripts), Manner(speed=None), causal=True, note=notes.append)
+    serving = Serving(scripts, ConnectionMatcher(scripts), ServerOptions(speed=None), causal=True, note=notes.append)
     await serving.start("127.0.0.1", 0)
     try:
         assert serving.server is not None
@@ -57,7 +57,7 @@ def test_replay_and_serve_of_one_capture_agree(name: str) -> None:
     skipped: set[Entry] = set()
     for one in replay.performers:
         skipped |= one.player.skipped
-    found = verify([(one.player.script, one.player.live) for one in replay.performers], skipped=skipped)
+    found = verify([(one.player.script, one.player.live.script) for one in replay.performers], skipped=skipped)
     expected = EXCEPTIONS.get(name)
     assert [one.message for one in found.differences] == [] or expected
     assert {f"{one.kind}" for one in found.differences} <= {(expected or "").partition(":")[0]}
@@ -77,7 +77,7 @@ class Talker:
         scripts = [script for script in copy_scripts(captured(name)) if script.begins]
         manner.setdefault("speed", None)
         self.notes: list[str] = []
-        self.serving = Serving(scripts, Casting(scripts), Manner(**manner), note=self.notes.append)  # type: ignore[arg-type]
+        self.serving = Serving(scripts, ConnectionMatcher(scripts), ServerOptions(**manner), note=self.notes.append)  # type: ignore[arg-type]
 
     def run(self, talk: object) -> list[Difference]:
         """Let a function of a port talk, and compare."""
@@ -207,7 +207,7 @@ def test_packets_that_are_not_complete_are_bounded_over_all_devices(monkeypatch:
     told: list[str] = []
 
     async def run() -> None:
-        serving = Serving(scripts, Casting(scripts), keep_running=True, note=told.append)
+        serving = Serving(scripts, ConnectionMatcher(scripts), keep_running=True, note=told.append)
         await serving.start("127.0.0.1", 0)
         assert serving.server is not None
         port = serving.server.port
@@ -240,7 +240,7 @@ def test_connections_and_sentences_without_end_are_counted(monkeypatch: pytest.M
     told: list[str] = []
 
     async def run() -> None:
-        serving = Serving(scripts, Casting(scripts, Match.CLIENT), keep_running=True, note=told.append)
+        serving = Serving(scripts, ConnectionMatcher(scripts, Match.CLIENT), keep_running=True, note=told.append)
         await serving.start("127.0.0.1", 0)
         assert serving.server is not None
         for number in range(6):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.mqtt import Disconnect, Pingresp
-from mqttscope.replay.player.actions import Kind
+from mqttscope.replay.live import NoteKind
 from mqttscope.replay.run import Goal, Pace, Replay
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify import verify
@@ -57,7 +57,7 @@ def test_answers_to_pings_of_our_own_are_no_progress() -> None:
         done = replay(dismissed(), port, patience_s=2.0)
 
     (one,) = done.performers
-    pings = [entry for entry in one.player.live.entries if isinstance(entry.packet, Pingresp)]
+    pings = [entry for entry in one.player.live.script.entries if isinstance(entry.packet, Pingresp)]
     assert len(pings) >= 2
     assert 2.0 <= done.seconds < 6.0
     assert one.shortfall == "a connection waited in vain for the end of the connection by the server"
@@ -92,7 +92,7 @@ def test_what_the_recording_has_is_progress() -> None:
 
     (one,) = asyncio.run(run()).performers
     assert one.shortfall == ""
-    assert not verify([(one.player.script, one.player.live)]).differences
+    assert not verify([(one.player.script, one.player.live.script)]).differences
 
 
 def test_a_broker_that_reads_nothing_is_given_up() -> None:
@@ -108,7 +108,7 @@ def test_a_broker_that_reads_nothing_is_given_up() -> None:
 
     (one,) = done.performers
     assert one.shortfall == "a connection waited in vain for the server to read what is sent"
-    skipped = {note.text for note in one.player.notes if note.kind is Kind.SKIPPED}
+    skipped = {note.text for note in one.player.live.notes if note.kind is NoteKind.SKIPPED}
     assert skipped == {
         "PUBLISH, because the connection had ended",
         "DISCONNECT, because the connection had ended",
@@ -120,7 +120,7 @@ def test_who_was_never_connected_did_not_send_because_of_that() -> None:
     done = replay(scripts, rig.free_port(), 0.3, Pace(None))
 
     (one,) = done.performers
-    assert {note.text for note in one.player.notes} == {
+    assert {note.text for note in one.player.live.notes} == {
         "CONNECT, because its connection was never opened",
         "DISCONNECT, because its connection was never opened",
     }
@@ -159,7 +159,7 @@ def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one() -> None
 
     for late in (False, True):
         (one,) = asyncio.run(run(scripts(late=late))).performers
-        found = verify([(one.player.script, one.player.live)], skipped=one.player.skipped)
+        found = verify([(one.player.script, one.player.live.script)], skipped=one.player.skipped)
         assert [str(difference.kind) for difference in found.differences] == []
         assert (one.failure, one.shortfall) == ("", "")
 

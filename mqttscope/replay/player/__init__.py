@@ -1,7 +1,6 @@
 """The client side of a recorded connection, played without I/O and without a clock."""
 
-from mqttscope.replay.player.actions import Sessions
-from mqttscope.replay.player.live import Manner
-from mqttscope.replay.player.player import Player
+from mqttscope.replay.player.acknowledger import ClientSessions
+from mqttscope.replay.player.player import ClientOptions, ClientPlayer
 
-__all__ = ["Manner", "Player", "Sessions"]
+__all__ = ["ClientOptions", "ClientPlayer", "ClientSessions"]

@@ -17,7 +17,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.topics import parse_shared
-from mqttscope.replay.player.actions import Kind, Note
+from mqttscope.replay.live import Note, NoteKind, readdressed
 from mqttscope.replay.script import Entry
 from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import Side
@@ -37,11 +37,11 @@ class Fitted:
 
 
 def _note(text: str) -> Note:
-    return Note(Kind.ADAPTED, text)
+    return Note(NoteKind.ADAPTED, text)
 
 
 def _refused(packet: ControlPacket, text: str) -> Fitted:
-    return Fitted(packet, b"", refused=Note(Kind.SKIPPED, text))
+    return Fitted(packet, b"", refused=Note(NoteKind.SKIPPED, text))
 
 
 def publish(entry: Entry, live: Connection, recorded: Connection, *, dup: bool | None = None) -> Fitted:
@@ -134,9 +134,8 @@ def any_other(entry: Entry, live: Connection, recorded: Connection) -> Fitted:
 
 def identified(fitted: Fitted, identifier: int, version: ProtocolVersion) -> Fitted:
     """The same with another packet identifier."""
-    if fitted.packet.packet_identifier != identifier:  # type: ignore[attr-defined]
-        packet = copy.copy(fitted.packet)
-        packet.packet_identifier = identifier  # type: ignore[attr-defined]
+    packet = readdressed(fitted.packet, identifier)
+    if packet is not fitted.packet:
         fitted.packet, fitted.raw = packet, encode(packet, version)
     return fitted
 
@@ -168,5 +167,5 @@ def _lost(name: str, live: Connection, recorded: Connection) -> bool:
 def _in_size(fitted: Fitted, entry: Entry, live: Side, recorded: Side) -> Fitted:
     limit, before = live.maximum_packet_size, recorded.maximum_packet_size
     if limit is not None and len(fitted.raw) > limit and (before is None or len(entry.raw) <= before):
-        fitted.refused = Note(Kind.SKIPPED, "packet longer than the server's Maximum Packet Size")
+        fitted.refused = Note(NoteKind.SKIPPED, "packet longer than the server's Maximum Packet Size")
     return fitted

@@ -1,7 +1,15 @@
-"""The server side of recorded connections, played without I/O and without a clock: a stand-in for the broker."""
+"""The server side of recorded connections, played without I/O and without a clock: in the place of the broker."""
 
-from mqttscope.replay.stand_in.actions import Close, Manner, Send, Unexpected, Wait
-from mqttscope.replay.stand_in.connection_matching import Casting, Sessions
-from mqttscope.replay.stand_in.stand_in import StandIn
+from mqttscope.replay.stand_in.connection import ServerOptions, Unexpected, live_connection
+from mqttscope.replay.stand_in.matching import ConnectionMatcher
+from mqttscope.replay.stand_in.player import ServerPlayer
+from mqttscope.replay.stand_in.sessions import ServerSessions
 
-__all__ = ["Casting", "Close", "Manner", "Send", "Sessions", "StandIn", "Unexpected", "Wait"]
+__all__ = [
+    "ConnectionMatcher",
+    "ServerOptions",
+    "ServerPlayer",
+    "ServerSessions",
+    "Unexpected",
+    "live_connection",
+]

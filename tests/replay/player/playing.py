@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Connect, ControlPacket, Disconnect
 from mqttscope.mqtt.codec import encode
-from mqttscope.replay.player.actions import Action, Send, Sessions
-from mqttscope.replay.player.live import Manner
-from mqttscope.replay.player.player import Player
+from mqttscope.replay.live import LiveConnection, Room, Send
+from mqttscope.replay.player.acknowledger import ClientSessions
+from mqttscope.replay.player.player import Action, ClientOptions, ClientPlayer
 from mqttscope.replay.script import Script
 from mqttscope.session.connection import Connection
 from tests.replay.recordings import connack
@@ -14,12 +14,18 @@ from tests.replay.recordings import connack
 BYE = (">", Disconnect())
 
 
-def player(script: Script, manner: Manner | None = None, sessions: Sessions | None = None) -> Player:
+def player(
+    script: Script,
+    options: ClientOptions | None = None,
+    sessions: ClientSessions | None = None,
+    room: Room | None = None,
+) -> ClientPlayer:
     live = Script(Connection(0, "", "", "live", 0, 0, handshake_seen=True))
-    return Player(script, live, sessions or Sessions(), manner or Manner())
+    connection = LiveConnection(live, plays_client=True, room=room or Room())
+    return ClientPlayer(script, connection, sessions or ClientSessions(), options or ClientOptions())
 
 
-def say(one: Player, *answers: ControlPacket, now: int = 0) -> list[ControlPacket]:
+def say(one: ClientPlayer, *answers: ControlPacket, now: int = 0) -> list[ControlPacket]:
     """Let the server say this; returns the acknowledgements of the client."""
     for packet in answers:
         packet.raw = encode(packet, one.version)
@@ -33,7 +39,7 @@ def sent(action: Action) -> ControlPacket:
     return action.entry.packet
 
 
-def begun(script: Script, answer: ControlPacket | None = None, **more: object) -> Player:
+def begun(script: Script, answer: ControlPacket | None = None, **more: object) -> ClientPlayer:
     """A player that is connected."""
     one = player(script, **more)  # type: ignore[arg-type]
     assert isinstance(sent(one.perform(0)), Connect)
@@ -41,5 +47,5 @@ def begun(script: Script, answer: ControlPacket | None = None, **more: object) -
     return one
 
 
-def texts(one: Player) -> set[str]:
-    return {note.text for note in one.notes}
+def texts(one: ClientPlayer) -> set[str]:
+    return {note.text for note in one.live.notes}

@@ -24,8 +24,9 @@ from mqttscope.mqtt import (
     Subscribe,
     Subscription,
 )
-from mqttscope.replay.player.actions import Close, Kind, Send, Sessions, Skip, Until, Wait
-from mqttscope.replay.player.live import Manner
+from mqttscope.replay.live import Close, NoteKind, Send
+from mqttscope.replay.player.acknowledger import ClientSessions
+from mqttscope.replay.player.player import ClientOptions, Skip, Until, Wait
 from mqttscope.replay.script import Ending, Script
 from tests.replay.player.playing import BYE, begun, player, say, sent, texts
 from tests.replay.recordings import EXHAUSTIVE, V3_1_1, V5, connack, connect, conversation, publish, recordings
@@ -44,7 +45,7 @@ def test_what_needs_no_change_is_sent_as_it_was_recorded() -> None:
 
     assert data == [script.entries[2].raw, script.entries[4].raw]
     assert one.perform(0) == Close("fin")
-    assert not one.notes
+    assert not one.live.notes
 
 
 def test_nothing_is_said_before_connack_unless_the_recorded_client_did() -> None:
@@ -78,8 +79,8 @@ def test_acknowledgements_name_the_identifiers_of_the_live_server() -> None:
     assert [type(found) for found in say(one, publish("t", qos=2, packet_identifier=901, payload=b"y"))] == [Pubrec]
     (last,) = say(one, Pubrel(901))
     assert last == Pubcomp(901)
-    assert not one.notes
-    assert {found.type for found in one.done} >= {"publish", "pubrel"}
+    assert not one.live.notes
+    assert {found.type for found in one.correspondence.done} >= {"publish", "pubrel"}
 
 
 def test_what_the_recorded_client_left_open_stays_open_and_what_is_new_is_acknowledged() -> None:
@@ -107,9 +108,9 @@ def test_acknowledgements_keep_their_recorded_delay_and_their_order() -> None:
         (">", Puback(2)),
         BYE,
     )
-    one = begun(script, manner=Manner(delay=0.5))
+    one = begun(script, options=ClientOptions(delay=0.5))
     assert say(one, publish("b", qos=1, packet_identifier=8), publish("a", qos=1, packet_identifier=9)) == []
-    assert one.reaction_due_ns == 10_000_000
+    assert one.acknowledger.due_ns == 10_000_000
 
     found = [send.entry.packet.packet_identifier for send in one.react(10_000_000)]  # type: ignore[union-attr]
     assert found == [8, 9]
@@ -152,7 +153,7 @@ def test_limits_of_the_live_server_are_obeyed() -> None:
     assert (second.topic_name, second.properties) == ("long/topic", Properties())
     assert isinstance(one.perform(0), Skip)
     assert len(texts(one)) == 4
-    assert {note.kind for note in one.notes} == {Kind.ADAPTED, Kind.SKIPPED}
+    assert {note.kind for note in one.live.notes} == {NoteKind.ADAPTED, NoteKind.SKIPPED}
 
 
 def test_an_alias_whose_setting_was_not_sent_is_established_anew() -> None:
@@ -184,7 +185,7 @@ def test_an_identifier_that_is_still_in_use_is_replaced() -> None:
     one = begun(script)
     assert [sent(one.perform(0)).packet_identifier for _ in range(2)] == [1, 2]  # type: ignore[attr-defined]
     say(one, Puback(2))
-    assert one.done[-1] is script.entries[5]
+    assert one.correspondence.done[-1] is script.entries[5]
 
 
 def test_pubrel_answers_a_live_pubrec_and_not_a_refusing_one() -> None:
@@ -241,7 +242,7 @@ def test_a_resend_that_the_live_server_has_acknowledged_is_left_out() -> None:
         ("<", Puback(1)),
         BYE,
     )
-    sessions = Sessions()
+    sessions = ClientSessions()
     one = begun(first, sessions=sessions)
     sent(one.perform(0))
     say(one, Puback(1))
@@ -259,7 +260,7 @@ def test_what_the_session_owes_is_sent_again_and_no_second_time() -> None:
         ("<", Puback(1)),
         BYE,
     )
-    sessions = Sessions()
+    sessions = ClientSessions()
     one = begun(first, sessions=sessions)
     sent(one.perform(0))
     one.ended(Ending("reset", "client"))
@@ -279,7 +280,7 @@ def test_a_message_goes_out_as_new_where_the_server_has_forgotten_the_session() 
         ("<", Puback(1)),
         BYE,
     )
-    sessions = Sessions()
+    sessions = ClientSessions()
     one = begun(first, sessions=sessions)
     sent(one.perform(0))
     one.ended(Ending("reset", "client"))
@@ -288,7 +289,7 @@ def test_a_message_goes_out_as_new_where_the_server_has_forgotten_the_session() 
 
     assert isinstance(again, Publish)
     assert not again.dup
-    assert any(note.kind is Kind.SESSION for note in other.notes)
+    assert any(note.kind is NoteKind.SESSION for note in other.live.notes)
 
 
 def test_an_assigned_identifier_stands_for_the_recorded_one() -> None:
@@ -298,7 +299,7 @@ def test_an_assigned_identifier_stands_for_the_recorded_one() -> None:
         (1, ">", connect("rec-1", clean_start=False)),
         (1, "<", connack()),
     )
-    sessions = Sessions()
+    sessions = ClientSessions()
     one = begun(first, connack(properties=Properties(assigned_client_identifier="live-9")), sessions=sessions)
     one.ended(Ending("fin", "client"))
     other = player(second, sessions=sessions)
@@ -310,7 +311,7 @@ def test_an_assigned_identifier_stands_for_the_recorded_one() -> None:
 
 def test_credentials_replace_the_recorded_ones() -> None:
     script = conversation((">", connect(user_name="old", password=b"old")), ("<", connack()))
-    found = sent(player(script, Manner(user_name="new", password=b"secret")).perform(0))
+    found = sent(player(script, ClientOptions(user_name="new", password=b"secret")).perform(0))
 
     assert isinstance(found, Connect)
     assert (found.user_name, found.password) == ("new", b"secret")
@@ -355,7 +356,7 @@ def test_faithful_means_the_recorded_bytes() -> None:
         (">", publish("a", qos=2, packet_identifier=1)),
         BYE,
     )
-    one = player(script, Manner(faithful=True))
+    one = player(script, ClientOptions(faithful=True))
     data = b"".join(action.data for action in (one.perform(0) for _ in range(4)) if isinstance(action, Send))
 
     assert data == b"".join(entry.raw for entry in script.entries if entry.from_client)
@@ -370,7 +371,7 @@ def test_steps_that_cannot_come_any_more_are_listed() -> None:
 
     assert len(one.skipped) == 3
     assert one.over
-    assert set(one.done) >= {entry for entry in one.script.entries if not entry.from_client}
+    assert set(one.correspondence.done) >= {entry for entry in one.script.entries if not entry.from_client}
 
 
 def test_subscriptions_that_the_server_does_not_have_are_left_out() -> None:
@@ -390,7 +391,7 @@ def test_subscriptions_that_the_server_does_not_have_are_left_out() -> None:
     assert isinstance(first, Subscribe)
     assert first.properties == Properties()
     assert isinstance(one.perform(0), Skip)
-    assert script.entries[5] in one.done
+    assert script.entries[5] in one.correspondence.done
 
 
 versions = st.sampled_from([V3_1_1, V5])

@@ -1,4 +1,4 @@
-"""Devices and a stand-in without sockets: what devices say as lines (tests/replay/talk.py), answers as short words."""
+"""Devices and a server without sockets: what devices say as lines (tests/replay/talk.py), answers as short words."""
 
 from __future__ import annotations
 
@@ -18,22 +18,46 @@ from mqttscope.mqtt import (
     decode,
     encode,
 )
+from mqttscope.replay.live import Close, Send
 from mqttscope.replay.script import Ending, Script
-from mqttscope.replay.stand_in import Casting, Close, Manner, Send, Sessions, StandIn, Unexpected
-from mqttscope.replay.stand_in.connection_matching import takers_over
+from mqttscope.replay.stand_in import (
+    ConnectionMatcher,
+    ServerOptions,
+    ServerPlayer,
+    ServerSessions,
+    live_connection,
+)
+from mqttscope.replay.stand_in.matching import takers_over
 from mqttscope.session import Connection
 from tests.replay.talk import packet, record
 
-V5 = ProtocolVersion.V5
+V3_1, V3_1_1, V5 = ProtocolVersion
 SECOND = 1_000_000_000
 START = 1_000 * SECOND
+HELLO = "dev > connect\ndev < connack\n"
+MESSAGES = (
+    HELLO
+    + """
+    dev > subscribe 1 t/#:2
+    dev < suback 1 1
+    dev < publish t/a one qos=1 id=7
+    dev > puback 7
+    dev > publish cmd go qos=1 id=2
+    dev < puback 2 code=0x10
+    dev < publish t/b two qos=1 id=8
+    dev > puback 8
+    dev < publish t/c three
+    dev > disconnect
+    dev > fin
+"""
+)
 
 
 class Device:
     """One connection of a device."""
 
-    def __init__(self, desk: Desk, name: str, stand_in: StandIn) -> None:
-        self.desk, self.name, self.stand_in = desk, name, stand_in
+    def __init__(self, desk: Desk, name: str, player: ServerPlayer) -> None:
+        self.desk, self.name, self.player = desk, name, player
         self.closed: Close | None = None
         self.waits: int | None = None
         self.first: list[ControlPacket] = []
@@ -49,7 +73,7 @@ class Device:
     def take(self, said: ControlPacket | Malformed) -> None:
         """Say a packet, as it comes through the wire."""
         raw = said.raw if isinstance(said, Malformed) else encode(said, self.desk.version)
-        self.stand_in.receive(decode(raw, self.desk.version), self.desk.now)
+        self.player.receive(decode(raw, self.desk.version), self.desk.now)
 
     def heard(self) -> list[str]:
         """What has come meanwhile."""
@@ -59,33 +83,33 @@ class Device:
         """The same as packets."""
         found: list[ControlPacket] = []
         while True:
-            action = self.stand_in.perform(self.desk.now)
+            action = self.player.perform(self.desk.now)
             if isinstance(action, Send):
                 whole = decode(action.data, self.desk.version)
                 assert isinstance(whole, ControlPacket), whole
                 found.append(whole)
             elif isinstance(action, Close):
                 self.closed = action
-                self.stand_in.ended(Ending(action.how, "server"))
+                self.player.ended(Ending(action.how, "server"))
             else:
                 self.waits = action.until_ns
                 return found
 
     def vanish(self) -> None:
         """End the connection."""
-        self.stand_in.ended(Ending("fin", "client"))
+        self.player.ended(Ending("fin", "client"))
 
 
 class Desk:
     """A recording, and devices that connect."""
 
-    def __init__(self, text: str, version: ProtocolVersion = V5, **manner: Any) -> None:
-        manner.setdefault("speed", None)
+    def __init__(self, text: str, version: ProtocolVersion = V5, **options: Any) -> None:
+        options.setdefault("speed", None)
         self.version = version
         self.scripts: list[Script] = record(text, version)
-        self.manner = Manner(**manner)
-        self.casting = Casting(self.scripts)
-        self.sessions = Sessions()
+        self.options = ServerOptions(**options)
+        self.matcher = ConnectionMatcher(self.scripts)
+        self.sessions = ServerSessions()
         self.now = START
         self.place = count().__next__
 
@@ -94,19 +118,18 @@ class Desk:
         name, kind, *words = line.split()
         first = packet(name, kind, words, self.version)
         assert isinstance(first, Connect)
-        script = self.casting.choose(first)
+        script = self.matcher.choose(first)
         live = Script(Connection(0, name, "desk", "", 0, self.now, version=self.version), opened_ns=self.now)
-        stand_in = StandIn(
-            live=live,
+        player = ServerPlayer(
+            live=live_connection(live, next_place=self.place),
             script=script or Script(Connection(-1, "", "", "", 0, 0)),
             sessions=self.sessions,
-            manner=self.manner,
-            next_place=self.place,
-            heard_ns=self.now,
+            options=self.options,
+            opened_ns=self.now,
             earlier=[one for one in self.scripts if script and one.opened_place < script.opened_place],
             taken_over=script is not None and bool(takers_over(script, self.scripts)),
         )
-        device = Device(self, name, stand_in)
+        device = Device(self, name, player)
         device.take(first)
         device.first = device.packets()
         return device, [told(one) for one in device.first]
@@ -137,6 +160,3 @@ def told(said: ControlPacket) -> str:
     if block:
         words += [f"{key}={value}" for key, value in ((repr(block)[15:-1], ""),) if key]
     return " ".join(words).rstrip("=")
-
-
-__all__ = ["Desk", "Device", "Unexpected", "told"]

@@ -1,31 +1,13 @@
-"""The live connection: what belongs to it, and what is said to a server that does otherwise than the recorded one."""
+"""Acknowledgements to a server that does otherwise than the recorded one, and sessions of clients."""
 
 from __future__ import annotations
 
 from mqttscope.mqtt import Disconnect, Properties, ProtocolVersion, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from mqttscope.replay.player.actions import Kind, Sessions
-from mqttscope.replay.player.live import Deliveries
+from mqttscope.replay.live import NoteKind, Unfinished
+from mqttscope.replay.player.acknowledger import ClientSessions
 from mqttscope.replay.script import Ending, Script
 from tests.replay.player.playing import BYE, begun, player, say, sent
 from tests.replay.recordings import V3_1, V5, connack, connect, conversation, publish, recordings
-
-
-def test_equal_ones_in_their_order_and_each_once() -> None:
-    script = conversation(
-        (">", connect()),
-        ("<", connack()),
-        ("<", publish("a", payload=b"1")),
-        ("<", publish("b", payload=b"1")),
-        ("<", publish("a", payload=b"1")),
-        (">", publish("a", payload=b"2")),
-        (">", Disconnect()),
-    )
-    deliveries = Deliveries(script.entries)
-    live = Publish(topic_name="a", payload=b"1")
-
-    assert [deliveries.match("a", live) for _ in range(3)] == [script.entries[2], script.entries[4], None]
-    assert deliveries.match("b", live) is script.entries[3]
-    assert deliveries.match("a", Publish(topic_name="a", payload=b"2")) is None
 
 
 def hasty(version: ProtocolVersion = V5) -> Script:
@@ -46,7 +28,7 @@ def test_what_was_sent_ahead_of_connack_is_not_forgotten_with_the_session() -> N
     for _ in range(2):
         sent(one.perform(0))
     assert say(one, connack(), Pubrec(1)) == [Pubrel(1)]
-    assert not one.notes
+    assert not one.live.notes
 
 
 def test_what_was_sent_ahead_of_connack_is_not_sent_again() -> None:
@@ -55,7 +37,7 @@ def test_what_was_sent_ahead_of_connack_is_not_sent_again() -> None:
     for _ in range(2):
         sent(one.perform(0))
     say(one, connack(session_present=None))
-    assert not one.owed
+    assert not one.urgent
 
 
 def test_a_session_that_is_gone_forgets_what_earlier_connections_sent() -> None:
@@ -71,7 +53,7 @@ def test_a_session_that_is_gone_forgets_what_earlier_connections_sent() -> None:
         (1, *BYE),
         ended={0: ("reset", "client")},
     )
-    sessions = Sessions()
+    sessions = ClientSessions()
     one = begun(first, sessions=sessions)
     sent(one.perform(0))
     one.ended(Ending("reset", "client"))
@@ -81,14 +63,14 @@ def test_a_session_that_is_gone_forgets_what_earlier_connections_sent() -> None:
     say(other, connack())
 
     assert list(other.session.unfinished) == [2]
-    assert {note.kind for note in other.notes} == {Kind.SESSION}
+    assert {note.kind for note in other.live.notes} == {NoteKind.SESSION}
 
 
 def test_nothing_follows_the_disconnect_whatever_the_server_says() -> None:
     one = begun(conversation((">", connect()), ("<", connack()), (">", publish("a", qos=2, packet_identifier=1)), BYE))
     for _ in range(2):
         sent(one.perform(0))
-    assert one.left
+    assert one.acknowledger.closed
     assert say(one, Pubrec(1), publish("b", qos=1, packet_identifier=7)) == []
     assert not one.urgent
 
@@ -103,14 +85,14 @@ def test_the_recorded_release_is_used_where_the_recording_has_the_client_alone()
     (found,) = say(one, Pubrec(1))
 
     assert found.properties == release.properties  # type: ignore[attr-defined]
-    assert not one.notes
+    assert not one.live.notes
 
 
 def test_what_comes_twice_is_a_further_delivery() -> None:
     script = conversation((">", connect()), ("<", connack()), ("<", publish("a")), BYE)
     one = begun(script)
     say(one, publish("a"), publish("a"))
-    sources = [entry.source for entry in one.live.entries if isinstance(entry.packet, Publish)]
+    sources = [entry.source for entry in one.live.script.entries if isinstance(entry.packet, Publish)]
 
     assert sources == [script.entries[2], None]
 
@@ -141,7 +123,7 @@ def test_a_second_connack_begins_nothing_anew() -> None:
         (1, *BYE),
         ended={0: ("reset", "client")},
     )
-    sessions = Sessions()
+    sessions = ClientSessions()
     one = begun(first, sessions=sessions)
     sent(one.perform(0))
     one.ended(Ending("reset", "client"))
@@ -169,3 +151,24 @@ def test_what_was_never_acknowledged_is_not_with_another_qos_either() -> None:
     assert say(one, publish("a", qos=1, packet_identifier=5)) == []
     assert say(one, publish("b", qos=1, packet_identifier=6)) == []
     assert say(one, publish("new", qos=1, packet_identifier=7)) == [Puback(7)]
+
+
+def test_a_client_is_known_by_its_identifier_and_none_by_an_empty_one() -> None:
+    sessions = ClientSessions()
+
+    assert sessions.of("a") is sessions.of("a")
+    assert sessions.of("a") is not sessions.of("b")
+    assert sessions.of("") is not sessions.of("")
+
+
+def test_what_is_forgotten() -> None:
+    session = ClientSessions().of("a")
+    entry = conversation((">", connect()), (">", publish("t", qos=1, packet_identifier=1))).entries[1]
+    session.unfinished.update({1: Unfinished(entry), 2: Unfinished(entry)})
+    session.receiving[9] = None
+    session.forget([1, 3])
+
+    assert list(session.unfinished) == [2]
+    assert not session.receiving
+    session.clear()
+    assert not session.unfinished
