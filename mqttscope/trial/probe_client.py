@@ -28,8 +28,6 @@ from mqttscope.mqtt.packets import (
     Disconnect,
     Pingreq,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
     Pubrec,
     Pubrel,
@@ -39,6 +37,9 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.stream import PacketStream
+from mqttscope.replay.live import LiveConnection, ends_exchange
+from mqttscope.replay.script import Script
+from mqttscope.session.connection import Connection
 from mqttscope.transport.client import Address, connect
 from mqttscope.transport.errors import Kind, LinkError
 from mqttscope.transport.link import Link, Listener
@@ -244,14 +245,13 @@ class Companion(Inbox):
         self.most = MAX_UNASKED
         self.door = door
         self.version = version
+        script = Script(Connection(0, "", "", "", 0, 0))
+        self.live = LiveConnection(script, plays_client=True, keep=False, max_pings=1)
         self.token = os.urandom(6).hex()
         self.client_identifier = client_identifier if client_identifier is not None else f"mqttscope-{self.token}"
         self._numbers = count(1)
-        self._acknowledged: set[int] = set()
-        """Packet Identifiers of messages that the broker has taken over, whichever way it says so."""
         self._heard: set[bytes] = set()
         self._round = 0
-        self._maximum_qos = 2
         self.hears = False
         """Whether the broker delivers to it what it publishes: some let not everybody subscribe and publish."""
 
@@ -274,8 +274,6 @@ class Companion(Inbox):
         first = self.packets[0] if self.packets else None
         if isinstance(first, Connack) and first.reason_code:
             raise RefusedError(first.reason_code, self.version)
-        if isinstance(first, Connack) and first.properties is not None and first.properties.maximum_qos is not None:
-            self._maximum_qos = first.properties.maximum_qos
         return isinstance(first, Connack)
 
     async def watch(self, seconds: float) -> bool:
@@ -316,12 +314,12 @@ class Companion(Inbox):
 
     async def publish(self, topic: str, payload: bytes, qos: int, seconds: float, *, retain: bool = False) -> bool:
         """Publish, at the highest QoS that the broker takes, and wait until it has taken it over."""
-        qos = min(qos, self._maximum_qos)
+        qos = min(qos, self.live.connection.maximum_qos)
         identifier = self._publish(topic, payload, qos, retain=retain)
         if not qos:
             # It takes packets in their order: with PINGRESP it has read this one.
             return not retain or await self._ping(seconds) is not None
-        return await self.until(lambda: identifier in self._acknowledged, seconds)
+        return await self.until(lambda: identifier not in self.live.connection.client_side.exchanges, seconds)
 
     async def leave(self, seconds: float = LEAVE_S) -> None:
         """End in good order; the broker has so long for its part."""
@@ -352,16 +350,12 @@ class Companion(Inbox):
 
     def took(self, packet: ControlPacket | Malformed) -> None:
         """Acknowledge what has to be."""
+        self.live.received(packet, time.time_ns())
         if isinstance(packet, Publish):
             if packet.topic_name == TOPIC + self.token:
                 self._heard.add(packet.payload)
-        elif isinstance(packet, Puback | Pubcomp):
-            self._acknowledged.add(packet.packet_identifier)
-        elif isinstance(packet, Pubrec):
-            if (packet.reason_code or 0) >= 0x80:
-                self._acknowledged.add(packet.packet_identifier)
-            else:
-                self._send(Pubrel(packet_identifier=packet.packet_identifier))
+        elif isinstance(packet, Pubrec) and not ends_exchange(packet):
+            self._send(Pubrel(packet_identifier=packet.packet_identifier))
 
     def _publish(self, topic: str, payload: bytes, qos: int, *, retain: bool = False) -> int:
         identifier = self._identifier() if qos else 0
@@ -382,7 +376,8 @@ class Companion(Inbox):
 
     def _send(self, packet: ControlPacket) -> None:
         if self.link is not None:
-            self.link.write(encode(packet, self.version))
+            raw = encode(packet, self.version)
+            self.link.write(self.live.sent(packet, raw, None, time.time_ns()).data)
 
 
 async def witness(door: Door, seconds: float) -> Companion | None:
