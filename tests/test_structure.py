@@ -51,8 +51,7 @@ TESTED_ELSEWHERE = {
     "cli/mutating.py": "cli/test_mutate.py: one run of mutate",
     "cli/mutating_flows.py": "cli/test_mutate.py: what is mutated",
     "cli/mutating_found.py": "cli/test_mutate.py: the files of failing cases",
-    "trial/probe_client.py": "trial/test_run.py, trial/test_mosquitto.py: every trial has a witness and cleans up",
-    "trial/case_runner.py": "trial/test_run.py, trial/test_mosquitto.py: every case is played by one",
+    "broker_test/probe_client.py": "broker_test/test_run.py: every test has a witness and cleans up",
     "mutate/broken.py": "mutate/test_closed_loop.py, mutate/test_catalogue.py: tables of statements",
     "mutate/steps.py": "mutate/test_openings.py, mutate/test_exchanges.py: what mutations of flows share",
     "mutate/surgery.py": "mutate/test_strings.py, mutate/test_lengths.py: changes of the bytes of a field",
@@ -209,7 +208,7 @@ def test_mqtt_and_net_need_nothing_but_the_standard_library(package: str) -> Non
 
 IMPURE = {"socket", "ssl", "asyncio", "subprocess", "time", "random", "os", "sys", "threading", "click", "rich"}
 CORE = ("mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint")
-CORE_PARTS = ("live.py", "script.py", "order.py", "player/", "stand_in/", "rewrite/", "verify/")
+CORE_PARTS = ("live.py", "script.py", "order.py", "client/", "server/", "rewrite/", "verify/")
 CORE_MODULES = tuple(f"replay/{one}" for one in CORE_PARTS)
 """Modules and folders that are as pure as the core, in packages that are not."""
 

@@ -15,6 +15,10 @@ from typing import Any
 
 import click
 
+from mqttscope.broker_test.fit import Numbered, Numbering, fitted
+from mqttscope.broker_test.probe_client import Door, RefusedError
+from mqttscope.broker_test.process import Process, StartError, listening_ports
+from mqttscope.broker_test.run import NoBrokerError, Result, Trial, longest_s
 from mqttscope.cli.ending import ENDINGS, at_endings
 from mqttscope.cli.live_options import PROGRAMS, MutateOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
@@ -28,20 +32,16 @@ from mqttscope.mutate.flow import CLIENT
 from mqttscope.redact.addresses import public_name
 from mqttscope.replay.script import Script
 from mqttscope.report.base import View
+from mqttscope.report.broker_test import listing
+from mqttscope.report.broker_test.junit import write_junit
+from mqttscope.report.broker_test.outcome import Tried, case_line, document, summary_lines
+from mqttscope.report.broker_test.sarif import sarif_log
+from mqttscope.report.broker_test.text import html, markdown, write
 from mqttscope.report.findings.json import line
 from mqttscope.report.page import Page
-from mqttscope.report.trial import listing
-from mqttscope.report.trial.junit import write_junit
-from mqttscope.report.trial.outcome import Tried, case_line, document, summary_lines
-from mqttscope.report.trial.sarif import sarif_log
-from mqttscope.report.trial.text import html, markdown, write
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
 from mqttscope.transport.target import Target, loopback
-from mqttscope.trial.fit import Numbered, Numbering, fitted
-from mqttscope.trial.probe_client import Door, RefusedError
-from mqttscope.trial.process import Process, StartError, listening_ports
-from mqttscope.trial.run import NoBrokerError, Result, Trial, longest_s
 
 CAREFUL_RATE = 5.0
 """Cases per second against a broker that is not this host, unless --rate says otherwise."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, flow_of
+from mqttscope.broker_test.synthetic_capture import case_frames
 from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.cli import advice
 from mqttscope.cli.live_options import MutateOptions
@@ -30,9 +32,7 @@ from mqttscope.mutate.catalogue import matches
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.redact.addresses import public_name
 from mqttscope.replay.script import Script, ScriptReader
-from mqttscope.report.trial.written import Written, comment, document, summary, written_line
-from mqttscope.trial.fit import Numbered, Numbering, capture_hash, flow_of
-from mqttscope.trial.synthetic_capture import case_frames
+from mqttscope.report.broker_test.case_index import Written, comment, document, summary, written_line
 
 TURNS = 1_000_000
 """With --duration the catalogue is gone through again and again."""

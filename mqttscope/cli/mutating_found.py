@@ -15,19 +15,19 @@ from pathlib import Path
 
 import orjson
 
+from mqttscope.broker_test.conversation import SERVER, frames
+from mqttscope.broker_test.minimize import Minimized, Progress, smaller
+from mqttscope.broker_test.probe_client import Door
+from mqttscope.broker_test.reproduce import shell_line
+from mqttscope.broker_test.run import NoBrokerError, Result, Trial
 from mqttscope.capture.write import PcapngWriter, make_folder, open_alone
 from mqttscope.cli.output import CannotWriteError
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
+from mqttscope.report.broker_test.outcome import Reduced, Tried, result_json
+from mqttscope.report.broker_test.text import write_deviation
 from mqttscope.report.page import Page
-from mqttscope.report.trial.outcome import Reduced, Tried, result_json
-from mqttscope.report.trial.text import write_deviation
 from mqttscope.transport.wire import Endpoint
-from mqttscope.trial.conversation import SERVER, frames
-from mqttscope.trial.minimize import Minimized, Progress, smaller
-from mqttscope.trial.probe_client import Door
-from mqttscope.trial.reproduce import shell_line
-from mqttscope.trial.run import NoBrokerError, Result, Trial
 
 COUNTED_S = 0.002
 """Cases are counted while they are played, with so much time between two of them for the broker."""

@@ -21,8 +21,8 @@ from mqttscope.cli.output import FileSink, Output, warn
 from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.replay.client import ClientOptions
 from mqttscope.replay.client_driver import cause, never_came
-from mqttscope.replay.player import ClientOptions
 from mqttscope.replay.run import Goal, Pace, Plan, Replay, make_plan
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify

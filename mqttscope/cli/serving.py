@@ -23,8 +23,8 @@ from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import MqttscopeError
 from mqttscope.replay.serve import Serving
-from mqttscope.replay.stand_in import ConnectionMatcher, ServerOptions, Unexpected
-from mqttscope.replay.stand_in.matching import Match
+from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
+from mqttscope.replay.server.matching import Match
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson

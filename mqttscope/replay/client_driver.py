@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Protocol
 from mqttscope.mqtt.packets import Publish, Subscribe
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.mqtt.topics import compile_filter, parse_shared
+from mqttscope.replay.client.player import ClientPlayer, Until, Wait
 from mqttscope.replay.live import Close, NoteKind, Send
 from mqttscope.replay.order import End, Gates, Step, Timer
-from mqttscope.replay.player.player import ClientPlayer, Until, Wait
 from mqttscope.replay.script import Ending, Entry, Script
 
 if TYPE_CHECKING:

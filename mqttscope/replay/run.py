@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe
 from mqttscope.mqtt.topics import parse_shared
+from mqttscope.replay.client import ClientOptions, ClientPlayer, ClientSessions
 from mqttscope.replay.client_driver import LESS, Patience, Performer, Stage, Timeline
 from mqttscope.replay.live import LiveConnection, Room
 from mqttscope.replay.order import Gates, Opening, Step, make_order
-from mqttscope.replay.player import ClientOptions, ClientPlayer, ClientSessions
 from mqttscope.replay.script import Entry, Script
 from mqttscope.session.connection import Connection
 from mqttscope.transport.client import Address, connect

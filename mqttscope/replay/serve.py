@@ -16,8 +16,7 @@ from mqttscope.replay.live import Note
 from mqttscope.replay.rewrite import RewriteError, convert
 from mqttscope.replay.run import MonotonicClock
 from mqttscope.replay.script import Script
-from mqttscope.replay.server_driver import MAX_PACKET_BYTES, Attendant
-from mqttscope.replay.stand_in import (
+from mqttscope.replay.server import (
     ConnectionMatcher,
     ServerOptions,
     ServerPlayer,
@@ -25,7 +24,8 @@ from mqttscope.replay.stand_in import (
     Unexpected,
     live_connection,
 )
-from mqttscope.replay.stand_in.matching import takers_over
+from mqttscope.replay.server.matching import takers_over
+from mqttscope.replay.server_driver import MAX_PACKET_BYTES, Attendant
 from mqttscope.session.connection import Connection
 from mqttscope.transport.link import CLOSE_TIMEOUT_S
 from mqttscope.transport.recording import Recorder

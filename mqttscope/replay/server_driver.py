@@ -15,10 +15,10 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.replay.live import Close, Send
 from mqttscope.replay.script import Ending, Script
-from mqttscope.replay.stand_in.connection import Unexpected
-from mqttscope.replay.stand_in.matching import identifier_of
-from mqttscope.replay.stand_in.player import ServerPlayer
-from mqttscope.replay.stand_in.steps import Wait
+from mqttscope.replay.server.connection import Unexpected
+from mqttscope.replay.server.matching import identifier_of
+from mqttscope.replay.server.player import ServerPlayer
+from mqttscope.replay.server.steps import Wait
 
 if TYPE_CHECKING:
     from mqttscope.transport.link import Link

@@ -24,6 +24,10 @@ from typing import IO, Any
 
 import orjson
 
+from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, fitted, flow_of
+from mqttscope.broker_test.probe_client import Door
+from mqttscope.broker_test.run import Trial, longest_s
+from mqttscope.broker_test.verdict import Observation
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.mqtt import Malformed, PacketType
@@ -31,10 +35,6 @@ from mqttscope.mutate import Action, Case, Demand, Flow, Reaction, cases
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.replay.script import Script, read_scripts
 from mqttscope.transport.target import parse_broker
-from mqttscope.trial.fit import Numbered, Numbering, capture_hash, fitted, flow_of
-from mqttscope.trial.probe_client import Door
-from mqttscope.trial.run import Trial, longest_s
-from mqttscope.trial.verdict import Observation
 from tests.bench import traffic
 from tests.cli.running import capture, command, environment
 from tests.proxy.rig import mosquitto

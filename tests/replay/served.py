@@ -9,7 +9,7 @@ from typing import Any
 
 from mqttscope.mqtt import ControlPacket
 from mqttscope.mqtt.stream import PacketStream
-from mqttscope.replay.player.player import ClientOptions
+from mqttscope.replay.client.player import ClientOptions
 from mqttscope.replay.run import Goal, Pace, Replay
 from mqttscope.replay.script import Script
 from mqttscope.transport.target import parse_broker

@@ -30,10 +30,10 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.mqtt.topics import matches, parse_shared
+from mqttscope.replay.client.acknowledger import ClientSessions
+from mqttscope.replay.client.player import ClientOptions, ClientPlayer, Until, Wait
 from mqttscope.replay.live import Close, LiveConnection, Send
 from mqttscope.replay.order import End, Gates, Opening, Step, make_order
-from mqttscope.replay.player.acknowledger import ClientSessions
-from mqttscope.replay.player.player import ClientOptions, ClientPlayer, Until, Wait
 from mqttscope.replay.script import C2S, S2C, Ending, Script
 from mqttscope.session.connection import Connection
 

@@ -9,7 +9,7 @@ from mqttscope.replay.live import MAX_BEYOND_BYTES, PACKET_BYTES, LiveConnection
 from mqttscope.replay.script import Entry, Script
 from mqttscope.session.connection import Connection
 from mqttscope.session.connection_phase import CONNECTED
-from tests.replay.player.playing import begun, say
+from tests.replay.client.playing import begun, say
 from tests.replay.recordings import connack, connect, conversation, publish
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import Disconnect, Properties, Puback, Suback, Subscribe, Subscription, Will
-from mqttscope.replay.player.player import ClientOptions
+from mqttscope.replay.client.player import ClientOptions
 from mqttscope.replay.run import MAX_NAMED, Goal, Pace, make_plan
 from mqttscope.replay.script import Script
 from mqttscope.transport.client import Address

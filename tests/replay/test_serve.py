@@ -13,8 +13,8 @@ from mqttscope.replay.rewrite.links import copy_scripts
 from mqttscope.replay.run import Goal, Pace, Replay
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.serve import Serving
-from mqttscope.replay.stand_in import ConnectionMatcher, ServerOptions, Unexpected
-from mqttscope.replay.stand_in.matching import Match
+from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
+from mqttscope.replay.server.matching import Match
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import Difference
 from mqttscope.report.replay.summary import ServedOutcome

@@ -27,7 +27,7 @@ from mqttscope.mqtt import (
     decode,
     encode,
 )
-from mqttscope.replay.player.player import ClientPlayer
+from mqttscope.replay.client.player import ClientPlayer
 from mqttscope.replay.script import C2S, Script
 from tests.replay.recordings import EXHAUSTIVE, V3_1_1, V5, Line, connect, publish, recordings
 from tests.replay.simulation import Broker, Client, Simulation, events
