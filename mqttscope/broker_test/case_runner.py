@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.fit import recorded_failures
-from mqttscope.broker_test.probe_client import Door, Inbox
-from mqttscope.broker_test.verdict import ANSWERS, Observation, owed
+from mqttscope.broker_test.probe_client import BrokerAccess, PacketListener
+from mqttscope.broker_test.verdict import ANSWERS, Observation, expected_responses
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import decode, encode
@@ -35,8 +35,8 @@ MAX_NOTED_BYTES = 64 * 1024
 """What is kept of the words of a broker that is not listened to any longer."""
 
 
-class Heard(Inbox):
-    """An inbox that notes everything in a conversation, and hands packets on."""
+class RecordingListener(PacketListener):
+    """A listener that notes everything in a conversation, and hands packets on."""
 
     def __init__(self, conversation: Conversation, took: Callable[[ControlPacket | Malformed], None]) -> None:
         super().__init__(conversation.version)
@@ -65,7 +65,7 @@ class Heard(Inbox):
         self._took(packet)
 
 
-class Answers:
+class BrokerAnswers:
     """Packets of a broker in their order; ``received`` grows while they come.
 
     Each of them answers one packet of the client at most: who has waited for it takes it.
@@ -140,7 +140,7 @@ ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubc
 
 
 @dataclass(slots=True)
-class Acknowledging:
+class CaseAcknowledger:
     """Live deliveries by the recorded ones that they stand for, and what the client's own packets have become."""
 
     version: ProtocolVersion
@@ -243,7 +243,7 @@ class CaseRunner:
     case: Case
     script: Script
     """The connection, fitted to the broker."""
-    door: Door
+    access: BrokerAccess
     patience_s: float
     supply: Supply | None = None
     meanwhile: Callable[[], Awaitable[float | None]] | None = None
@@ -253,13 +253,13 @@ class CaseRunner:
     thorough: bool = False
     """Wait for a close as long behind PINGRESP as anywhere else."""
     conversation: Conversation = field(init=False)
-    inbox: Heard = field(init=False)
+    listener: RecordingListener = field(init=False)
     played: Played = field(init=False)
     _player: ClientPlayer | None = None
-    _acks: Acknowledging = field(init=False)
+    _acks: CaseAcknowledger = field(init=False)
     _owed: dict[Entry, frozenset[PacketType]] = field(default_factory=dict)
     """What the broker has to answer to mutated packets as they really are."""
-    _answers: Answers = field(init=False)
+    _answers: BrokerAnswers = field(init=False)
     _seen: int = 0
     """Packets of the broker before the mutation."""
     _lacking: bool = False
@@ -274,15 +274,15 @@ class CaseRunner:
 
     def __post_init__(self) -> None:
         self.conversation = Conversation(self.script.version)
-        self.inbox = Heard(self.conversation, self.took)
-        self._answers = Answers(self.inbox.packets)
-        self._acks = Acknowledging(self.script.version)
-        seen = Observation(recorded_codes=recorded_failures(self.script), login=self.door.user_name is not None)
+        self.listener = RecordingListener(self.conversation, self.took)
+        self._answers = BrokerAnswers(self.listener.packets)
+        self._acks = CaseAcknowledger(self.script.version)
+        seen = Observation(recorded_codes=recorded_failures(self.script), login=self.access.user_name is not None)
         self.played = Played(self.conversation, seen)
 
     async def run(self) -> Played:
         """Play it; `LinkError` without a connection, `NotPlayedError` where the mutation was not reached."""
-        self.inbox.link = link = await self.door.open(self.inbox, self.script.version)
+        self.listener.link = link = await self.access.open(self.listener, self.script.version)
         self.conversation.opened_ns = time.time_ns()
         try:
             flow = self.case.flow
@@ -293,7 +293,7 @@ class CaseRunner:
             for step in flow.steps[at:]:
                 if step.mutated and first:
                     first, self._seen = False, self._answers.pass_over()
-                if self.inbox.how or not await self._do(step):
+                if self.listener.how or not await self._do(step):
                     break
             await self._look()
             if self.meanwhile is not None:
@@ -315,10 +315,10 @@ class CaseRunner:
         self._player = player = ClientPlayer(
             recorded, LiveConnection(Script(live), plays_client=True), ClientSessions(), ClientOptions()
         )
-        for packet in self.inbox.packets:
+        for packet in self.listener.packets:
             player.receive(packet, time.time_ns())
         for entry in kept:
-            if self.inbox.how:
+            if self.listener.how:
                 break
             if entry.from_client:
                 await self._until_sent(player, entry)
@@ -330,8 +330,8 @@ class CaseRunner:
                 came = await self._came(player, entry)
                 if not came and isinstance(entry.packet, packets.Connack):
                     raise NotPlayedError("CONNECT was not answered")
-        if self.inbox.how:
-            raise NotPlayedError(f"the broker ended the connection before the mutation ({self.inbox.how})")
+        if self.listener.how:
+            raise NotPlayedError(f"the broker ended the connection before the mutation ({self.listener.how})")
         # In the middle of an authentication nothing is decided yet.
         decided = any(isinstance(one.packet, packets.Connack) for one in kept)
         if not self._answers.accepted and (decided or self._answers.count(packets.Connack)):
@@ -350,14 +350,14 @@ class CaseRunner:
     async def _until_sent(self, player: ClientPlayer, entry: Entry) -> None:
         """Let the player go on until it has sent an entry, or left it out."""
         deadline = time.monotonic() + self.patience_s
-        while entry in player.steps and not self.inbox.how:
+        while entry in player.steps and not self.listener.how:
             action = player.perform(time.time_ns())
             if isinstance(action, Send):
                 self._send(action.data)
             elif isinstance(action, Wait):
-                heard = len(self.inbox.packets)
+                heard = len(self.listener.packets)
                 left = deadline - time.monotonic()
-                if not await self.inbox.until(lambda heard=heard: len(self.inbox.packets) > heard, left):  # type: ignore[misc]
+                if not await self.listener.until(lambda heard=heard: len(self.listener.packets) > heard, left):  # type: ignore[misc]
                     raise NotPlayedError(f"{action.until} was waited for in vain")
             elif not isinstance(action, Skip):
                 return
@@ -370,8 +370,8 @@ class CaseRunner:
             if one.place <= entry.place
         )
         if (
-            not await self.inbox.until(lambda: self._answers.count(packets.Auth) >= wanted, self.patience_s)
-            and not self.inbox.how
+            not await self.listener.until(lambda: self._answers.count(packets.Auth) >= wanted, self.patience_s)
+            and not self.listener.how
         ):
             raise NotPlayedError("the broker sent no AUTH")
 
@@ -385,7 +385,7 @@ class CaseRunner:
     async def _came(self, player: ClientPlayer, entry: Entry) -> bool:
         """Wait for something recorded; where another broker left something out before, not for long."""
         done, seconds = player.correspondence.done, HOPELESS_S if self._lacking else self.patience_s
-        came = await self.inbox.until(lambda: entry in done, seconds)
+        came = await self.listener.until(lambda: entry in done, seconds)
         self._lacking = self._lacking or not came
         return came
 
@@ -404,7 +404,7 @@ class CaseRunner:
 
     async def _do(self, step: Step) -> bool:
         """Do one step; false where what follows has no meaning any more."""
-        link, seen = self.inbox.link, self.played.seen
+        link, seen = self.listener.link, self.played.seen
         assert link is not None
         entry = self._entry(step)
         if step.action is Action.SEND:
@@ -421,7 +421,7 @@ class CaseRunner:
             if step.mutated and entry is not None:
                 packet = decode(data, self.script.version)
                 self._acks.own[entry] = getattr(packet, "packet_identifier", None)
-                self._owed[entry] = owed(packet)
+                self._owed[entry] = expected_responses(packet)
             if data:
                 self._send(data, mutated=step.mutated)
                 self.played.steps.append(Step(Action.SEND, data, step.entry, mutated=step.mutated))
@@ -431,10 +431,10 @@ class CaseRunner:
         if step.action is Action.AWAIT:
             await self._await(step, entry)
         elif step.action is Action.PAUSE:
-            await self.inbox.until_ended(step.nanoseconds / 1e9)
+            await self.listener.until_ended(step.nanoseconds / 1e9)
         elif step.action is Action.STOP_READING:
             self._deaf = True
-            self.inbox.stop_reading()
+            self.listener.stop_reading()
         else:
             seen.left = True
             how = "reset" if step.action is Action.RESET else "fin"
@@ -446,7 +446,7 @@ class CaseRunner:
                 link.abort()
             else:
                 link.close()
-                await self.inbox.until_ended(self.patience_s)
+                await self.listener.until_ended(self.patience_s)
             return False
         return True
 
@@ -465,7 +465,7 @@ class CaseRunner:
             await self._provide(entry)
             seconds = HOPELESS_S if self._undelivered else self._patience()
             payload = entry.packet.payload
-            await self.inbox.until(lambda: self._answers.has_delivery(payload), seconds)
+            await self.listener.until(lambda: self._answers.has_delivery(payload), seconds)
             came = self._answers.take_delivery(payload)
             self._undelivered = self._undelivered or came is None
             if came is not None:
@@ -478,7 +478,7 @@ class CaseRunner:
         if kind not in ANSWERS:
             # PUBREL and DISCONNECT come when the broker wants; a moment is enough for what is on its way.
             if kind is not None:
-                await self.inbox.until(lambda: self._answers.has(kind), min(HOPELESS_S, self._patience()))
+                await self.listener.until(lambda: self._answers.has(kind), min(HOPELESS_S, self._patience()))
             return
         identifier, asked = step.packet_identifier, None if entry is None else entry.answers
         if asked is not None and asked in self._acks.without_pubrec:
@@ -486,16 +486,20 @@ class CaseRunner:
         if asked is not None and asked in self._acks.own:
             identifier = self._acks.own[asked]
             if kind not in self._owed[asked]:
-                await self.inbox.until(lambda: self._answers.has(kind, identifier), HOPELESS_S)
+                await self.listener.until(lambda: self._answers.has(kind, identifier), HOPELESS_S)
                 return
-        elif asked is not None and isinstance(asked.packet, packets.Publish) and kind not in owed(asked.packet):
+        elif (
+            asked is not None
+            and isinstance(asked.packet, packets.Publish)
+            and kind not in expected_responses(asked.packet)
+        ):
             # It went at a lower QoS than it was recorded with, since the broker takes no higher one.
             self._acks.without_pubrec.add(asked)
             return
         seconds = self._patience()
         await asyncio.sleep(0)  # what has come is read, even where it is not waited for
-        await self.inbox.until(lambda: self._answers.has(kind, identifier), seconds)
-        if self._answers.take(kind, identifier) is None and not self.inbox.how:
+        await self.listener.until(lambda: self._answers.has(kind, identifier), seconds)
+        if self._answers.take(kind, identifier) is None and not self.listener.how:
             self._missed.append((kind, identifier))
             if kind is PacketType.PUBREC and asked is not None:
                 self._acks.without_pubrec.add(asked)
@@ -503,7 +507,7 @@ class CaseRunner:
     async def _next_challenge(self) -> None:
         """Wait for the broker's AUTH, or for the CONNACK that makes an end of it."""
         answers, connacks = self._answers, self._answers.count(packets.Connack)
-        await self.inbox.until(
+        await self.listener.until(
             lambda: answers.has(PacketType.AUTH) or answers.count(packets.Connack) > connacks, self._patience()
         )
         self._challenged = answers.take(PacketType.AUTH) is not None
@@ -516,44 +520,44 @@ class CaseRunner:
 
     async def _look(self) -> None:
         """See what the broker does behind the last step."""
-        seen, inbox = self.played.seen, self.inbox
+        seen, listener = self.played.seen, self.listener
         seen.waited_s = self.patience_s
-        if inbox.how or self.case.reaction.demand is Demand.ANY:
+        if listener.how or self.case.reaction.demand is Demand.ANY:
             return
         if self._deaf or seen.left:
-            await inbox.until_ended(self.patience_s)
+            await listener.until_ended(self.patience_s)
             return
-        if not await inbox.until(lambda: self._answers.accepted, self.patience_s):
+        if not await listener.until(lambda: self._answers.accepted, self.patience_s):
             return
         before = self._answers.count(packets.Pingresp)
         self._send(_PING)
-        seen.fenced = await inbox.until_quiet(
+        seen.fenced = await listener.until_quiet(
             lambda: self._answers.count(packets.Pingresp) > before, self.patience_s, LONGEST_S
         )
         if seen.fenced and self.case.reaction.demand is not Demand.ACCEPT:
-            await inbox.until_ended(self.patience_s if self.thorough else SETTLE_S)
-        if inbox.how:
+            await listener.until_ended(self.patience_s if self.thorough else SETTLE_S)
+        if listener.how:
             seen.fenced = None
 
     def _leave(self) -> None:
         """Say DISCONNECT where it is understood, so that no Will is published."""
-        seen, link = self.played.seen, self.inbox.link
+        seen, link = self.played.seen, self.listener.link
         assert link is not None
-        seen.ended = self.inbox.how
-        if seen.fenced and not self.inbox.how:
+        seen.ended = self.listener.how
+        if seen.fenced and not self.listener.how:
             link.write(b"\xe0\x00")
             link.close()
 
     def _sum_up(self) -> None:
-        seen, inbox = self.played.seen, self.inbox
-        seen.answers = inbox.packets[self._seen :]
+        seen, listener = self.played.seen, self.listener
+        seen.answers = listener.packets[self._seen :]
         seen.missing += (kind for kind, identifier in self._missed if self._answers.take(kind, identifier) is None)
         seen.accepted = self._answers.accepted
         seen.asked = not seen.accepted and self._answers.has(PacketType.AUTH)
-        seen.received_bytes = inbox.bytes
+        seen.received_bytes = listener.bytes
 
     def _send(self, data: bytes, *, mutated: bool = False) -> None:
-        link = self.inbox.link
+        link = self.listener.link
         assert link is not None
         self.conversation.add(True, data, time.time_ns(), mutated=mutated)
         link.write(data)

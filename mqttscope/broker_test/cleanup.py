@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from mqttscope.broker_test.conversation import Conversation
-from mqttscope.broker_test.probe_client import Door, forget_retained, forget_session
+from mqttscope.broker_test.probe_client import BrokerAccess, forget_retained, forget_session
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec
@@ -21,7 +21,7 @@ _FAILED = 0x80
 
 
 @dataclass(slots=True)
-class Leavings:
+class Residue:
     """What has to be forgotten."""
 
     sessions: list[tuple[ProtocolVersion, str]] = field(default_factory=list)
@@ -46,13 +46,13 @@ def accepted(conversation: Conversation) -> bool:
     return any(isinstance(one, Connack) and not one.reason_code for one in conversation.packets(from_client=False))
 
 
-def leavings(conversation: Conversation) -> Leavings:
+def residue(conversation: Conversation) -> Residue:
     """What the client of a conversation may have left behind; what a broker may have tolerated counts as well.
 
     A message that it refused is not there, and neither is one on what is no Topic Name when it closed the connection
     and had not acknowledged it: nobody could delete that one either.
     """
-    found = Leavings()
+    found = Residue()
     identifiers: dict[tuple[ProtocolVersion, str], None] = {}
     topics: dict[str, None] = {}
     doubtful: set[str] = set()
@@ -141,8 +141,8 @@ MAX_NAMED = 20
 class Cleaner:
     """What is still to be removed from a broker."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self, access: BrokerAccess) -> None:
+        self.access = access
         self._owing: list[Conversation] = []
 
     def owe(self, conversation: Conversation) -> None:
@@ -166,24 +166,24 @@ class Cleaner:
             async with asyncio.timeout(LAST_S if most_s is None else most_s):
                 left = await self.settle(version, seconds)
         except TimeoutError:
-            left = [told for one in self._owing for told in leavings(one).told()]
+            left = [told for one in self._owing for told in residue(one).told()]
         left = list(dict.fromkeys(left))
         if not left:
             return ""
         more = f" and {len(left) - MAX_NAMED:,} more" if len(left) > MAX_NAMED else ""
-        return f"may be left on {self.door.target}: {', '.join(left[:MAX_NAMED])}{more}"
+        return f"may be left on {self.access.target}: {', '.join(left[:MAX_NAMED])}{more}"
 
     async def _forget(self, conversation: Conversation, version: ProtocolVersion, seconds: float) -> list[str]:
         """Clean up behind one conversation; returns what is left."""
-        found = leavings(conversation)
+        found = residue(conversation)
         left = []
         for spoken, identifier in found.sessions:
             lasting = identifier in found.lasting
-            gone = await forget_session(self.door, spoken, identifier, seconds, lasting=lasting)
+            gone = await forget_session(self.access, spoken, identifier, seconds, lasting=lasting)
             if not gone and accepted(conversation):
                 left.append(f"session {identifier}")
         if found.topics:
-            topics = await forget_retained(self.door, version, found.topics, seconds)
+            topics = await forget_retained(self.access, version, found.topics, seconds)
             # A broker that closes for the deletion as it did for the message has not kept it.
             left += (f"retained message {topic}" for topic in topics if topic not in found.doubtful)
         return left

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from mqttscope.broker_test.probe_client import (
     LEAVE_S,
-    Companion,
-    Door,
+    BrokerAccess,
+    BrokerHealth,
     FloodedError,
-    Pulse,
+    ProbeClient,
     RefusedError,
-    pulse,
+    broker_health,
     witness,
 )
 from mqttscope.broker_test.process import STOP_S, Process
@@ -38,15 +38,15 @@ class NoBrokerError(MqttscopeError):
 
 
 @dataclass(slots=True)
-class Watch:
+class HealthMonitor:
     """The broker as a whole."""
 
-    door: Door
+    access: BrokerAccess
     patience_s: float
     process: Process | None = None
     told: list[str] = field(default_factory=list)
     """What the user should know, in sentences."""
-    witness: Companion | None = None
+    witness: ProbeClient | None = None
     version: ProtocolVersion = ProtocolVersion.V3_1_1
     """What the last witness spoke."""
     _delivers: bool | None = None
@@ -98,18 +98,18 @@ class Watch:
         watching = self.witness
         if not gone and watching is not None and await watching.round_trip(patience_s) is not None:
             return await self._closed_to_others(patience_s)
-        found = Pulse.DEAD if gone else await self._pulse(patience_s)
+        found = BrokerHealth.DEAD if gone else await self._pulse(patience_s)
         gone = gone or (self.process is not None and not self.process.alive())
         how = "" if watching is None else watching.how
         if gone and self._ours and not how and watching is not None and await watching.round_trip(patience_s):
             raise NoBrokerError(self._foreign())
         await self._drop_witness()
-        if gone or found is Pulse.DEAD:
+        if gone or found is BrokerHealth.DEAD:
             told = "its process is gone" if gone else "its port is dead, which served before"
             ending = self.process.ending if gone and self.process is not None else ""
             self._let_go()
             return Ruling(Verdict.CRASHED, f"{told} ({ending})" if ending else told)
-        if found is Pulse.SILENT:
+        if found is BrokerHealth.SILENT:
             return Ruling(Verdict.HUNG, f"it takes connections and answers no CONNECT within {patience_s * AGAIN:g} s")
         why = f"the witness lost its connection ({how})" if how else "the witness hears nothing any more"
         maybe = "" if self.process is not None or not how else "; it may have ended and been started anew"
@@ -126,7 +126,7 @@ class Watch:
 
     async def _closed_to_others(self, patience_s: float) -> Ruling | None:
         """What is wrong with a broker that serves who is there already; ``None`` when it serves who comes as well."""
-        if not self._admits or await self._pulse(patience_s) is Pulse.SERVES:
+        if not self._admits or await self._pulse(patience_s) is BrokerHealth.SERVES:
             return None
         if self.process is not None and not self.process.alive():
             return await self.ill(patience_s)
@@ -145,7 +145,7 @@ class Watch:
     def _foreign(self) -> str:
         assert self.process is not None
         return (
-            f"what was started has ended ({self.process.ending}), and something else serves at {self.door.target}: "
+            f"what was started has ended ({self.process.ending}), and something else serves at {self.access.target}: "
             "a broker has to stay in the foreground, at a port of its own"
         )
 
@@ -156,29 +156,29 @@ class Watch:
             self.told.append(f"process {process.pid} has ended; what serves since then is another one, not looked at")
             self.process = None
 
-    async def _pulse(self, patience_s: float) -> Pulse:
+    async def _pulse(self, patience_s: float) -> BrokerHealth:
         """A fresh client, a second time where the first one fares badly."""
         assert self.witness is not None
         version = self.witness.version
-        first = await pulse(self.door, version, patience_s)
-        if first is Pulse.SERVES:
+        first = await broker_health(self.access, version, patience_s)
+        if first is BrokerHealth.SERVES:
             return first
         await asyncio.sleep(min(0.2, patience_s))
-        return await pulse(self.door, version, patience_s * AGAIN)
+        return await broker_health(self.access, version, patience_s * AGAIN)
 
     async def _launch(self) -> None:
         """Start our broker, and have it serve; whoever else listens in its place would be judged for it."""
         assert self.process is not None
         if await self._taken():
             raise NoBrokerError(
-                f"something listens at {self.door.target} already, so that the broker cannot be started there"
+                f"something listens at {self.access.target} already, so that the broker cannot be started there"
             )
         self.process.start()
         await self._meet(START_S)
 
     async def _taken(self) -> bool:
         """Whether anybody takes connections there."""
-        for address in self.door.addresses or await resolve(self.door.target):
+        for address in self.access.addresses or await resolve(self.access.target):
             try:
                 async with asyncio.timeout(TAKEN_S):
                     _, writer = await asyncio.open_connection(*address.name[:2])
@@ -193,14 +193,14 @@ class Watch:
         deadline = time.monotonic() + seconds
         while True:
             try:
-                self.witness = await witness(self.door, self.patience_s * AGAIN)
-                why = f"{self.door.target} does not answer CONNECT"
+                self.witness = await witness(self.access, self.patience_s * AGAIN)
+                why = f"{self.access.target} does not answer CONNECT"
             except LinkError as error:
                 why = str(error)
             except FloodedError as error:
-                raise NoBrokerError(f"{self.door.target} sends without end: {error}") from None
+                raise NoBrokerError(f"{self.access.target} sends without end: {error}") from None
             except RefusedError as error:
-                told = f"{self.door.target} refuses our own client: {error}"
+                told = f"{self.access.target} refuses our own client: {error}"
                 if error.code in LOGIN:
                     told += "; --user and --password-file say as whom to connect"
                 raise NoBrokerError(told) from None
@@ -219,14 +219,14 @@ class Watch:
                 raise NoBrokerError(why)
             await asyncio.sleep(0.05)
 
-    async def _known(self, first: Companion) -> None:
+    async def _known(self, first: ProbeClient) -> None:
         """What can be held against the broker later: what it does before anything was mutated."""
         self._delivers = first.hears
         if not first.hears:
             self.told.append(
                 "the broker does not let our own client subscribe or publish; whether others suffer is seen by PINGRESP"
             )
-        self._admits = await pulse(self.door, self.version, self.patience_s * AGAIN) is Pulse.SERVES
+        self._admits = await broker_health(self.access, self.version, self.patience_s * AGAIN) is BrokerHealth.SERVES
         if not self._admits:
             self.told.append(
                 "the broker serves no second client beside our own, so that it is not seen whether it serves new ones"

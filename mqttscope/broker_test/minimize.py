@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from mqttscope.broker_test.case_runner import Played
 from mqttscope.broker_test.oracle import blaming, breaking
-from mqttscope.broker_test.run import NoBrokerError, Result, Trial
+from mqttscope.broker_test.run import BrokerTest, CaseResult, NoBrokerError
 from mqttscope.broker_test.turns import unhurried
 from mqttscope.broker_test.verdict import ANSWERS, BROKER_WIDE, Verdict
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
@@ -50,7 +50,7 @@ class Minimized:
     tries: int = 0
     packets_before: int = 0
     bytes_before: int = 0
-    result: Result | None = None
+    result: CaseResult | None = None
     """Of the reduced case, played a last time."""
     unfinished: str = ""
     """Why it was not reduced any further, though there was more to try; empty when all was tried."""
@@ -73,7 +73,7 @@ class Minimized:
         return [one.data for one in self.case.flow.steps if one.action is Action.SEND and one.data]
 
 
-def as_played(result: Result) -> Case:
+def as_played(result: CaseResult) -> Case:
     """The case with the bytes that were really sent, as it is played without the player."""
     case, played = result.case, result.played
     assert played is not None
@@ -96,15 +96,15 @@ def _type(data: bytes) -> PacketType | None:
     return PacketType(kind) if kind in ANSWER_TYPES else None
 
 
-async def smaller(
-    trial: Trial,
+async def minimized(
+    test: BrokerTest,
     script: Script,
-    result: Result,
+    result: CaseResult,
     *,
     max_tries: int = MAX_TRIES,
     max_s: float = MAX_S,
     progress: Progress | None = None,
-    worse: list[Result] | None = None,
+    worse: list[CaseResult] | None = None,
     raw: bool = False,
 ) -> Minimized | None:
     """Reduce a failing case; ``None`` where it does not fail the same way when its bytes are sent as they are.
@@ -125,10 +125,10 @@ async def smaller(
             progress(found.tries)
         less = replace(case, flow=replace(case.flow, steps=steps))
         try:
-            tried = await trial.once(script, less, raw=True)
+            tried = await test.once(script, less, raw=True)
             if _verdict(tried) in BROKER_WIDE - {wanted, Verdict.CRASHED}:
                 # Once is no proof, as everywhere.
-                tried = await trial.one(script, less, raw=True)
+                tried = await test.one(script, less, raw=True)
         except NoBrokerError:
             return None
         if worse is not None and wanted not in BROKER_WIDE and _verdict(tried) in BROKER_WIDE:
@@ -145,7 +145,7 @@ async def smaller(
 
     def over() -> str:
         """Why nothing more is tried."""
-        if trial.stopped:
+        if test.stopped:
             return "interrupted"
         if worse:
             return "a smaller case did worse"
@@ -169,9 +169,9 @@ async def smaller(
     steps = await _shorter(steps, keeps)
     found.case = replace(case, flow=replace(case.flow, steps=steps))
     # An interrupted case has no verdict any more: nobody knows whether what is left still shows it.
-    if trial.stopped:
+    if test.stopped:
         return None
-    found.result = last = await trial.one(script, found.case, raw=True)
+    found.result = last = await test.one(script, found.case, raw=True)
     if last.ruling is None or last.ruling.verdict is not wanted or last.played is None:
         return None
     found.breaks = await unhurried(breaking(last.played.conversation))
@@ -181,7 +181,7 @@ async def smaller(
     return found
 
 
-def _verdict(result: Result) -> Verdict | None:
+def _verdict(result: CaseResult) -> Verdict | None:
     return None if result.ruling is None else result.ruling.verdict
 
 

@@ -48,7 +48,7 @@ from mqttscope.transport.target import Target
 
 
 @dataclass(slots=True)
-class Door:
+class BrokerAccess:
     """Where connections go, and as whom."""
 
     target: Target
@@ -82,7 +82,7 @@ MAX_SLICE_BYTES = 8 * 1024
 """So much is looked at before timers, signals and other connections get their turn."""
 
 
-class Inbox:
+class PacketListener:
     """Listener of a link that gathers packets; subclasses say what is to be done with them."""
 
     def __init__(self, version: ProtocolVersion) -> None:
@@ -206,14 +206,14 @@ VERSIONS = (V3_1_1, V5, V3_1)
 TOPIC = "mqttscope/witness/"
 MAX_IDENTIFIER = 65_535
 MAX_UNASKED = 20_000
-"""Packets that a companion, who has asked for next to nothing, takes from one question to the next."""
+"""Packets that a probe client, which has asked for next to nothing, takes from one question to the next."""
 FLOODED = "it sent without end"
-"""How the connection of a companion ended that was flooded."""
+"""How the connection of a probe client ended that was flooded."""
 LEAVE_S = 0.5
 """How long the broker has to close behind our DISCONNECT."""
 
 
-class Pulse(Enum):
+class BrokerHealth(Enum):
     """What a fresh client finds."""
 
     SERVES = "it serves"
@@ -237,13 +237,15 @@ class FloodedError(MqttscopeError):
     """The broker sends without end to a client that has asked for nothing."""
 
 
-class Companion(Inbox):
+class ProbeClient(PacketListener):
     """One connection."""
 
-    def __init__(self, door: Door, version: ProtocolVersion = V3_1_1, client_identifier: str | None = None) -> None:
+    def __init__(
+        self, access: BrokerAccess, version: ProtocolVersion = V3_1_1, client_identifier: str | None = None
+    ) -> None:
         super().__init__(version)
         self.most = MAX_UNASKED
-        self.door = door
+        self.access = access
         self.version = version
         script = Script(Connection(0, "", "", "", 0, 0))
         self.live = LiveConnection(script, plays_client=True, keep=False, max_pings=1)
@@ -257,7 +259,7 @@ class Companion(Inbox):
 
     async def connect(self, seconds: float) -> bool:
         """Connect with a clean session; false when no CONNACK comes, `LinkError` and `RefusedError` as they say."""
-        self.link = await self.door.open(self, self.version, timeout_s=seconds)
+        self.link = await self.access.open(self, self.version, timeout_s=seconds)
         self._send(
             Connect(
                 protocol_name="MQIsdp" if self.version == V3_1 else "MQTT",
@@ -266,8 +268,8 @@ class Companion(Inbox):
                 keep_alive=0,
                 properties=Properties() if self.version == V5 else None,
                 client_identifier=self.client_identifier,
-                user_name=self.door.user_name,
-                password=password_for(self.version, self.door.user_name, self.door.password),
+                user_name=self.access.user_name,
+                password=password_for(self.version, self.access.user_name, self.access.password),
             )
         )
         await self.until(lambda: self.packets, seconds)
@@ -380,7 +382,7 @@ class Companion(Inbox):
             self.link.write(self.live.sent(packet, raw, None, time.time_ns()).data)
 
 
-async def witness(door: Door, seconds: float) -> Companion | None:
+async def witness(access: BrokerAccess, seconds: float) -> ProbeClient | None:
     """A client that watches whether the broker serves; ``None`` where it does not, `LinkError` without a broker.
 
     `RefusedError` when the broker refuses it in every version, `FloodedError` when it says more than can be heard.
@@ -388,7 +390,7 @@ async def witness(door: Door, seconds: float) -> Companion | None:
     refused: RefusedError | None = None
     flooded = False
     for version in VERSIONS:
-        made = Companion(door, version)
+        made = ProbeClient(access, version)
         try:
             if await made.connect(seconds) and await made.watch(seconds):
                 return made
@@ -404,22 +406,22 @@ async def witness(door: Door, seconds: float) -> Companion | None:
     return None
 
 
-async def pulse(door: Door, version: ProtocolVersion, seconds: float) -> Pulse:
+async def broker_health(access: BrokerAccess, version: ProtocolVersion, seconds: float) -> BrokerHealth:
     """How a fresh connection fares."""
-    probe = Companion(door, version)
+    probe = ProbeClient(access, version)
     try:
         served = await probe.connect(seconds)
     except LinkError as error:
-        return Pulse.DEAD if error.kind is Kind.REFUSED else Pulse.SILENT
+        return BrokerHealth.DEAD if error.kind is Kind.REFUSED else BrokerHealth.SILENT
     except RefusedError:
         served = True
     await (probe.leave() if served else probe.drop())
-    return Pulse.SERVES if served else Pulse.SILENT
+    return BrokerHealth.SERVES if served else BrokerHealth.SILENT
 
 
-async def speaks(door: Door, version: ProtocolVersion, seconds: float) -> bool:
+async def speaks(access: BrokerAccess, version: ProtocolVersion, seconds: float) -> bool:
     """Whether the broker speaks a version: it answers a plain CONNECT in it, or refuses who connects and not that."""
-    probe = Companion(door, version)
+    probe = ProbeClient(access, version)
     try:
         return await probe.connect(seconds)
     except RefusedError as error:
@@ -429,13 +431,13 @@ async def speaks(door: Door, version: ProtocolVersion, seconds: float) -> bool:
 
 
 async def forget_session(
-    door: Door, version: ProtocolVersion, client_identifier: str, seconds: float, *, lasting: bool = True
+    access: BrokerAccess, version: ProtocolVersion, client_identifier: str, seconds: float, *, lasting: bool = True
 ) -> bool:
     """End the session of a client, with its subscriptions and its queue: a clean one takes its place and ends.
 
     ``lasting``: it outlives its connection.  One that does not is gone, also where the broker refuses us.
     """
-    made = Companion(door, version, client_identifier)
+    made = ProbeClient(access, version, client_identifier)
     try:
         return await made.connect(seconds)
     except RefusedError:
@@ -449,11 +451,13 @@ async def forget_session(
         await made.leave()
 
 
-async def forget_retained(door: Door, version: ProtocolVersion, topics: Iterable[str], seconds: float) -> list[str]:
+async def forget_retained(
+    access: BrokerAccess, version: ProtocolVersion, topics: Iterable[str], seconds: float
+) -> list[str]:
     """Delete the retained messages of topics (5.0 3.3.1.3); returns the topics for which that was not possible."""
     left = []
     for topic in topics:
-        made = Companion(door, version)
+        made = ProbeClient(access, version)
         try:
             done = await made.connect(seconds) and await made.publish(topic, b"", 1, seconds, retain=True)
         except (LinkError, RefusedError):

@@ -145,7 +145,7 @@ PARTS = 4
 """In each of so many parts of the run it has to grow: a heap that fills and a cache that warms up come to an end."""
 
 
-class Growth:
+class MemoryTrend:
     """Looks at the memory behind each case.  It says what it saw, and accuses of nothing."""
 
     def __init__(self, process: Process | None) -> None:

@@ -11,21 +11,27 @@ from mqttscope.broker_test.case_runner import CaseRunner, NotPlayedError, Played
 from mqttscope.broker_test.cleanup import Cleaner
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.fit import Numbered, flow_of
-from mqttscope.broker_test.health_monitor import AGAIN, NoBrokerError, Watch
+from mqttscope.broker_test.health_monitor import AGAIN, HealthMonitor, NoBrokerError
 from mqttscope.broker_test.oracle import confirming
-from mqttscope.broker_test.probe_client import MAX_RECEIVED_BYTES, MAX_RECEIVED_PACKETS, Companion, Door, speaks
-from mqttscope.broker_test.process import Growth, Process
+from mqttscope.broker_test.probe_client import (
+    MAX_RECEIVED_BYTES,
+    MAX_RECEIVED_PACKETS,
+    BrokerAccess,
+    ProbeClient,
+    speaks,
+)
+from mqttscope.broker_test.process import MemoryTrend, Process
 from mqttscope.broker_test.turns import unhurried
 from mqttscope.broker_test.verdict import (
     AS_RECORDED,
     BROKER_WIDE,
-    Rehearsal,
+    Baseline,
     Ruling,
     Verdict,
     decided,
     excused,
     judge,
-    told_once,
+    unconfirmed,
     unmutated,
 )
 from mqttscope.mqtt.codec import encode
@@ -56,7 +62,7 @@ _LOOK_S = 0.1
 
 
 @dataclass(slots=True)
-class Result:
+class CaseResult:
     """What became of one case."""
 
     case: Case
@@ -80,10 +86,10 @@ class Result:
 
 
 @dataclass(slots=True)
-class Trial:
+class BrokerTest:
     """One run against one broker."""
 
-    door: Door
+    access: BrokerAccess
     patience_s: float = PATIENCE_S
     process: Process | None = None
     rate: float | None = None
@@ -91,30 +97,30 @@ class Trial:
     stopped: bool = False
     told: list[str] = field(default_factory=list)
     """What the user should know about the run, in sentences."""
-    rehearsed: dict[int, Rehearsal] = field(default_factory=dict)
+    baselines: dict[int, Baseline] = field(default_factory=dict)
     """How the broker took connections without a mutation, by their numbers."""
-    _watch: Watch = field(init=False)
+    _monitor: HealthMonitor = field(init=False)
     _cleaner: Cleaner = field(init=False)
-    _growth: Growth = field(init=False)
+    _growth: MemoryTrend = field(init=False)
     _next: float = 0.0
 
     def __post_init__(self) -> None:
-        self._watch = Watch(self.door, self.patience_s, self.process, self.told)
-        self._cleaner = Cleaner(self.door)
-        self._growth = Growth(self.process)
+        self._monitor = HealthMonitor(self.access, self.patience_s, self.process, self.told)
+        self._cleaner = Cleaner(self.access)
+        self._growth = MemoryTrend(self.process)
 
     async def begin(self) -> None:
         """Find the broker, or start it; `NoBrokerError` where none serves."""
-        await self._watch.begin()
+        await self._monitor.begin()
 
     async def end(self) -> None:
         """Clean up what is left, leave, and stop the broker if it was started here."""
         hurry = HURRY_S if self.stopped else None
-        told = await self._cleaner.finish(self._watch.version, self.patience_s, hurry)
+        told = await self._cleaner.finish(self._monitor.version, self.patience_s, hurry)
         self.told += (one for one in (told, self._growth.told()) if one)
-        await self._watch.end(hurry)
+        await self._monitor.end(hurry)
 
-    async def rehearse(self, script: Script) -> Result:
+    async def run_baseline(self, script: Script) -> CaseResult:
         """Play a connection without a mutation.
 
         What the broker lacks then is said of this result, and not held against it in the cases of the connection.
@@ -122,28 +128,28 @@ class Trial:
         number = script.connection.number
         found = await self._twice(script, unmutated(flow_of(script, "", number)))
         found.number = AS_RECORDED
-        self.rehearsed[number] = Rehearsal(ended=True)
+        self.baselines[number] = Baseline(ended=True)
         if found.played is not None:
             seen = found.played.seen
             codes = frozenset(code for _, code in seen.codes)
-            self.rehearsed[number] = Rehearsal(frozenset(seen.missing), codes, bool(seen.ended))
+            self.baselines[number] = Baseline(frozenset(seen.missing), codes, bool(seen.ended))
         if found.ruling is not None and found.ruling.verdict is Verdict.REFUSED_LEGAL:
             found.ruling = excused(found.ruling, "whom it lets do what may be its own affair")
         return found
 
     async def speaks(self, version: ProtocolVersion) -> bool:
         """Whether the broker speaks a version; `LinkError` where it cannot be reached."""
-        return await speaks(self.door, version, self.patience_s * AGAIN)
+        return await speaks(self.access, version, self.patience_s * AGAIN)
 
     async def connack(self, script: Script) -> Connack | None:
         """What the broker answers to the CONNECT of a connection; ``None`` when it does not accept it."""
         version, connect = script.version, script.connect
-        if connect is None or not await self._watch.alive():
+        if connect is None or not await self._monitor.alive():
             return None
         conversation = Conversation(version)
         self._cleaner.owe(conversation)
-        made = Companion(self.door, version)
-        made.link = await self.door.open(made, version)
+        made = ProbeClient(self.access, version)
+        made.link = await self.access.open(made, version)
         found: ControlPacket | Malformed | None = None
         for said in (connect, *_authentication(script)):
             conversation.add(True, said.raw, time.time_ns())
@@ -161,7 +167,7 @@ class Trial:
 
     async def run(
         self, cases: Iterable[tuple[Script, Numbered]], seconds: float | None = None
-    ) -> AsyncIterator[Result]:
+    ) -> AsyncIterator[CaseResult]:
         """Play cases; ends early when it is stopped or the broker is gone for good (`NoBrokerError`).
 
         ``seconds``: no case begins later than so long from now.
@@ -172,18 +178,18 @@ class Trial:
                 return
             yield replace(await self.one(script, numbered.case), number=numbered.number)
 
-    async def once(self, script: Script, case: Case, *, raw: bool = False) -> Result:
+    async def once(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
         """Play one case a single time."""
         return await self._attempt(script, case, self.patience_s, raw=raw)
 
-    async def one(self, script: Script, case: Case, *, raw: bool = False) -> Result:
+    async def one(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
         """Play one case and judge it; what seems to deviate is played a second time with more patience.
 
         A case during which the run is stopped has no verdict: what stops us may have stopped the broker as well.
         """
         started = time.monotonic()
         found = await self._twice(script, case, raw=raw)
-        if found.ruling is not None and not found.ruling.deviates and self._watch.process is not None:
+        if found.ruling is not None and not found.ruling.deviates and self._monitor.process is not None:
             found = await self._leaking(found, script, case, raw=raw)
         if self.stopped:
             found.ruling, found.not_played = None, "interrupted"
@@ -192,10 +198,10 @@ class Trial:
 
     # One attempt
 
-    async def _twice(self, script: Script, case: Case, *, raw: bool = False) -> Result:
+    async def _twice(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
         return await self._confirmed(await self._attempt(script, case, self.patience_s, raw=raw), raw=raw)
 
-    async def _confirmed(self, found: Result, *, raw: bool = False) -> Result:
+    async def _confirmed(self, found: CaseResult, *, raw: bool = False) -> CaseResult:
         """What seems to deviate is played again, with more patience."""
         assert found.script is not None
         if found.ruling is None:
@@ -203,7 +209,7 @@ class Trial:
         played = [found]
         while (so := decided([one.ruling for one in played])) is None and not self.stopped:
             ruling = played[-1].ruling
-            if ruling is not None and ruling.verdict is Verdict.COLLATERAL and await self._watch.lasting():
+            if ruling is not None and ruling.verdict is Verdict.COLLATERAL and await self._monitor.lasting():
                 # What has not ended is seen a second time by every client that comes.
                 return replace(played[-1], ruling=replace(ruling, why=f"{ruling.why}, and so it stays"))
             try:
@@ -216,36 +222,36 @@ class Trial:
                 return played[-1]
         if so is None:
             return played[-1]
-        for one in told_once([one.ruling for one in played], so[1]):
+        for one in unconfirmed([one.ruling for one in played], so[1]):
             told = f"{found.case.mutation.name}: {one.verdict} once in {len(played)} playings ({one.why})"
             self.told.append(told)
         return replace(played[so[0]], ruling=so[1])
 
     async def _attempt(
         self, script: Script, case: Case, patience_s: float, *, raw: bool, thorough: bool = False
-    ) -> Result:
-        if not await self._watch.alive():
-            raise NoBrokerError(f"{self.door.target} serves no more")
+    ) -> CaseResult:
+        if not await self._monitor.alive():
+            raise NoBrokerError(f"{self.access.target} serves no more")
         # Behind a broker that had crashed there is still something to be done.
         self.told += (f"could not be removed from the broker: {one}" for one in await self._settle())
         pilot = CaseRunner(
-            case, script, self.door, patience_s, self._supply, self._meanwhile(patience_s), raw, thorough
+            case, script, self.access, patience_s, self._supply, self._meanwhile(patience_s), raw, thorough
         )
         self._cleaner.owe(pilot.conversation)
-        result = Result(case, None, script=script)
+        result = CaseResult(case, None, script=script)
         try:
             played = result.played = await pilot.run()
         except (LinkError, NotPlayedError) as error:
             result.not_played = str(error)
-        ill = await self._watch.ill(patience_s)
+        ill = await self._monitor.ill(patience_s)
         if ill is not None:
             # Whoever brings the broker down on the way to the mutation has found something as well.
             result.ruling, result.not_played = ill, ""
             result.played = result.played or pilot.played
-        elif pilot.inbox.flooded:
+        elif pilot.listener.flooded:
             result.not_played = FLOOD
         elif result.played is not None:
-            ruling = judge(case, played.seen, self.rehearsed.get(script.connection.number, Rehearsal()))
+            ruling = judge(case, played.seen, self.baselines.get(script.connection.number, Baseline()))
             if ruling.deviates:
                 ruling = await unhurried(confirming(ruling, case, played.conversation))
             result.ruling = ruling
@@ -257,23 +263,23 @@ class Trial:
         return result
 
     async def _settle(self) -> list[str]:
-        return await self._cleaner.settle(self._watch.version, self.patience_s * AGAIN)
+        return await self._cleaner.settle(self._monitor.version, self.patience_s * AGAIN)
 
     def _meanwhile(self, patience_s: float) -> Callable[[], Awaitable[float | None]]:
         async def look() -> float | None:
-            return None if self._watch.witness is None else await self._watch.witness.round_trip(patience_s)
+            return None if self._monitor.witness is None else await self._monitor.witness.round_trip(patience_s)
 
         return look
 
     async def _supply(self, topic: str, payload: bytes, qos: int) -> bool:
         """Publish in the place of others."""
-        return self._watch.witness is not None and await self._watch.witness.publish(
+        return self._monitor.witness is not None and await self._monitor.witness.publish(
             topic, payload, qos, self.patience_s
         )
 
-    async def _leaking(self, found: Result, script: Script, case: Case, *, raw: bool) -> Result:
+    async def _leaking(self, found: CaseResult, script: Script, case: Case, *, raw: bool) -> CaseResult:
         """Whether the broker's memory grows each time that the case is played."""
-        process = self._watch.process
+        process = self._monitor.process
         assert process is not None
         growth: list[int] = []
         before = process.memory()
@@ -313,7 +319,7 @@ def longest_s(case: Case) -> float:
     return sum(step.nanoseconds for step in case.flow.steps if step.action is Action.PAUSE) / 1e9
 
 
-__all__ = ["NoBrokerError", "Result", "Trial", "longest_s"]
+__all__ = ["BrokerTest", "CaseResult", "NoBrokerError", "longest_s"]
 
 
 def _authentication(script: Script) -> Iterator[Entry]:

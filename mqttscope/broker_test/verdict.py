@@ -39,7 +39,7 @@ AS_RECORDED = -1
 
 
 @dataclass(slots=True, frozen=True)
-class Rehearsal:
+class Baseline:
     """How a broker took a connection as it was recorded."""
 
     missing: frozenset[PacketType] = frozenset()
@@ -109,7 +109,7 @@ ANSWERED_BY = {
 """The statements that demand an answer, by version and the answer's type."""
 
 
-def owed(packet: ControlPacket | Malformed) -> frozenset[PacketType]:
+def expected_responses(packet: ControlPacket | Malformed) -> frozenset[PacketType]:
     """Types of the answers that a packet asks for; none for one that is malformed."""
     if isinstance(packet, packets.Connect):
         return frozenset({PacketType.CONNACK})
@@ -126,7 +126,7 @@ def owed(packet: ControlPacket | Malformed) -> frozenset[PacketType]:
     return frozenset() if found is None else frozenset({found})
 
 
-NO_REHEARSAL = Rehearsal()
+NO_BASELINE = Baseline()
 CLIENTS_CODES = frozenset({0x00, 0x04})
 """Codes of a DISCONNECT that clients may send and servers may not (5.0 3.14.2.1): good-bye, with a Will and without."""
 OF_A_CLIENT = ("5.0 V5-DISCONNECT-sender",)
@@ -264,23 +264,23 @@ def _codes(answers: Iterable[ControlPacket | Malformed]) -> Iterable[tuple[Packe
                     yield one.packet_type, code
 
 
-def judge(case: Case, seen: Observation, rehearsal: Rehearsal = NO_REHEARSAL) -> Ruling:
+def judge(case: Case, seen: Observation, baseline: Baseline = NO_BASELINE) -> Ruling:
     """What the specification says about a reaction; about this connection alone.
 
-    ``rehearsal`` is how the broker took the connection without the mutation: what it lacked then proves nothing.
+    ``baseline`` is how the broker took the connection without the mutation: what it lacked then proves nothing.
     """
     demand = case.reaction.demand
     if demand is Demand.ANY:
         return _conforming("nothing is demanded but to go on serving")
-    ruling = _closing(case, seen) if demand is not Demand.ACCEPT else _accepting(case, seen, rehearsal)
+    ruling = _closing(case, seen) if demand is not Demand.ACCEPT else _accepting(case, seen, baseline)
     if ruling.verdict is Verdict.NO_ANSWER and seen.asked:
         return excused(ruling, "it asks for more authentication than was recorded")
     if demand is not Demand.ACCEPT:
         return ruling
     still_open = seen.fenced or (seen.missing and not seen.accepted)
-    if ruling.verdict is Verdict.NO_ANSWER and rehearsal.missing.issuperset(seen.missing) and still_open:
+    if ruling.verdict is Verdict.NO_ANSWER and baseline.missing.issuperset(seen.missing) and still_open:
         return excused(ruling, "so it is without the mutation")
-    if ruling.verdict is Verdict.REFUSED_LEGAL and rehearsal.ended:
+    if ruling.verdict is Verdict.REFUSED_LEGAL and baseline.ended:
         return excused(ruling, "so it is without the mutation")
     return ruling
 
@@ -358,9 +358,9 @@ def _of_no_table(case: Case, answers: Iterable[ControlPacket | Malformed]) -> Ru
     return None
 
 
-def _accepting(case: Case, seen: Observation, rehearsal: Rehearsal) -> Ruling:
+def _accepting(case: Case, seen: Observation, baseline: Baseline) -> Ruling:
     own = OWN_REASONS_5 if case.version == V5 else OWN_REASONS_BEFORE_5 | {_FAILED}
-    known = seen.recorded_codes | rehearsal.codes
+    known = seen.recorded_codes | baseline.codes
     codes = [(kind, code) for kind, code in seen.codes if code not in known]
     blaming = [(kind, code) for kind, code in codes if code not in own]
     if blaming:
@@ -421,6 +421,6 @@ def decided(rulings: Sequence[Ruling | None]) -> tuple[int, Ruling] | None:
     return place, excused(last or first, f"not the same twice: {first.verdict} first")
 
 
-def told_once(rulings: Sequence[Ruling | None], accepted: Ruling) -> list[Ruling]:
+def unconfirmed(rulings: Sequence[Ruling | None], accepted: Ruling) -> list[Ruling]:
     """Harm to the whole broker that was seen and is not what the case comes to."""
     return [one for one in rulings if one is not None and one.verdict in BROKER_WIDE - {accepted.verdict}]

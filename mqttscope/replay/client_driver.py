@@ -35,68 +35,68 @@ if TYPE_CHECKING:
 LESS = 4
 """By what the time is divided each time that it passed in vain; as much grows what is not waited for."""
 
-Hope = tuple[int, str]
+Expectation = tuple[int, str]
 """A connection, by the index of its script, and the Topic Filter that messages are awaited on."""
 
 
 @dataclass(slots=True)
-class Patience:
+class Timeouts:
     """What is known of the server's silence."""
 
     scripts: Sequence[Script]
     seconds: float
     """For what it has not failed to send before."""
-    vain: dict[Hope, int] = field(default_factory=dict)
+    vain: dict[Expectation, int] = field(default_factory=dict)
     """How often in a row messages were waited for."""
-    learned: dict[Hope, int] = field(default_factory=dict)
+    learned: dict[Expectation, int] = field(default_factory=dict)
     """Messages that were not waited for in full, since earlier ones had not come."""
-    _awaited: dict[Entry, Hope] | None = None
-    _behind: dict[Hope, list[Entry]] = field(default_factory=dict)
+    _awaited: dict[Entry, Expectation] | None = None
+    _behind: dict[Expectation, list[Entry]] = field(default_factory=dict)
 
     def for_steps(self, blocking: Iterable[Step]) -> float:
         """How many seconds the server has for these milestones."""
         return max(
-            (self.seconds / LESS ** self.vain.get(self._hope(one) or (-1, ""), 0) for one in blocking), default=0
+            (self.seconds / LESS ** self.vain.get(self._expectation(one) or (-1, ""), 0) for one in blocking), default=0
         )
 
     def passed(self, missed: Iterable[Step]) -> list[Entry]:
         """Time has passed in vain for these; returns further ones that are not to be waited for."""
         given_up: list[Entry] = []
-        last: dict[Hope, Entry] = {}
+        last: dict[Expectation, Entry] = {}
         for one in missed:
-            hope = self._hope(one)
-            if hope is not None and isinstance(one, Entry):
-                if hope in self.vain:
-                    self.learned[hope] = self.learned.get(hope, 0) + 1
-                last[hope] = one
-        for hope, entry in last.items():
-            times = self.vain[hope] = self.vain.get(hope, 0) + 1
+            expectation = self._expectation(one)
+            if expectation is not None and isinstance(one, Entry):
+                if expectation in self.vain:
+                    self.learned[expectation] = self.learned.get(expectation, 0) + 1
+                last[expectation] = one
+        for expectation, entry in last.items():
+            times = self.vain[expectation] = self.vain.get(expectation, 0) + 1
             if times > 1:
-                behind = [one for one in self._behind[hope] if one.place > entry.place]
+                behind = [one for one in self._behind[expectation] if one.place > entry.place]
                 given_up += behind[: LESS**times]
-                self.learned[hope] = self.learned.get(hope, 0) + len(behind[: LESS**times])
+                self.learned[expectation] = self.learned.get(expectation, 0) + len(behind[: LESS**times])
         return given_up
 
     def came(self, entry: Entry) -> None:
         """The server has sent this one."""
         if self.vain:
-            self.vain.pop(self._hope(entry) or (-1, ""), None)
+            self.vain.pop(self._expectation(entry) or (-1, ""), None)
 
     def awaited_on(self, entry: Entry) -> str:
         """The Topic Filter that a recorded message is awaited on."""
-        hope = self._hope(entry)
-        return hope[1] if hope else entry.topic or ""
+        expectation = self._expectation(entry)
+        return expectation[1] if expectation else entry.topic or ""
 
-    def _hope(self, step: Step) -> Hope | None:
+    def _expectation(self, step: Step) -> Expectation | None:
         if not isinstance(step, Entry) or step.from_client or not isinstance(step.packet, Publish):
             return None
         if self._awaited is None:
             self._awaited = dict(self._all())
-            for entry, hope in self._awaited.items():
-                self._behind.setdefault(hope, []).append(entry)
+            for entry, expectation in self._awaited.items():
+                self._behind.setdefault(expectation, []).append(entry)
         return self._awaited.get(step)
 
-    def _all(self) -> Iterator[tuple[Entry, Hope]]:
+    def _all(self) -> Iterator[tuple[Entry, Expectation]]:
         """Every delivery with what it is awaited on; where the recording has no such subscription, its topic."""
         asked: dict[str, dict[str, Callable[[str], bool]]] = {}
         for index, script in enumerate(self.scripts):
@@ -200,17 +200,17 @@ def cause(player: ClientPlayer, failure: str) -> str:
     return failure or (f"the broker refused the connection: {player.refused}" if player.refused else "")
 
 
-def never_came(performers: Collection[Performer], missed: Collection[Step], patience: Patience) -> Counter[str]:
+def never_came(drivers: Collection[ClientDriver], missed: Collection[Step], timeouts: Timeouts) -> Counter[str]:
     """What was waited for and did not come later either, in words."""
     found: Counter[str] = Counter()
-    for performer in performers if missed else ():
-        player = performer.player
+    for driver in drivers if missed else ():
+        player = driver.player
         for entry in player.correspondence.awaited:
             if entry not in missed or entry in player.correspondence.came:
                 continue
             what = entry.type.upper()
             if isinstance(entry.packet, Publish):
-                what = f"messages of {patience.awaited_on(entry)!r}"
+                what = f"messages of {timeouts.awaited_on(entry)!r}"
             found[f"{what} for {player.script.name}"] += 1
     return found
 
@@ -238,8 +238,8 @@ class Clock(Protocol):
 
 
 @dataclass(slots=True)
-class Stage:
-    """What all performers of a replay share."""
+class ReplayContext:
+    """What all drivers of a replay share."""
 
     gates: Gates
     timeline: Timeline
@@ -260,10 +260,10 @@ class Stage:
     """Packets of the recording that the server has sent again."""
     _next_ns: int = 0
     _started: set[Step] = field(default_factory=set)
-    _readers: deque[Performer] = field(default_factory=deque)
+    _readers: deque[ClientDriver] = field(default_factory=deque)
     """Those who have more to read than their turn allows."""
 
-    def line_up(self, reader: Performer) -> None:
+    def line_up(self, reader: ClientDriver) -> None:
         """Somebody has more to read than its turn allows: one slice of one of them in each turn of the event loop."""
         self._readers.append(reader)
         if len(self._readers) == 1:
@@ -308,12 +308,12 @@ class Stage:
 
 
 @dataclass(slots=True, eq=False)
-class Performer:
+class ClientDriver:
     """Drives a player; the listener of its link."""
 
     index: int
     player: ClientPlayer
-    stage: Stage
+    context: ReplayContext
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     link: Link | None = None
     failure: str = ""
@@ -364,7 +364,7 @@ class Performer:
     def failed(self, detail: str) -> None:
         """There is no connection."""
         self.failure = detail
-        self._over(Ending("refused", "server", self.stage.clock.now_ns(), detail))
+        self._over(Ending("refused", "server", self.context.clock.now_ns(), detail))
 
     def received(self, data: bytes) -> None:
         """Bytes of the server."""
@@ -373,7 +373,7 @@ class Performer:
             return
         self._unread.append(data)
         if len(self._unread) == 1:
-            self.stage.line_up(self)
+            self.context.line_up(self)
             self._read()
 
     def read_on(self) -> bool:
@@ -395,12 +395,12 @@ class Performer:
         return bool(self._unread)
 
     def _hear(self, data: bytes) -> None:
-        now = self.stage.clock.now_ns()
+        now = self.context.clock.now_ns()
         player = self.player
         useful, before = len(player.correspondence.came), player.progress
         for item in self._stream.feed(data):
             self._take(item, now)
-        self.stage.useful += len(player.correspondence.came) - useful
+        self.context.useful += len(player.correspondence.came) - useful
         if self._keep_alive is None:
             # It counts from the CONNECT on, also for a client that says nothing more.
             self._watch_keep_alive()
@@ -417,7 +417,7 @@ class Performer:
                 self.player.live.note(NoteKind.ENDED, f"a packet of more than {limit:,} bytes was not kept")
             return
         self.player.receive(item, now_ns)
-        self.stage.received += 1
+        self.context.received += 1
 
     def _read(self) -> None:
         """Read on, unless more has come than was looked at, or than can be acknowledged."""
@@ -435,15 +435,15 @@ class Performer:
             return
         if how == "failed":
             self.failure = detail
-        self._over(Ending(how, "server", self.stage.clock.now_ns(), detail))
+        self._over(Ending(how, "server", self.context.clock.now_ns(), detail))
 
     def stop(self) -> None:
         """End now, whatever is left to do."""
         if self.link is None:
-            self._over(Ending("refused", "client", self.stage.clock.now_ns(), "stopped", stopped=True))
+            self._over(Ending("refused", "client", self.context.clock.now_ns(), "stopped", stopped=True))
             return
         self.link.abort()
-        self._over(Ending("reset", "client", self.stage.clock.now_ns(), "stopped", stopped=True))
+        self._over(Ending("reset", "client", self.context.clock.now_ns(), "stopped", stopped=True))
 
     def await_nothing(self) -> None:
         """Nobody waits any longer for what the server was recorded to send."""
@@ -462,7 +462,7 @@ class Performer:
     def _watch_stuck(self) -> None:
         assert self.link is not None
         self._unsent = self.link.unsent
-        self._stuck = asyncio.get_running_loop().call_later(self.stage.patience_s, self._see_stuck)
+        self._stuck = asyncio.get_running_loop().call_later(self.context.patience_s, self._see_stuck)
 
     def _see_stuck(self) -> None:
         """Whether the server has taken anything of what is sent."""
@@ -470,13 +470,13 @@ class Performer:
         self._stuck = None
         if link is None or self.finished.is_set() or self._closing:
             return
-        if self._unsent - link.unsent >= LEAST_TAKEN_BYTES * self.stage.patience_s:
+        if self._unsent - link.unsent >= LEAST_TAKEN_BYTES * self.context.patience_s:
             self._watch_stuck()
             return
         self.player.gave_up = Until.TAKEN
         self.player.live.note(NoteKind.ENDED, "reset by us, since the server read no more")
         link.abort()
-        self._over(Ending("reset", "client", self.stage.clock.now_ns()))
+        self._over(Ending("reset", "client", self.context.clock.now_ns()))
 
     def _forget_stuck(self) -> None:
         if self._stuck is not None:
@@ -502,9 +502,9 @@ class Performer:
         again = self._turn(sent)
         if sent:
             link.write(b"".join(sent))
-            self.stage.sent += len(sent)
+            self.context.sent += len(sent)
             self._watch_keep_alive()
-        self.stage.progress += self.player.progress - before
+        self.context.progress += self.player.progress - before
         self._tell()
         self._read()
         if again:
@@ -512,9 +512,9 @@ class Performer:
 
     def _turn(self, sent: list[bytes]) -> bool:
         """Collect what is to be sent; returns whether there is more at once."""
-        player, stage = self.player, self.stage
-        timers = stage.gates.order.timers
-        now, sending = stage.clock.now_ns(), 0
+        player, context = self.player, self.context
+        timers = context.gates.order.timers
+        now, sending = context.clock.now_ns(), 0
         for _ in range(MAX_TURN):
             if sending > MAX_TURN_BYTES:
                 return True
@@ -534,7 +534,7 @@ class Performer:
                 if source is not None:
                     self._performed_ns = source.timestamp_ns
                     if source in timers:
-                        stage.start_timers(source)
+                        context.start_timers(source)
             elif isinstance(action, Wait):
                 if action.until is self._hopeless:
                     # The steps behind the one that waited in vain would wait for the same.
@@ -554,21 +554,21 @@ class Performer:
 
     def _is_turn(self) -> bool:
         """Whether the next step may happen now; arranges for later otherwise."""
-        stage, entry = self.stage, self.player.peek()
+        context, entry = self.context, self.player.peek()
         recorded_ns = entry.timestamp_ns if entry is not None else self.player.script.ending.timestamp_ns
-        wait_ns = stage.timeline.due_ns(recorded_ns) - stage.clock.since_start_ns()
+        wait_ns = context.timeline.due_ns(recorded_ns) - context.clock.since_start_ns()
         if wait_ns > 0:
             self._at(wait_ns / 1e9)
             return False
         # Only what is due waits for others, so that silence means that something does not come.
         step: Step = entry if entry is not None else End(self.index)
-        if not stage.gates.open_for(step):
+        if not context.gates.open_for(step):
             if self._waiting_for != step:
                 self._waiting_for = step
-                stage.gates.when_open(step, self._gate_opened)
+                context.gates.when_open(step, self._gate_opened)
             return False
-        if entry is not None and stage.rate is not None and isinstance(entry.packet, Publish):
-            seconds = stage.may_publish()
+        if entry is not None and context.rate is not None and isinstance(entry.packet, Publish):
+            seconds = context.may_publish()
             if seconds:
                 self._at(seconds)
                 return False
@@ -592,10 +592,10 @@ class Performer:
         """Wait for the server, but not for ever."""
         if self._patience is None:
             self._until = until
-            seconds = self.stage.patience_s
+            seconds = self.context.patience_s
             if until is Until.CLOSE:
                 seconds += self._recorded_silence_s()
-            self.stage.pending += 1
+            self.context.pending += 1
             self._patience = asyncio.get_running_loop().call_later(seconds, self._lose_patience)
 
     def _recorded_silence_s(self) -> float:
@@ -618,7 +618,7 @@ class Performer:
 
     def _forget_patience(self) -> None:
         if self._patience is not None:
-            self.stage.pending -= 1
+            self.context.pending -= 1
             self._patience.cancel()
             self._patience = None
 
@@ -628,11 +628,11 @@ class Performer:
         self._closing = True
         if sent:
             link.write(b"".join(sent))
-            self.stage.sent += len(sent)
+            self.context.sent += len(sent)
             sent.clear()
         if how == "reset":
             link.abort()
-            self._over(Ending("reset", "client", self.stage.clock.now_ns()))
+            self._over(Ending("reset", "client", self.context.clock.now_ns()))
         else:
             link.close()
             self._closed = asyncio.create_task(self._await_close(link))
@@ -640,7 +640,7 @@ class Performer:
     async def _await_close(self, link: Link) -> None:
         """The connection has ended when the server has taken the end as well."""
         await link.closed.wait()
-        self._over(Ending("fin", "client", self.stage.clock.now_ns()))
+        self._over(Ending("fin", "client", self.context.clock.now_ns()))
 
     def _over(self, ending: Ending) -> None:
         if self.finished.is_set():
@@ -652,31 +652,31 @@ class Performer:
         self._forget_stuck()
         self._unread.clear()
         self.finished.set()
-        self.failure = self.failure or why_it_failed(self.player, ending, self.stage.patience_s)
+        self.failure = self.failure or why_it_failed(self.player, ending, self.context.patience_s)
         self.shortfall = "" if self.failure else why_it_fell_short(self.player, ending)
         self.player.ended(ending)
         if self.link is not None:
             self.link.close()
         self._tell()
         if self.link is not None:
-            self.stage.start_timers(End(self.index))
-        self.stage.drop_timers(End(self.index))
+            self.context.start_timers(End(self.index))
+        self.context.drop_timers(End(self.index))
         for skipped in self.player.skipped:
-            self.stage.drop_timers(skipped)
-        self.stage.gates.reach(End(self.index))
-        self.stage.progress += 1
+            self.context.drop_timers(skipped)
+        self.context.gates.reach(End(self.index))
+        self.context.progress += 1
 
     def _tell(self) -> None:
         """Tell the others which milestones are reached."""
-        done, gates = self.player.correspondence.done, self.stage.gates
+        done, gates = self.player.correspondence.done, self.context.gates
         while done:
             reached = done.copy()
             done.clear()
             for entry in reached:
                 if entry in self.player.correspondence.came:
-                    self.stage.came(entry)
+                    self.context.came(entry)
                 if gates.reach(entry):
-                    self.stage.progress += 1
+                    self.context.progress += 1
 
     def _watch_keep_alive(self) -> None:
         """Keep the connection alive where the live pace is slower than the recorded one."""
@@ -701,6 +701,6 @@ class Performer:
         if until_ns - self._performed_ns > 1.5 * player.keep_alive_ns:
             # The recorded client was silent for longer than servers bear (5.0 3.1.2.10).
             return
-        link.write(player.ping(self.stage.clock.now_ns()).data)
-        self.stage.sent += 1
+        link.write(player.ping(self.context.clock.now_ns()).data)
+        self.context.sent += 1
         self._watch_keep_alive()

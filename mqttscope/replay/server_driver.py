@@ -1,4 +1,4 @@
-"""One device at its connection: finds its part, hands on what it says, sends what its player wants."""
+"""One device at its connection: finds its recording, hands on what it says, sends what its player wants."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _OTHERS = {
 """How other protocols begin."""
 
 
-class Host(Protocol):
-    """What an attendant needs of those who run it."""
+class ServerHost(Protocol):
+    """What a driver needs of those who run it."""
 
     @property
     def unexpected(self) -> Unexpected:
@@ -62,13 +62,13 @@ class Host(Protocol):
     def room(self, more: int) -> bool:
         """Count bytes of packets that are not complete; returns whether there is room for them."""
 
-    def cast(self, attendant: Attendant, first: ControlPacket | Malformed) -> ServerPlayer | None:
+    def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer | None:
         """Who answers a connection that begins with this packet; ``None`` where the recording has nobody."""
 
-    def horizon(self, attendant: Attendant) -> int:
+    def horizon(self, driver: ServerDriver) -> int:
         """How far others have come."""
 
-    def stir(self, attendant: Attendant) -> None:
+    def stir(self, driver: ServerDriver) -> None:
         """Something has happened that others may wait for."""
 
     def tell(self, sentence: str) -> None:
@@ -76,10 +76,10 @@ class Host(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Attendant:
+class ServerDriver:
     """Drives a player; the listener of its link."""
 
-    host: Host
+    host: ServerHost
     link: Link
     player: ServerPlayer | None = None
     recorded: Script | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mqttscope.broker_test.fit import fitted, flow_of
-from mqttscope.broker_test.probe_client import Door
+from mqttscope.broker_test.probe_client import BrokerAccess
 from mqttscope.broker_test.process import Process
-from mqttscope.broker_test.run import Result, Trial
+from mqttscope.broker_test.run import BrokerTest, CaseResult
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt import Connect, Properties, ProtocolVersion, Puback, Publish, Suback, Subscribe, Subscription
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Pingreq, Pingresp, Pubcomp, Pubrec, Pubrel
@@ -81,18 +81,18 @@ def target(port: int) -> Target:
     return parse_broker(f"mqtt://127.0.0.1:{port}")
 
 
-def trial_of(port: int, process: Process | None = None, *, patience_s: float = PATIENCE_S) -> Trial:
+def trial_of(port: int, process: Process | None = None, *, patience_s: float = PATIENCE_S) -> BrokerTest:
     """A trial of a broker on loopback."""
-    return Trial(Door(target(port)), patience_s, process)
+    return BrokerTest(BrokerAccess(target(port)), patience_s, process)
 
 
-async def tried(name: str, fault: Fault, version: ProtocolVersion = V5, process: Process | None = None) -> Result:
+async def tried(name: str, fault: Fault, version: ProtocolVersion = V5, process: Process | None = None) -> CaseResult:
     """One case against a broker with a fault."""
     async with broken(fault) as broker:
-        trial = trial_of(broker.port, process)
-        await trial.begin()
-        own = fitted(script(version), await trial.connack(script(version)))
+        test = trial_of(broker.port, process)
+        await test.begin()
+        own = fitted(script(version), await test.connack(script(version)))
         try:
-            return await trial.one(own, make_case(name, own))
+            return await test.one(own, make_case(name, own))
         finally:
-            await trial.end()
+            await test.end()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqttscope.broker_test.case_runner import Acknowledging, Answers, Heard
+from mqttscope.broker_test.case_runner import BrokerAnswers, CaseAcknowledger, RecordingListener
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.probe_client import MAX_RECEIVED_BYTES
 from mqttscope.mqtt import (
@@ -27,7 +27,7 @@ from tests.replay.recordings import conversation
 
 
 class Valve:
-    """The part of a link that an inbox closes."""
+    """The part of a link that a listener closes."""
 
     reading = True
 
@@ -37,7 +37,7 @@ class Valve:
 
 def test_everything_is_noted_and_packets_are_handed_on() -> None:
     conversation, took = Conversation(V5), list[ControlPacket | Malformed]()
-    heard = Heard(conversation, took.append)
+    heard = RecordingListener(conversation, took.append)
     heard.received(b"\xd0")
     heard.received(b"\x00")
     heard.ended("failed", "")
@@ -48,7 +48,7 @@ def test_everything_is_noted_and_packets_are_handed_on() -> None:
 
 
 def test_a_flood_is_not_listened_to_without_end() -> None:
-    heard, valve = Heard(Conversation(V5), lambda packet: None), Valve()
+    heard, valve = RecordingListener(Conversation(V5), lambda packet: None), Valve()
     heard.link = valve  # type: ignore[assignment]
     heard.bytes = MAX_RECEIVED_BYTES - 1
     heard.received(b"\xd0")
@@ -59,7 +59,7 @@ def test_a_flood_is_not_listened_to_without_end() -> None:
 
 def test_an_answer_is_taken_once() -> None:
     received: list[ControlPacket | Malformed] = [Puback(packet_identifier=one) for one in (1, 2, 1)]
-    answers = Answers(received)
+    answers = BrokerAnswers(received)
 
     assert answers.take(PacketType.PUBACK, 2) is received[1]
     assert not answers.has(PacketType.PUBACK, 2)
@@ -73,7 +73,7 @@ def test_an_answer_is_taken_once() -> None:
 
 def test_what_came_before_is_nobodys() -> None:
     received: list[ControlPacket | Malformed] = [Connack(), Puback(packet_identifier=1)]
-    answers = Answers(received)
+    answers = BrokerAnswers(received)
 
     assert answers.pass_over() == 2
     assert not answers.has(PacketType.PUBACK)
@@ -82,7 +82,7 @@ def test_what_came_before_is_nobodys() -> None:
 
 def test_deliveries_are_known_by_their_payload() -> None:
     one, two = (Publish(topic_name="a", payload=payload, properties=Properties()) for payload in (b"1", b"2"))
-    answers = Answers([one, two, one])
+    answers = BrokerAnswers([one, two, one])
 
     assert answers.take_delivery(b"2") is two
     assert not answers.has_delivery(b"2")
@@ -90,8 +90,8 @@ def test_deliveries_are_known_by_their_payload() -> None:
 
 
 def test_a_refusal_is_no_acceptance() -> None:
-    assert not Answers([Connack(reason_code=0x87)]).accepted
-    assert not Answers([]).accepted
+    assert not BrokerAnswers([Connack(reason_code=0x87)]).accepted
+    assert not BrokerAnswers([]).accepted
 
 
 RECORDED = conversation(
@@ -109,12 +109,12 @@ RECORDED = conversation(
 DELIVERY, PUBREC, PUBCOMP, OWN, PUBREL = (RECORDED.entries[place] for place in (2, 3, 5, 6, 8))
 
 
-def said(acks: Acknowledging, entry: Entry, *, mutated: bool = False) -> bytes:
+def said(acks: CaseAcknowledger, entry: Entry, *, mutated: bool = False) -> bytes:
     return acks.data(Step(Action.SEND, entry.raw, RECORDED.entries.index(entry), mutated=mutated), entry)
 
 
-def came(packet: Publish) -> Acknowledging:
-    acks = Acknowledging(V3_1_1)
+def came(packet: Publish) -> CaseAcknowledger:
+    acks = CaseAcknowledger(V3_1_1)
     acks.delivered(DELIVERY, packet)
     return acks
 
@@ -142,14 +142,14 @@ def test_a_message_that_came_at_another_qos_is_acknowledged_at_that() -> None:
 
 
 def test_what_did_not_come_is_acknowledged_by_mutations_alone() -> None:
-    acks = Acknowledging(V3_1_1)
+    acks = CaseAcknowledger(V3_1_1)
 
     assert said(acks, PUBREC) == b""
     assert said(acks, PUBREC, mutated=True) == PUBREC.raw
 
 
 def test_without_pubrec_there_is_no_pubrel() -> None:
-    acks = Acknowledging(V3_1_1)
+    acks = CaseAcknowledger(V3_1_1)
     assert said(acks, PUBREL) == PUBREL.raw
 
     acks.without_pubrec.add(OWN)
@@ -158,11 +158,11 @@ def test_without_pubrec_there_is_no_pubrel() -> None:
 
 
 def test_a_pubrel_goes_with_its_mutated_message() -> None:
-    acks = Acknowledging(V3_1_1)
+    acks = CaseAcknowledger(V3_1_1)
     acks.own[OWN] = 65_535
 
     assert said(acks, PUBREL) == wire(Pubrel(packet_identifier=65_535))
 
 
 def test_other_packets_stay_as_they_are() -> None:
-    assert said(Acknowledging(V3_1_1), RECORDED.entries[0]) == RECORDED.entries[0].raw
+    assert said(CaseAcknowledger(V3_1_1), RECORDED.entries[0]) == RECORDED.entries[0].raw

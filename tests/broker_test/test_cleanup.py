@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from mqttscope.broker_test import cleanup
-from mqttscope.broker_test.cleanup import Cleaner, leavings
+from mqttscope.broker_test.cleanup import Cleaner, residue
 from mqttscope.broker_test.conversation import Conversation
-from mqttscope.broker_test.probe_client import Door
+from mqttscope.broker_test.probe_client import BrokerAccess
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Properties, Puback, Publish, encode
 from mqttscope.mqtt.parts import Will
 from tests.broker_test.broken import Fault, broken
@@ -31,7 +31,7 @@ def connect(name: str, **more: object) -> Connect:
 
 
 def test_sessions_and_retained_messages() -> None:
-    found = leavings(
+    found = residue(
         talk(
             connect("dev"),
             Publish(topic_name="kept", payload=b"x", retain=True, properties=Properties()),
@@ -46,7 +46,7 @@ def test_sessions_and_retained_messages() -> None:
 
 def test_topics_behind_aliases_and_of_wills() -> None:
     aliased = Properties(topic_alias=1)
-    found = leavings(
+    found = residue(
         talk(
             connect("dev", will=Will("last/words", b"x", will_retain=True, properties=Properties())),
             Publish(topic_name="named", payload=b"x", properties=aliased),
@@ -58,14 +58,14 @@ def test_topics_behind_aliases_and_of_wills() -> None:
 
 
 def test_what_is_malformed_may_have_been_tolerated() -> None:
-    found = leavings(talk(Connect(client_identifier="dev"), b"\x37\x06\x00\x01a\x00\x01x", version=4))
+    found = residue(talk(Connect(client_identifier="dev"), b"\x37\x06\x00\x01a\x00\x01x", version=4))
 
     assert found.topics == ["a"]
 
 
 def test_identifiers_that_the_broker_assigned() -> None:
     told = Connack(session_present=False, properties=Properties(assigned_client_identifier="auto-1"))
-    found = leavings(talk(connect(""), told))
+    found = residue(talk(connect(""), told))
 
     assert found.sessions == [(V5, "auto-1")]
 
@@ -81,10 +81,10 @@ def test_what_the_broker_never_took_is_not_there() -> None:
     taken = talk(connect("dev"), Connack(properties=Properties()), wild, Puback(packet_identifier=1), ill_formed)
     taken.add(False, b"", 9, ends="fin")
 
-    assert leavings(closed).topics == []
-    assert leavings(open_).topics == ["a/#", "\udcc0\udc80"]
-    assert leavings(taken).topics == ["a/#"]
-    assert leavings(taken).doubtful == set()
+    assert residue(closed).topics == []
+    assert residue(open_).topics == ["a/#", "\udcc0\udc80"]
+    assert residue(taken).topics == ["a/#"]
+    assert residue(taken).doubtful == set()
 
 
 def test_what_it_closed_for_and_did_not_acknowledge_may_not_be_there() -> None:
@@ -92,15 +92,15 @@ def test_what_it_closed_for_and_did_not_acknowledge_may_not_be_there() -> None:
     closed, open_ = (talk(connect("dev"), Connack(properties=Properties()), message) for _ in range(2))
     closed.add(False, b"", 9, ends="fin")
 
-    assert (leavings(closed).topics, leavings(closed).doubtful) == (["a\n"], {"a\n"})
-    assert (leavings(open_).topics, leavings(open_).doubtful) == (["a\n"], set())
+    assert (residue(closed).topics, residue(closed).doubtful) == (["a\n"], {"a\n"})
+    assert (residue(open_).topics, residue(open_).doubtful) == (["a\n"], set())
 
 
 def test_what_the_broker_refused_is_not_there() -> None:
     message = Publish(topic_name="a", qos=1, packet_identifier=1, payload=b"x", retain=True, properties=Properties())
 
-    assert leavings(talk(connect("dev"), message, Puback(1, 0x87))).topics == []
-    assert leavings(talk(connect("dev"), message, Puback(1, 0x10))).topics == ["a"]
+    assert residue(talk(connect("dev"), message, Puback(1, 0x87))).topics == []
+    assert residue(talk(connect("dev"), message, Puback(1, 0x10))).topics == ["a"]
 
 
 def test_a_will_on_no_topic_name_needs_a_connection() -> None:
@@ -108,13 +108,13 @@ def test_a_will_on_no_topic_name_needs_a_connection() -> None:
     refused = talk(connect("dev", will=will), Connack(reason_code=0x90, properties=Properties()))
     let_in = talk(connect("dev", will=will), Connack(properties=Properties()))
 
-    assert (leavings(refused).topics, leavings(let_in).topics) == ([], ["a/#"])
-    assert leavings(let_in).told() == ["session dev", "retained message a/#"]
+    assert (residue(refused).topics, residue(let_in).topics) == ([], ["a/#"])
+    assert residue(let_in).told() == ["session dev", "retained message a/#"]
 
 
 def test_which_sessions_outlive_their_connections() -> None:
     def lasting(*packets: ControlPacket | bytes, version: int = 5) -> set[str]:
-        return leavings(talk(*packets, version=version)).lasting
+        return residue(talk(*packets, version=version)).lasting
 
     expiring = Connect(protocol_level=5, client_identifier="dev", properties=Properties(session_expiry_interval=9))
     assert lasting(connect("dev"), Connack(properties=Properties())) == set()
@@ -136,7 +136,7 @@ def kept(*topics: str) -> Conversation:
 def test_what_is_owed_is_settled_once() -> None:
     async def run() -> tuple[list[str], str]:
         async with broken(Fault.NONE) as broker:
-            cleaner = Cleaner(Door(target(broker.port)))
+            cleaner = Cleaner(BrokerAccess(target(broker.port)))
             cleaner.owe(kept("a"))
             cleaner.owe(kept("b"))
             return await cleaner.settle(V3_1_1, 1.0), await cleaner.finish(V3_1_1, 1.0)
@@ -149,7 +149,7 @@ def test_a_broker_that_closes_for_a_topic_keeps_nothing_there() -> None:
 
     async def run() -> list[list[str]]:
         async with broken(Fault.REFUSE) as broker:
-            cleaner = Cleaner(Door(target(broker.port)))
+            cleaner = Cleaner(BrokerAccess(target(broker.port)))
             told = []
             for how in ("fin", ""):
                 made = kept("a b", "c")
@@ -167,7 +167,7 @@ def test_a_session_that_ended_with_its_connection_is_not_left(seconds: int) -> N
 
     async def run() -> list[str]:
         async with broken(Fault.LOGIN) as broker:
-            cleaner = Cleaner(Door(target(broker.port)))
+            cleaner = Cleaner(BrokerAccess(target(broker.port)))
             made = Conversation(V5)
             block = Properties(session_expiry_interval=seconds) if seconds else Properties()
             made.add(True, encode(Connect(protocol_level=5, client_identifier="dev", properties=block), V5), 0)
@@ -184,7 +184,7 @@ def test_where_qos_1_leads_nowhere(fault: Fault) -> None:
 
     async def run() -> list[str]:
         async with broken(fault) as broker:
-            cleaner = Cleaner(Door(target(broker.port)))
+            cleaner = Cleaner(BrokerAccess(target(broker.port)))
             cleaner.owe(kept("a"))
             return await cleaner.settle(V5, 0.2)
 
@@ -193,7 +193,7 @@ def test_where_qos_1_leads_nowhere(fault: Fault) -> None:
 
 def test_where_nobody_serves_what_may_be_left_is_named() -> None:
     port = free_port()
-    cleaner = Cleaner(Door(target(port)))
+    cleaner = Cleaner(BrokerAccess(target(port)))
     cleaner.owe(kept("a"))
     cleaner.owe(kept(*(f"b{place}" for place in range(30))))
 
@@ -208,7 +208,7 @@ def test_the_end_takes_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> str:
         async with broken(Fault.NONE) as broker:
             broker.hanging = True
-            cleaner = Cleaner(Door(target(broker.port)))
+            cleaner = Cleaner(BrokerAccess(target(broker.port)))
             cleaner.owe(kept("a"))
             return await cleaner.finish(V3_1_1, 60.0)
 

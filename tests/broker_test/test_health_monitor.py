@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.broker_test.health_monitor import NoBrokerError, Watch
-from mqttscope.broker_test.probe_client import Door
+from mqttscope.broker_test.health_monitor import HealthMonitor, NoBrokerError
+from mqttscope.broker_test.probe_client import BrokerAccess
 from mqttscope.broker_test.process import Process
 from mqttscope.broker_test.verdict import Verdict
 from tests.broker_test.broken import Fault, broken
@@ -19,8 +19,8 @@ from tests.proxy.rig import free_port, until
 BROKEN = Path(__file__).with_name("broken.py")
 
 
-def watch(port: int, command: str = "") -> Watch:
-    return Watch(Door(target(port)), 0.2, Process(command=command) if command else None)
+def watch(port: int, command: str = "") -> HealthMonitor:
+    return HealthMonitor(BrokerAccess(target(port)), 0.2, Process(command=command) if command else None)
 
 
 def test_what_listens_already_is_not_judged_for_what_is_started() -> None:

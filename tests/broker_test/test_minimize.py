@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from mqttscope.broker_test.minimize import Minimized, as_played, faults_of, smaller
-from mqttscope.broker_test.run import Result
+from mqttscope.broker_test.minimize import Minimized, as_played, faults_of, minimized
+from mqttscope.broker_test.run import CaseResult
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mutate import Action, Step
@@ -17,17 +17,17 @@ from tests.broker_test.inside import Inside
 
 async def reduced(
     name: str, fault: Fault, version: ProtocolVersion, more: int = 10, tries: int = 200, seconds: float = 30.0
-) -> tuple[Result, Minimized | None]:
+) -> tuple[CaseResult, Minimized | None]:
     """A failing case, and what is left of it."""
     process = Inside(fault)
-    trial = trial_of(process.port, process, patience_s=0.05)
-    await trial.begin()
+    test = trial_of(process.port, process, patience_s=0.05)
+    await test.begin()
     try:
         own = script(version, more=more)
-        found = await trial.one(own, make_case(name, own))
-        return found, await smaller(trial, own, found, max_tries=tries, max_s=seconds)
+        found = await test.one(own, make_case(name, own))
+        return found, await minimized(test, own, found, max_tries=tries, max_s=seconds)
     finally:
-        await trial.end()
+        await test.end()
         await process.end()
 
 
@@ -75,18 +75,18 @@ def test_it_ends_in_time_and_says_so() -> None:
 def test_a_stopped_trial_reduces_no_further() -> None:
     async def run() -> tuple[list[int], Minimized | None]:
         process = Inside(Fault.TOLERATE)
-        trial = trial_of(process.port, process, patience_s=0.05)
-        await trial.begin()
+        test = trial_of(process.port, process, patience_s=0.05)
+        await test.begin()
         own = script(V3_1_1)
-        found = await trial.one(own, make_case("publish:qos-3", own))
+        found = await test.one(own, make_case("publish:qos-3", own))
         told: list[int] = []
 
         def progress(tries: int) -> None:
             told.append(tries)
-            trial.stopped = tries == 2
+            test.stopped = tries == 2
 
-        made = await smaller(trial, own, found, progress=progress)
-        await trial.end()
+        made = await minimized(test, own, found, progress=progress)
+        await test.end()
         await process.end()
         return told, made
 
@@ -96,13 +96,13 @@ def test_a_stopped_trial_reduces_no_further() -> None:
 def test_a_case_that_does_not_fail_again_is_not_reduced() -> None:
     async def run() -> Minimized | None:
         process = Inside(Fault.CRASH)
-        trial = trial_of(process.port, process)
-        await trial.begin()
+        test = trial_of(process.port, process)
+        await test.begin()
         own = script()
-        found = await trial.one(own, make_case("publish:qos-3", own))
+        found = await test.one(own, make_case("publish:qos-3", own))
         process.fault = Fault.NONE
-        made = await smaller(trial, own, found)
-        await trial.end()
+        made = await minimized(test, own, found)
+        await test.end()
         await process.end()
         return made
 
@@ -112,17 +112,17 @@ def test_a_case_that_does_not_fail_again_is_not_reduced() -> None:
 def test_what_is_worse_than_the_case_ends_its_reduction_and_is_kept() -> None:
     """A broker that tolerates the case crashes when CONNECT is left out."""
 
-    async def run() -> tuple[Minimized | None, list[Result], Minimized | None]:
+    async def run() -> tuple[Minimized | None, list[CaseResult], Minimized | None]:
         process = Inside(Fault.FRAGILE)
-        trial = trial_of(process.port, process, patience_s=0.05)
-        await trial.begin()
+        test = trial_of(process.port, process, patience_s=0.05)
+        await test.begin()
         own = script()
-        found = replace(await trial.one(own, make_case("publish:qos-3", own)), number=7)
-        worse: list[Result] = []
-        made = await smaller(trial, own, found, worse=worse)
+        found = replace(await test.one(own, make_case("publish:qos-3", own)), number=7)
+        worse: list[CaseResult] = []
+        made = await minimized(test, own, found, worse=worse)
         assert worse[0].script is not None
-        again = await smaller(trial, worse[0].script, worse[0], raw=True)
-        await trial.end()
+        again = await minimized(test, worse[0].script, worse[0], raw=True)
+        await test.end()
         await process.end()
         return made, worse, again
 
@@ -147,15 +147,15 @@ def test_what_was_played_is_what_was_sent() -> None:
 def test_how_a_connection_ends_is_never_left_out() -> None:
     async def run() -> Minimized | None:
         process = Inside(Fault.CRASH)
-        trial = trial_of(process.port, process)
-        await trial.begin()
+        test = trial_of(process.port, process)
+        await test.begin()
         own = script()
         case = make_case("publish:qos-3", own)
-        found = await trial.one(own, case)
+        found = await test.one(own, case)
         steps = [Step(Action.SEND, b"\xf7\x00"), Step(Action.PAUSE), Step(Action.RESET)]
         ending = replace(case, flow=replace(case.flow, steps=steps))
-        made = await smaller(trial, own, replace(found, case=ending), raw=True)
-        await trial.end()
+        made = await minimized(test, own, replace(found, case=ending), raw=True)
+        await test.end()
         await process.end()
         return made
 

@@ -12,7 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from mqttscope.broker_test.fit import Numbering, fitted, flow_of
 from mqttscope.broker_test.process import Process
-from mqttscope.broker_test.run import Result, longest_s
+from mqttscope.broker_test.run import CaseResult, longest_s
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.replay.script import Script
@@ -47,17 +47,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 async def _run(
     port: int, own: Script, names: list[str] | None, *, patience_s: float, process: Process | None = None
-) -> list[Result]:
-    trial = trial_of(port, process, patience_s=patience_s)
-    await trial.begin()
-    made = fitted(own, await trial.connack(own))
+) -> list[CaseResult]:
+    test = trial_of(port, process, patience_s=patience_s)
+    await test.begin()
+    made = fitted(own, await test.connack(own))
     try:
         if names is not None:
-            return [await trial.one(made, make_case(name, made)) for name in names]
+            return [await test.one(made, make_case(name, made)) for name in names]
         cases = Numbering([flow_of(made, HASH, 0)], 1, "client").cases("*", [0])
-        return [one async for one in trial.run((made, case) for case in cases if longest_s(case.case) < 10)]
+        return [one async for one in test.run((made, case) for case in cases if longest_s(case.case) < 10)]
     finally:
-        await trial.end()
+        await test.end()
 
 
 @pytest.mark.parametrize("version", [V3_1_1, V5], ids=lambda one: str(one.text))

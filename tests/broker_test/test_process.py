@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.broker_test.process import MAX_SAMPLES, Growth, Process, StartError, listening_ports
+from mqttscope.broker_test.process import MAX_SAMPLES, MemoryTrend, Process, StartError, listening_ports
 from tests.proxy.rig import until
 
 
@@ -41,7 +41,7 @@ MIB = 1 << 20
 
 
 def told(*sizes: float) -> str:
-    made = Growth(None)
+    made = MemoryTrend(None)
     for size in sizes:
         made.add(int(size * MIB))
     return made.told()
@@ -68,7 +68,7 @@ def test_what_comes_to_an_end_is_no_growth(sizes: list[float]) -> None:
 
 
 def test_a_long_run_is_sampled() -> None:
-    made = Growth(None)
+    made = MemoryTrend(None)
     for place in range(MAX_SAMPLES):
         made.add((50 << 20) + place * 10_000)
 
@@ -76,12 +76,12 @@ def test_a_long_run_is_sampled() -> None:
 
 
 def test_a_process_is_looked_at() -> None:
-    made = Growth(Process(os.getpid()))
+    made = MemoryTrend(Process(os.getpid()))
     for _ in range(100):
         made.looked()
 
     assert made.told() == ""
-    Growth(None).looked()
+    MemoryTrend(None).looked()
 
 
 def test_a_process_that_runs() -> None:

@@ -13,7 +13,7 @@ import pytest
 from mqttscope.broker_test.fit import Numbered, fitted
 from mqttscope.broker_test.oracle import broken_by_client
 from mqttscope.broker_test.process import Process
-from mqttscope.broker_test.run import NoBrokerError, Result, longest_s
+from mqttscope.broker_test.run import CaseResult, NoBrokerError, longest_s
 from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
 from mqttscope.mqtt import Auth, Connect, Malformed, Properties, ProtocolVersion, Publish, Pubrel, encode
 from tests.broker_test.broken import Fault, broken
@@ -84,14 +84,14 @@ def test_reason_codes_that_are_wrong_whatever_they_are_for(fault: Fault, stateme
 @pytest.mark.parametrize("fault", [Fault.NONE, Fault.NO_SUBSCRIBE, Fault.MAXIMUM_QOS, Fault.MAXIMUM_QOS_0])
 @pytest.mark.parametrize("version", [V3_1_1, V5], ids=lambda one: str(one.text))
 def test_a_broker_with_limits_conforms_without_any_mutation(fault: Fault, version: ProtocolVersion) -> None:
-    async def run() -> tuple[Result, list[str]]:
+    async def run() -> tuple[CaseResult, list[str]]:
         async with broken(fault) as broker:
-            trial = trial_of(broker.port)
-            await trial.begin()
+            test = trial_of(broker.port)
+            await test.begin()
             try:
-                return await trial.rehearse(fitted(script(version), await trial.connack(script(version)))), trial.told
+                return await test.run_baseline(fitted(script(version), await test.connack(script(version)))), test.told
             finally:
-                await trial.end()
+                await test.end()
 
     found, told = asyncio.run(run())
     assert found.ruling is not None
@@ -112,20 +112,20 @@ def test_a_broker_with_limits_conforms_without_any_mutation(fault: Fault, versio
 def test_authentications_are_played_and_mutated_on_their_way(fault: Fault, name: str, verdict: Verdict) -> None:
     """AUTH before CONNACK is mutated, and AUTH of an authentication later on."""
 
-    async def run() -> dict[int, Result]:
+    async def run() -> dict[int, CaseResult]:
         found = {}
         for seed in "abcdef":
             async with broken(fault) as broker:
-                trial = trial_of(broker.port)
-                await trial.begin()
-                connack = await trial.connack(authenticated())
+                test = trial_of(broker.port)
+                await test.begin()
+                connack = await test.connack(authenticated())
                 assert connack is not None
                 own = fitted(authenticated(), connack)
-                assert not (await trial.rehearse(own)).deviates
+                assert not (await test.run_baseline(own)).deviates
                 case = make_case(name, own, seed)
                 if case.flow.at not in found:
-                    found[case.flow.at] = await trial.one(own, case)
-                await trial.end()
+                    found[case.flow.at] = await test.one(own, case)
+                await test.end()
         return found
 
     found = asyncio.run(run())
@@ -138,16 +138,16 @@ def test_authentications_are_played_and_mutated_on_their_way(fault: Fault, name:
 
 
 def test_an_authentication_that_the_broker_does_not_know_is_not_played() -> None:
-    async def run() -> Result:
+    async def run() -> CaseResult:
         async with broken(Fault.NONE) as broker:
-            trial = trial_of(broker.port)
-            await trial.begin()
+            test = trial_of(broker.port)
+            await test.begin()
             other = authenticated("EXAMPLE-2")
-            assert await trial.connack(other) is None
+            assert await test.connack(other) is None
             try:
-                return await trial.one(other, make_case("auth:reserved-flag-1", other))
+                return await test.one(other, make_case("auth:reserved-flag-1", other))
             finally:
-                await trial.end()
+                await test.end()
 
     found = asyncio.run(run())
     assert found.ruling is None
@@ -158,17 +158,17 @@ def test_an_authentication_that_the_broker_does_not_know_is_not_played() -> None
 def test_nobody_answers_a_challenge_that_has_not_come(patience_s: float) -> None:
     """A broker closes for who goes on with an authentication before he was asked."""
 
-    async def run() -> tuple[Result, Result]:
+    async def run() -> tuple[CaseResult, CaseResult]:
         async with broken(Fault.SLOW_CHALLENGE) as broker:
-            trial = trial_of(broker.port, patience_s=patience_s)
-            await trial.begin()
-            connack = await trial.connack(authenticated())
+            test = trial_of(broker.port, patience_s=patience_s)
+            await test.begin()
+            connack = await test.connack(authenticated())
             own = fitted(authenticated(), connack)
-            rehearsed = await trial.rehearse(own)
-            assert trial.rehearsed[own.connection.number].told() == ""
-            found = await trial.one(own, make_case("connect.keep_alive:sign-bit", own))
-            await trial.end()
-            return rehearsed, found
+            baselines = await test.run_baseline(own)
+            assert test.baselines[own.connection.number].told() == ""
+            found = await test.one(own, make_case("connect.keep_alive:sign-bit", own))
+            await test.end()
+            return baselines, found
 
     for found in asyncio.run(run()):
         assert found.ruling is not None
@@ -180,40 +180,40 @@ def test_nobody_answers_a_challenge_that_has_not_come(patience_s: float) -> None
 
 
 def test_a_broker_that_never_asks_is_accused_once() -> None:
-    async def run() -> tuple[Result, list[Result]]:
+    async def run() -> tuple[CaseResult, list[CaseResult]]:
         async with broken(Fault.NO_CHALLENGE) as broker:
-            trial = trial_of(broker.port)
-            await trial.begin()
+            test = trial_of(broker.port)
+            await test.begin()
             own = authenticated()
-            assert await trial.connack(own) is None
-            rehearsed = await trial.rehearse(own)
+            assert await test.connack(own) is None
+            baselines = await test.run_baseline(own)
             names = ("connect.keep_alive:sign-bit", "connect.keep_alive:zero", "connect:reserved-flag-0")
-            found = [await trial.one(own, make_case(name, own)) for name in names]
-            await trial.end()
-            return rehearsed, found
+            found = [await test.one(own, make_case(name, own)) for name in names]
+            await test.end()
+            return baselines, found
 
-    rehearsed, found = asyncio.run(run())
-    assert rehearsed.ruling is not None
-    assert (rehearsed.ruling.verdict, rehearsed.ruling.statements) == (Verdict.NO_ANSWER, ("5.0 MQTT-3.1.4-5",))
+    baselines, found = asyncio.run(run())
+    assert baselines.ruling is not None
+    assert (baselines.ruling.verdict, baselines.ruling.statements) == (Verdict.NO_ANSWER, ("5.0 MQTT-3.1.4-5",))
     verdicts = [(one.ruling.verdict, one.ruling.why) for one in found if one.ruling is not None]
     so_it_is = (Verdict.CONFORMING, "so it is without the mutation (no CONNACK within 0.15 s)")
     assert verdicts[:2] == [so_it_is, so_it_is]
-    for one in (rehearsed, *found):
+    for one in (baselines, *found):
         assert one.played is not None
         said = one.played.conversation
         assert [type(packet) for packet in said.packets(from_client=True)] in ([Connect], [Malformed])
 
 
 def test_a_broker_that_asks_for_more_than_was_recorded_is_not_accused() -> None:
-    async def run() -> list[Result]:
+    async def run() -> list[CaseResult]:
         async with broken(Fault.MORE_CHALLENGES) as broker:
-            trial = trial_of(broker.port)
-            await trial.begin()
+            test = trial_of(broker.port)
+            await test.begin()
             own = authenticated()
-            assert await trial.connack(own) is None
+            assert await test.connack(own) is None
             names = ("connect.keep_alive:sign-bit", "connect.keep_alive:zero")
-            found = [await trial.rehearse(own), *[await trial.one(own, make_case(name, own)) for name in names]]
-            await trial.end()
+            found = [await test.run_baseline(own), *[await test.one(own, make_case(name, own)) for name in names]]
+            await test.end()
             return found
 
     for one in asyncio.run(run()):
@@ -223,19 +223,19 @@ def test_a_broker_that_asks_for_more_than_was_recorded_is_not_accused() -> None:
 
 
 def test_whom_a_broker_lets_in_is_its_own_affair() -> None:
-    async def run() -> list[Result]:
+    async def run() -> list[CaseResult]:
         async with broken(Fault.PICKY) as broker:
-            trial = trial_of(broker.port)
-            await trial.begin()
+            test = trial_of(broker.port)
+            await test.begin()
             own = script()
-            assert await trial.connack(own) is None
-            found = [await trial.rehearse(own), await trial.one(own, make_case("connect.keep_alive:sign-bit", own))]
-            await trial.end()
+            assert await test.connack(own) is None
+            found = [await test.run_baseline(own), await test.one(own, make_case("connect.keep_alive:sign-bit", own))]
+            await test.end()
             return found
 
-    rehearsed, found = asyncio.run(run())
-    assert rehearsed.ruling is not None
-    assert rehearsed.ruling.why == "whom it lets do what may be its own affair (closed (fin) without a reason)"
+    baselines, found = asyncio.run(run())
+    assert baselines.ruling is not None
+    assert baselines.ruling.why == "whom it lets do what may be its own affair (closed (fin) without a reason)"
     assert found.ruling is not None
     assert (found.ruling.verdict, found.ruling.why) == (
         Verdict.CONFORMING, "so it is without the mutation (closed (fin) without a reason)"
@@ -247,15 +247,15 @@ def test_whom_a_broker_lets_in_is_its_own_affair() -> None:
     [(Fault.SECOND_CRASH, Verdict.CRASHED), (Fault.LATE_CRASH, Verdict.CRASHED), (Fault.LATE_HANG, Verdict.HUNG)],
 )
 def test_harm_that_shows_when_a_case_is_played_again_is_not_lost(fault: Fault, verdict: Verdict) -> None:
-    async def run() -> Result:
+    async def run() -> CaseResult:
         port = free_port()
-        trial = trial_of(port, Process(command=f"{sys.executable} {BROKEN} {port} {fault}"), patience_s=0.2)
-        await trial.begin()
+        test = trial_of(port, Process(command=f"{sys.executable} {BROKEN} {port} {fault}"), patience_s=0.2)
+        await test.begin()
         own = script()
         try:
-            return await trial.one(own, make_case(QOS_3, own))
+            return await test.one(own, make_case(QOS_3, own))
         finally:
-            await trial.end()
+            await test.end()
 
     found = asyncio.run(run())
     assert found.ruling is not None
@@ -267,17 +267,17 @@ def test_harm_that_shows_when_a_case_is_played_again_is_not_lost(fault: Fault, v
 def test_lasting_damage_is_the_doing_of_one_case(ours: bool) -> None:
     """A broker that is started here gets a new start; with another one nobody can say any more who suffers."""
 
-    async def run() -> list[Result]:
+    async def run() -> list[CaseResult]:
         async with broken(Fault.DEAF) as broker:
             port = free_port()
             process = Process(command=f"{sys.executable} {BROKEN} {port} deaf") if ours else None
-            trial = trial_of(port if ours else broker.port, process)
-            await trial.begin()
-            own = fitted(script(), await trial.connack(script()))
+            test = trial_of(port if ours else broker.port, process)
+            await test.begin()
+            own = fitted(script(), await test.connack(script()))
             try:
-                return [await trial.one(own, make_case(name, own)) for name in (QOS_3, SPACES, QOS_3)]
+                return [await test.one(own, make_case(name, own)) for name in (QOS_3, SPACES, QOS_3)]
             finally:
-                await trial.end()
+                await test.end()
 
     first, second, third = (found.ruling for found in asyncio.run(run()))
     assert first is not None
@@ -299,16 +299,16 @@ def test_who_closes_late_has_four_times_the_patience() -> None:
 
 @pytest.mark.parametrize("version", [V3_1_1, V5], ids=lambda one: str(one.text))
 def test_who_acknowledges_nothing_is_told_so_once(version: ProtocolVersion) -> None:
-    async def run() -> tuple[Result, Result]:
+    async def run() -> tuple[CaseResult, CaseResult]:
         async with broken(Fault.NO_ACKNOWLEDGEMENT) as broker:
-            trial = trial_of(broker.port)
-            await trial.begin()
+            test = trial_of(broker.port)
+            await test.begin()
             own = script(version)
             try:
-                recorded = await trial.rehearse(own)
-                return recorded, await trial.one(own, make_case(SPACES, own))
+                recorded = await test.run_baseline(own)
+                return recorded, await test.one(own, make_case(SPACES, own))
             finally:
-                await trial.end()
+                await test.end()
 
     recorded, found = asyncio.run(run())
     acknowledged = "4.3.2-2" if version == V3_1_1 else "4.3.2-4"
@@ -326,16 +326,16 @@ def test_who_acknowledges_nothing_is_told_so_once(version: ProtocolVersion) -> N
 
 
 def test_an_interrupted_case_has_no_verdict() -> None:
-    async def run() -> tuple[Result, list[Result]]:
+    async def run() -> tuple[CaseResult, list[CaseResult]]:
         async with broken(Fault.TOLERATE) as broker:
-            trial = trial_of(broker.port)
-            await trial.begin()
+            test = trial_of(broker.port)
+            await test.begin()
             own = script()
             case = make_case(QOS_3, own)
-            asyncio.get_running_loop().call_later(0.05, setattr, trial, "stopped", True)
-            found = await trial.one(own, case)
-            more = [one async for one in trial.run([(own, Numbered(1, 0, case))])]
-            await trial.end()
+            asyncio.get_running_loop().call_later(0.05, setattr, test, "stopped", True)
+            found = await test.one(own, case)
+            more = [one async for one in test.run([(own, Numbered(1, 0, case))])]
+            await test.end()
             return found, more
 
     found, more = asyncio.run(run())
@@ -345,28 +345,28 @@ def test_an_interrupted_case_has_no_verdict() -> None:
 def test_what_a_broker_that_hangs_may_keep_is_told_by_name() -> None:
     async def run(*, hanging: bool) -> list[str]:
         async with broken(Fault.HANG) as broker:
-            trial = trial_of(broker.port, patience_s=0.05)
-            await trial.begin()
+            test = trial_of(broker.port, patience_s=0.05)
+            await test.begin()
             own = script()
-            assert (await trial.one(own, make_case(QOS_3, own))).deviates
+            assert (await test.one(own, make_case(QOS_3, own))).deviates
             broker.hanging = hanging
-            await trial.end()
-            return trial.told
+            await test.end()
+            return test.told
 
     assert [one.partition(": ")[2] for one in asyncio.run(run(hanging=True))] == ["session device1"]
     assert asyncio.run(run(hanging=False)) == []
 
 
 def test_memory_that_grows_each_time_has_leaked() -> None:
-    async def run(fault: Fault) -> Result:
+    async def run(fault: Fault) -> CaseResult:
         port = free_port()
-        trial = trial_of(port, Process(command=f"{sys.executable} {BROKEN} {port} {fault}"), patience_s=0.4)
-        await trial.begin()
+        test = trial_of(port, Process(command=f"{sys.executable} {BROKEN} {port} {fault}"), patience_s=0.4)
+        await test.begin()
         own = script()
         try:
-            return await trial.one(own, make_case(QOS_3, own))
+            return await test.one(own, make_case(QOS_3, own))
         finally:
-            await trial.end()
+            await test.end()
 
     leaking, sound = asyncio.run(run(Fault.LEAK)), asyncio.run(run(Fault.NONE))
     assert leaking.ruling is not None
@@ -379,15 +379,15 @@ def test_a_broker_of_ours_is_started_again_when_it_has_crashed() -> None:
     port = free_port()
     process = Process(command=f"{sys.executable} {BROKEN} {port} crash")
 
-    async def run() -> list[Result]:
-        trial = trial_of(port, process, patience_s=0.4)
-        await trial.begin()
+    async def run() -> list[CaseResult]:
+        test = trial_of(port, process, patience_s=0.4)
+        await test.begin()
         own = script()
         cases = [(own, Numbered(number, 0, make_case(QOS_3, own))) for number in (7, 8)]
         try:
-            return [result async for result in trial.run(cases)]
+            return [result async for result in test.run(cases)]
         finally:
-            await trial.end()
+            await test.end()
 
     found = asyncio.run(run())
     assert [(one.number, one.ruling and one.ruling.verdict) for one in found] == [
@@ -403,13 +403,13 @@ def test_a_broker_of_ours_is_started_again_when_it_has_crashed() -> None:
 def test_a_broker_that_is_gone_for_good_ends_the_run() -> None:
     async def run() -> None:
         async with broken(Fault.CRASH) as broker:
-            trial = trial_of(broker.port)
-            await trial.begin()
+            test = trial_of(broker.port)
+            await test.begin()
             own = script()
-            assert (await trial.one(own, make_case(QOS_3, own))).deviates
+            assert (await test.one(own, make_case(QOS_3, own))).deviates
             with pytest.raises(NoBrokerError):
-                await trial.one(own, make_case(QOS_3, own))
-            await trial.end()
+                await test.one(own, make_case(QOS_3, own))
+            await test.end()
 
     asyncio.run(run())
 
@@ -426,15 +426,15 @@ def test_a_process_that_is_gone_is_accused_once() -> None:
         async with broken(Fault.NONE) as broker:
             dead = subprocess.Popen(["true"])
             dead.wait()
-            trial = trial_of(broker.port, Process(dead.pid))
-            await trial.begin()
+            test = trial_of(broker.port, Process(dead.pid))
+            await test.begin()
             own = script()
             try:
-                found = [await trial.one(own, make_case(QOS_3, own)) for _ in range(2)]
+                found = [await test.one(own, make_case(QOS_3, own)) for _ in range(2)]
             finally:
-                await trial.end()
+                await test.end()
             verdicts = [one.ruling.verdict if one.ruling is not None else None for one in found]
-            return verdicts, [one.split(";")[0] for one in trial.told]
+            return verdicts, [one.split(";")[0] for one in test.told]
 
     verdicts, told = asyncio.run(run())
     assert verdicts == [Verdict.CRASHED, Verdict.CONFORMING]
@@ -452,50 +452,50 @@ def test_a_version_that_is_not_spoken_is_known() -> None:
 def test_who_wants_a_login_is_told_of_it() -> None:
     async def run() -> None:
         async with broken(Fault.LOGIN) as broker:
-            trial = trial_of(broker.port)
+            test = trial_of(broker.port)
             with pytest.raises(NoBrokerError, match=r"0x05 \(.*not authorized\); --user and --password-file say"):
-                await trial.begin()
-            assert await trial.speaks(V5)
-            trial.door.user_name = "tester"
-            await trial.begin()
-            await trial.end()
+                await test.begin()
+            assert await test.speaks(V5)
+            test.access.user_name = "tester"
+            await test.begin()
+            await test.end()
 
     asyncio.run(run())
 
 
 def test_what_a_broker_lacks_without_a_mutation_is_not_held_against_it() -> None:
-    async def run(rehearsed: bool) -> Result:
+    async def run(baselines: bool) -> CaseResult:
         async with broken(Fault.REFUSE) as broker:
-            trial = trial_of(broker.port)
-            await trial.begin()
+            test = trial_of(broker.port)
+            await test.begin()
             own = script(more=1)
             spaced = next(one for one in own.entries if isinstance(one.packet, Publish) and one.from_client)
             spaced.packet = Publish(topic_name="out more", payload=b"more", properties=Properties())
             spaced.raw = encode(spaced.packet, V5)
             try:
-                if rehearsed:
-                    assert not (await trial.rehearse(own)).deviates
-                    told = trial.rehearsed[own.connection.number].told()
+                if baselines:
+                    assert not (await test.run_baseline(own)).deviates
+                    told = test.baselines[own.connection.number].told()
                     assert told == "refuses with 0x82 and ends the connection"
-                return await trial.one(own, make_case("connect.keep_alive:maximum", own))
+                return await test.one(own, make_case("connect.keep_alive:maximum", own))
             finally:
-                await trial.end()
+                await test.end()
 
-    assert asyncio.run(run(rehearsed=False)).deviates
-    assert not asyncio.run(run(rehearsed=True)).deviates
+    assert asyncio.run(run(baselines=False)).deviates
+    assert not asyncio.run(run(baselines=True)).deviates
 
 
 def test_the_rate_is_kept() -> None:
     async def run() -> float:
         async with broken(Fault.NONE) as broker:
-            trial = trial_of(broker.port)
-            trial.rate = 20
-            await trial.begin()
+            test = trial_of(broker.port)
+            test.rate = 20
+            await test.begin()
             own = script()
             started = time.monotonic()
             cases = [(own, Numbered(number, 0, make_case(SPACES, own))) for number in range(5)]
-            assert len([result async for result in trial.run(cases)]) == 5
-            await trial.end()
+            assert len([result async for result in test.run(cases)]) == 5
+            await test.end()
             return time.monotonic() - started
 
     assert asyncio.run(run()) >= 0.2
@@ -505,18 +505,18 @@ def test_the_rate_is_kept() -> None:
 def test_waiting_for_the_rate_ends_with_the_run(stops: bool) -> None:
     async def run() -> tuple[int, float]:
         async with broken(Fault.NONE) as broker:
-            trial = trial_of(broker.port)
-            trial.rate = 1e-300
-            await trial.begin()
+            test = trial_of(broker.port)
+            test.rate = 1e-300
+            await test.begin()
             own = script()
             started, played = time.monotonic(), 0
             cases = [(own, Numbered(number, 0, make_case(SPACES, own))) for number in range(3)]
-            async for _ in trial.run(cases, None if stops else 5):
+            async for _ in test.run(cases, None if stops else 5):
                 played += 1
                 if stops:
-                    asyncio.get_running_loop().call_later(0.1, setattr, trial, "stopped", True)
+                    asyncio.get_running_loop().call_later(0.1, setattr, test, "stopped", True)
             taken = time.monotonic() - started
-            await trial.end()
+            await test.end()
             return played, taken
 
     played, taken = asyncio.run(run())

@@ -11,16 +11,16 @@ from mqttscope.broker_test.verdict import (
     ANSWERS,
     MAX_PLAYINGS,
     NOTHING,
+    Baseline,
     Observation,
-    Rehearsal,
     Ruling,
     Verdict,
     decided,
     excused,
+    expected_responses,
     judge,
-    owed,
     ruling_json,
-    told_once,
+    unconfirmed,
     unmutated,
 )
 from mqttscope.mqtt import (
@@ -98,9 +98,9 @@ def test_it_ends() -> None:
 
 
 def test_harm_that_was_seen_once_is_not_lost() -> None:
-    assert told_once(rulings("HTTT"), Ruling(Verdict.TOLERATED, "")) == [RULINGS["H"]]
-    assert told_once(rulings("HTTX"), Ruling(Verdict.CRASHED, "")) == [RULINGS["H"]]
-    assert told_once(rulings("THH"), Ruling(Verdict.HUNG, "")) == []
+    assert unconfirmed(rulings("HTTT"), Ruling(Verdict.TOLERATED, "")) == [RULINGS["H"]]
+    assert unconfirmed(rulings("HTTX"), Ruling(Verdict.CRASHED, "")) == [RULINGS["H"]]
+    assert unconfirmed(rulings("THH"), Ruling(Verdict.HUNG, "")) == []
 
 
 def test_everything_is_as_recorded_and_looked_at() -> None:
@@ -113,10 +113,10 @@ def test_everything_is_as_recorded_and_looked_at() -> None:
 
 
 def test_what_is_told() -> None:
-    found = Rehearsal(frozenset({PacketType.PUBREC, PacketType.SUBACK}), frozenset({0x87}), ended=True)
+    found = Baseline(frozenset({PacketType.PUBREC, PacketType.SUBACK}), frozenset({0x87}), ended=True)
 
     assert found.told() == "gives no PUBREC, SUBACK and refuses with 0x87 and ends the connection"
-    assert Rehearsal().told() == ""
+    assert Baseline().told() == ""
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_is_told() -> None:
     ],
 )
 def test_what_is_owed(packet: object, answers: set[PacketType]) -> None:
-    assert owed(packet) == answers  # type: ignore[arg-type]
+    assert expected_responses(packet) == answers  # type: ignore[arg-type]
     assert answers <= ANSWERS
 
 
@@ -239,8 +239,8 @@ def test_what_is_missing_without_the_mutation_too_is_no_answer_to_it() -> None:
     alone = judge(case, seen)
 
     assert (alone.verdict, alone.statements) == (Verdict.NO_ANSWER, ("3.1.1 MQTT-4.3.3-2",))
-    assert not judge(case, seen, Rehearsal(frozenset({PacketType.PUBREC}))).deviates
-    assert judge(case, seen, Rehearsal(frozenset({PacketType.SUBACK}))).deviates
-    assert not judge(case, Observation(ended="fin"), Rehearsal(ended=True)).deviates
+    assert not judge(case, seen, Baseline(frozenset({PacketType.PUBREC}))).deviates
+    assert judge(case, seen, Baseline(frozenset({PacketType.SUBACK}))).deviates
+    assert not judge(case, Observation(ended="fin"), Baseline(ended=True)).deviates
     refused = Observation(fenced=True, answers=[Suback(reason_codes=[0x80])])
-    assert not judge(make_case(LEGAL, script()), refused, Rehearsal(codes=frozenset({0x80}))).deviates
+    assert not judge(make_case(LEGAL, script()), refused, Baseline(codes=frozenset({0x80}))).deviates

@@ -160,7 +160,7 @@ class Simulation:
 
     scripts: Sequence[Script]
     broker: Broker = field(default_factory=Broker)
-    manner: ClientOptions = field(default_factory=ClientOptions)
+    options: ClientOptions = field(default_factory=ClientOptions)
     causal: bool = False
     players: list[ClientPlayer] = field(default_factory=list)
     waited: list[Until] = field(default_factory=list)
@@ -176,7 +176,7 @@ class Simulation:
         for index, script in enumerate(self.scripts):
             live = Script(Connection(script.connection.number, "", "", "live", 0, 0, handshake_seen=True))
             connection = LiveConnection(live, plays_client=True, next_place=places.__next__)
-            player = ClientPlayer(script, connection, sessions, self.manner, order.fences[index])
+            player = ClientPlayer(script, connection, sessions, self.options, order.fences[index])
             self.players.append(player)
         ended: set[int] = set()
         while len(ended) < len(self.players):

@@ -372,8 +372,8 @@ class ClientPlayer:
     def _other(self, entry: Entry, now_ns: int) -> Send | Skip:
         packet = entry.packet
         if isinstance(packet, packets.Connect):
-            manner = self.options
-            fitted = adapt.connect(entry, self.sessions.assigned, manner.user_name, manner.password)
+            options = self.options
+            fitted = adapt.connect(entry, self.sessions.assigned, options.user_name, options.password)
             assert isinstance(fitted.packet, packets.Connect)
             self.acknowledger.session = self.sessions.of(fitted.packet.client_identifier)
             if fitted.packet.clean_start:

@@ -15,7 +15,7 @@ from mqttscope.report.findings.json import line
 
 
 @dataclass(slots=True, frozen=True)
-class Written:
+class WrittenCase:
     """One connection of the capture."""
 
     index: int
@@ -46,7 +46,7 @@ class Written:
         }
 
 
-def comment(row: Written) -> str:
+def comment(row: WrittenCase) -> str:
     """What the first frame of a connection says of it."""
     case = row.numbered.case
     told = said(case.mutation, case.version, case.flow.sender)
@@ -66,7 +66,7 @@ def summary(file: str, capture: str, capture_hash: str, seed: int, count: int) -
     }
 
 
-def document(about: dict[str, Any], rows: Sequence[Written]) -> bytes:
+def document(about: dict[str, Any], rows: Sequence[WrittenCase]) -> bytes:
     """One JSON document: the summary with the connections as its ``flows``."""
     return written_line({**about, "flows": [row.as_json() for row in rows]})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mqttscope.broker_test.run import Result
+from mqttscope.broker_test.run import CaseResult
 from mqttscope.report.base import Sink
 from mqttscope.report.broker_test.outcome import Tried
 from mqttscope.report.broker_test.text import numbered
@@ -29,7 +29,7 @@ def _suite(tried: Tried) -> str:
     return head + "".join(_case(one, tried) for one in tried.results) + "  </testsuite>\n"
 
 
-def _case(one: Result, tried: Tried) -> str:
+def _case(one: CaseResult, tried: Tried) -> str:
     assert one.ruling is not None
     name = f"{one.case.mutation.name} ({', '.join([*numbered(one), one.case.version.text])})"
     head = f'    <testcase classname={attribute(tried.broker)} name={attribute(name)} time="{one.seconds:.3f}"'

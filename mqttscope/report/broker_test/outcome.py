@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mqttscope.broker_test.minimize import Minimized
-from mqttscope.broker_test.run import Result
+from mqttscope.broker_test.run import CaseResult
 from mqttscope.broker_test.verdict import AS_RECORDED, Verdict, ruling_json
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -31,7 +31,7 @@ RUN = 6
 _Ranges = list[tuple[int, int]]
 
 
-def concealed_case(result: Result) -> Case:
+def concealed_case(result: CaseResult) -> Case:
     """The case of a result without its secrets; the case itself where it has none."""
     case = result.case
     known, version = known_secrets(result.script), case.version
@@ -149,13 +149,13 @@ RANK = (
 class Reduced:
     """A failing case that was made smaller, and how it is played by hand."""
 
-    smaller: Minimized
+    minimized: Minimized
     shell: str
     """Empty where no shell can play it."""
 
-    def without_secrets(self, result: Result) -> tuple[list[bytes], str]:
+    def without_secrets(self, result: CaseResult) -> tuple[list[bytes], str]:
         """What is still sent and the line for a shell, as reports show them; no line that would hold a secret."""
-        sends = self.smaller.sends
+        sends = self.minimized.sends
         shown = concealed(sends, result.case.version, known_secrets(result.script))
         return shown, self.shell if shown == sends else ""
 
@@ -169,7 +169,7 @@ class Tried:
     """The captures, as they were named."""
     capture_hash: str
     seed: int
-    results: list[Result] = field(default_factory=list)
+    results: list[CaseResult] = field(default_factory=list)
     """Those with a verdict."""
     not_played: Counter[str] = field(default_factory=Counter)
     """Why cases did not get to their mutation."""
@@ -187,7 +187,7 @@ class Tried:
     alone: bool = False
     """A single case was asked for."""
 
-    def add(self, result: Result) -> None:
+    def add(self, result: CaseResult) -> None:
         """Count a case."""
         if result.ruling is None:
             self.not_played[result.not_played] += 1
@@ -195,7 +195,7 @@ class Tried:
             self.results.append(result)
 
     @property
-    def deviations(self) -> list[Result]:
+    def deviations(self) -> list[CaseResult]:
         """Cases in which the broker deviates, the worst first."""
         found = [one for one in self.results if one.deviates]
         return sorted(found, key=lambda one: (RANK.index(verdict(one)), one.case.mutation.name, one.number))
@@ -222,14 +222,14 @@ class Tried:
         return rows
 
 
-def verdict(result: Result) -> Verdict:
+def verdict(result: CaseResult) -> Verdict:
     """The verdict of a case that has one."""
     assert result.ruling is not None
     return result.ruling.verdict
 
 
 def result_json(
-    result: Result, reduced: Reduced | None = None, *, whole: bool = True, show_secrets: bool = False
+    result: CaseResult, reduced: Reduced | None = None, *, whole: bool = True, show_secrets: bool = False
 ) -> dict[str, Any]:
     """One case as plain JSON: ``whole`` with what was sent, else with what it takes to make it again."""
     ruling = None if result.ruling is None else ruling_json(result.ruling)
@@ -255,10 +255,10 @@ def result_json(
     return document
 
 
-def _reduced_json(result: Result, reduced: Reduced, *, show_secrets: bool) -> dict[str, Any]:
-    whole = reduced.smaller.sends, reduced.shell
+def _reduced_json(result: CaseResult, reduced: Reduced, *, show_secrets: bool) -> dict[str, Any]:
+    whole = reduced.minimized.sends, reduced.shell
     sends, shell = whole if show_secrets else reduced.without_secrets(result)
-    small = reduced.smaller
+    small = reduced.minimized
     shown = {
         "tries": small.tries,
         "sends": [one.hex() for one in sends],
@@ -270,7 +270,7 @@ def _reduced_json(result: Result, reduced: Reduced, *, show_secrets: bool) -> di
     return shown if sends == whole[0] else {**shown, "redacted": True}
 
 
-def case_json(result: Result, tried: Tried) -> dict[str, Any]:
+def case_json(result: CaseResult, tried: Tried) -> dict[str, Any]:
     """One case of a run; what was sent is told where the broker deviates, and of a case that is played alone."""
     whole = result.deviates or tried.alone
     return result_json(result, tried.reduced.get(result.number), whole=whole, show_secrets=tried.show_secrets)
@@ -296,7 +296,7 @@ def summary_json(tried: Tried) -> dict[str, Any]:
     }
 
 
-def case_line(result: Result, tried: Tried) -> bytes:
+def case_line(result: CaseResult, tried: Tried) -> bytes:
     """A case as one of the JSON Lines."""
     return line({**case_json(result, tried), "broker": text(tried.broker)}) + b"\n"
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from mqttscope import __version__
-from mqttscope.broker_test.run import Result
+from mqttscope.broker_test.run import CaseResult
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt.view import utf8
 from mqttscope.report.broker_test.outcome import RANK, Tried, case_json, summary_json
@@ -60,7 +60,7 @@ def _run(tried: Tried) -> dict[str, Any]:
     }
 
 
-def _result(one: Result, tried: Tried, rules: list[Verdict]) -> dict[str, Any]:
+def _result(one: CaseResult, tried: Tried, rules: list[Verdict]) -> dict[str, Any]:
     assert one.ruling is not None
     verdict = one.ruling.verdict
     statements = ", ".join(one.ruling.statements)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape as escape_html
 
-from mqttscope.broker_test.run import Result
+from mqttscope.broker_test.run import CaseResult
 from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -110,7 +110,7 @@ def write(page: Page, tried: Tried) -> None:
     _sum(page, tried)
 
 
-def write_deviation(page: Page, one: Result, reduced: Reduced | None, *, show_secrets: bool = False) -> None:
+def write_deviation(page: Page, one: CaseResult, reduced: Reduced | None, *, show_secrets: bool = False) -> None:
     """One case in which the broker deviates."""
     assert one.ruling is not None
     case = one.case
@@ -122,16 +122,16 @@ def write_deviation(page: Page, one: Result, reduced: Reduced | None, *, show_se
     if one.ruling.statements:
         page.paragraph(f"  the broker breaks {', '.join(one.ruling.statements)}", indent=4)
     if reduced is not None:
-        _reduced(page, one, reduced, reduced.smaller.sends if show_secrets else reduced.without_secrets(one)[0])
+        _reduced(page, one, reduced, reduced.minimized.sends if show_secrets else reduced.without_secrets(one)[0])
 
 
-def numbered(one: Result) -> list[str]:
+def numbered(one: CaseResult) -> list[str]:
     """How a case is called; nothing for a connection without a mutation, which --case does not know."""
     return [] if one.number == AS_RECORDED else [f"case {one.number}"]
 
 
-def _reduced(page: Page, one: Result, reduced: Reduced, sends: Sequence[bytes]) -> None:
-    small = reduced.smaller
+def _reduced(page: Page, one: CaseResult, reduced: Reduced, sends: Sequence[bytes]) -> None:
+    small = reduced.minimized
     page.paragraph(
         f"  reduced from {counted(small.packets_before, 'packet')} of {counted(small.bytes_before, 'byte')} "
         f"to {counted(len(sends), 'packet')} of {counted(sum(map(len, sends)), 'byte')}:",

@@ -20,7 +20,7 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.replay.live import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_ALL, Note, NoteKind
 from mqttscope.replay.run import Plan
 from mqttscope.replay.script import Script
-from mqttscope.replay.serve import Served, Serving
+from mqttscope.replay.serve import Served, ServerRun
 from mqttscope.replay.server.matching import said_identifier
 from mqttscope.replay.verify.device import DevicePair, verify_device
 from mqttscope.replay.verify.difference import Verification
@@ -60,7 +60,7 @@ class ServedOutcome:
     """What was done otherwise than recorded, and how often."""
 
     @classmethod
-    def of(cls, serving: Serving, pace: str, changes: list[str]) -> ServedOutcome:
+    def of(cls, serving: ServerRun, pace: str, changes: list[str]) -> ServedOutcome:
         """Of a run that has been closed."""
         made = cls(pace, serving.served, _never(serving), len(serving.scripts), serving.sent, serving.received)
         made.seconds, made.complete = serving.clock.since_start_ns() / 1e9, serving.complete
@@ -85,7 +85,7 @@ class ServedOutcome:
         return verify_device(pairs, unplayed=self.unplayed, extra=extra, identified=not by_order)
 
 
-def _never(serving: Serving) -> list[Script]:
+def _never(serving: ServerRun) -> list[Script]:
     """Recorded connections that nobody was given."""
     given = {id(one.recorded) for one in serving.served}
     return [script for script in serving.scripts if id(script) not in given]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from mqttscope.broker_test.fit import Numbered
-from mqttscope.report.broker_test.case_index import Written, comment, document, summary
+from mqttscope.report.broker_test.case_index import WrittenCase, comment, document, summary
 from tests.broker_test.flows import HASH, make_case, script
 
 
-def row(name: str) -> Written:
+def row(name: str) -> WrittenCase:
     """The third connection."""
-    return Written(2, 40, Numbered(17, 0, make_case(name, script())))
+    return WrittenCase(2, 40, Numbered(17, 0, make_case(name, script())))
 
 
 def test_the_comment_has_name_statement_and_reaction() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mqttscope.broker_test.run import Result
+from mqttscope.broker_test.run import CaseResult
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import Auth, Connack, Connect, Disconnect, Properties, ProtocolVersion, Publish, encode
 from mqttscope.mutate import Action, Case, select
@@ -86,7 +86,7 @@ def test_nothing_else_is_touched() -> None:
             (">", Publish(topic_name="a", payload=b"1", properties=Properties())),
         ),
     )
-    assert concealed_case(Result(case, None)) is case
+    assert concealed_case(CaseResult(case, None)) is case
 
 
 @pytest.mark.parametrize("family", ["connect", "auth", "flow", "random"])
@@ -100,7 +100,7 @@ def test_no_mutation_lets_a_secret_through(family: str) -> None:
         if sum(len(step.data) for step in case.flow.steps) > 100_000:
             continue
         tried += 1
-        shown = everything(concealed_case(Result(case, None, script=script)))
+        shown = everything(concealed_case(CaseResult(case, None, script=script)))
         assert PASSWORD not in shown, one.name
         assert b"token-4711" not in shown, one.name
         assert len(shown) == len(everything(case)), one.name

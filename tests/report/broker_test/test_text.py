@@ -90,7 +90,7 @@ def test_reduced_cases_are_shown_without_their_passwords() -> None:
 
 def test_reduced_cases_say_what_is_done_beside_sending() -> None:
     made = with_reduction(run())
-    small = made.reduced[0].smaller
+    small = made.reduced[0].minimized
     steps = [
         Step(Action.SEND, b"\xc0\x00"), Step(Action.AWAIT), Step(Action.PAUSE, nanoseconds=8_000_000_000),
         Step(Action.STOP_READING), Step(Action.SEND, b"\xe0\x00"), Step(Action.RESET),

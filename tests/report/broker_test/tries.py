@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.broker_test.minimize import Minimized
-from mqttscope.broker_test.run import Result
+from mqttscope.broker_test.run import CaseResult
 from mqttscope.broker_test.verdict import Ruling, Verdict
 from mqttscope.mqtt import Connack, Connect, Properties, Publish
 from mqttscope.report.broker_test.outcome import Reduced, Tried
@@ -24,8 +24,8 @@ def run(broker: str = "mqtt://h:1883", *verdicts: tuple[str, Verdict]) -> Tried:
     for number, (name, verdict) in enumerate(rows):
         statements = () if verdict is Verdict.CONFORMING else ("5.0 MQTT-4.13.1-1",)
         ruling = Ruling(verdict, "PINGREQ is <answered>", statements)
-        made.add(Result(make_case(name, script()), ruling, number=number, seconds=0.25))
-    made.add(Result(make_case("random:bits", script()), None, "the broker said \x1b[31mno", number=9))
+        made.add(CaseResult(make_case(name, script()), ruling, number=number, seconds=0.25))
+    made.add(CaseResult(make_case("random:bits", script()), None, "the broker said \x1b[31mno", number=9))
     made.too_long = 2
     return made
 
@@ -47,5 +47,5 @@ def secret() -> Tried:
     )
     made = Tried("mqtt://h:1883", "site.pcapng", HASH, 1)
     ruling = Ruling(Verdict.TOLERATED, "PINGREQ is answered")
-    made.add(Result(make_case("publish:qos-3", own), ruling, script=own, seconds=0.25))
+    made.add(CaseResult(make_case("publish:qos-3", own), ruling, script=own, seconds=0.25))
     return made
