@@ -33,7 +33,7 @@ MAX_BEYOND_BYTES = 32 * 1024 * 1024
 MAX_BEYOND_BYTES_OF_ALL = 256 * 1024 * 1024
 """Kept of all live connections of a replay together."""
 PACKET_BYTES = 600
-"""What a packet takes beside its own bytes."""
+"""What a packet takes in addition to its own bytes."""
 
 _BEGIN = (packets.Subscribe, packets.Unsubscribe)
 _END = (packets.Puback, packets.Pubcomp, packets.Suback, packets.Unsuback)

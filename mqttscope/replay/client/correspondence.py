@@ -37,7 +37,7 @@ class Correspondence:
     script: Script
     """The recording."""
     fences: Collection[Entry] = frozenset()
-    """Recorded packets behind which a PINGREQ is sent, whose answer proves that the server has handled them."""
+    """Recorded packets after which a PINGREQ is sent, whose answer proves that the server has handled them."""
     answered: dict[Entry, list[Entry]] = field(default_factory=dict)
     """Recorded answers of both sides by what they answer."""
     came: set[Entry] = field(default_factory=set)
@@ -45,7 +45,7 @@ class Correspondence:
     done: list[Entry] = field(default_factory=list)
     """Recorded packets of the server, and fences, that have their counterpart or never will; the caller empties it."""
     _fenced: dict[Entry, Entry] = field(default_factory=dict)
-    """Live PINGREQs that are fences, with the recorded packet behind which they were sent."""
+    """Live PINGREQs that are fences, with the recorded packet after which they were sent."""
     _deliveries: Deliveries = field(init=False)
     _next: deque[Entry] = field(init=False)
     """What the recorded server sent, up to what the live one said something else instead of."""

@@ -88,7 +88,7 @@ class ClientPlayer:
     sessions: ClientSessions
     options: ClientOptions
     fences: Collection[Entry] = frozenset()
-    """Recorded packets behind which a PINGREQ is sent, whose answer proves that the server has handled them."""
+    """Recorded packets after which a PINGREQ is sent, whose answer proves that the server has handled them."""
     steps: deque[Entry] = field(default_factory=deque)
     """What is left to do."""
     skipped: set[Entry] = field(default_factory=set)
@@ -115,7 +115,7 @@ class ClientPlayer:
     _inherited: list[int] = field(default_factory=list)
     """Packet identifiers of what the session had not finished when this connection began."""
     _fence: Entry | None = None
-    """A live PUBLISH behind which a fence is due."""
+    """A live PUBLISH after which a fence is due."""
     _auths: int = 0
     """AUTH packets of the live server."""
     _found: int = 0
@@ -280,7 +280,7 @@ class ClientPlayer:
         if self.acknowledger.due_ns is not None and (
             not self.steps or isinstance(self.steps[0].packet, packets.Disconnect)
         ):
-            # The last word comes behind what was still to be acknowledged.
+            # The last word comes after what was still to be acknowledged.
             return self._acknowledge(now_ns)
         if not self.steps:
             return self._end(now_ns)
@@ -442,7 +442,7 @@ class ClientPlayer:
         return wanted
 
     def _end(self, now_ns: int) -> Action:
-        """What comes behind the last step."""
+        """What comes after the last step."""
         ending, connection = self.script.ending, self.connection
         if self.acknowledger.closed:
             self.over = True

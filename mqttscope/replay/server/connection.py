@@ -110,7 +110,7 @@ class DeviceConnection:
     heard_ns: int = 0
     """When the device last said something."""
     end: Close | None = None
-    """How the connection is to end, behind what is queued."""
+    """How the connection is to end, after what is queued."""
     over: bool = False
     """Nothing more will be sent."""
     queue: list[Answer] = field(default_factory=list)
@@ -259,7 +259,7 @@ class DeviceConnection:
         heapq.heappush(self.queue, Answer(due_ns, self._turn, packet, source))
 
     def respond(self, packet: ControlPacket, source: Entry | None, request: Entry | None, now_ns: int) -> None:
-        """Queue an answer with the recorded delay behind its recorded request."""
+        """Queue an answer with the recorded delay after its recorded request."""
         delay_ns = 0 if source is None or request is None else source.timestamp_ns - request.timestamp_ns
         self.enqueue(packet, source, delay_ns, now_ns)
 
@@ -272,8 +272,8 @@ class DeviceConnection:
             self.enqueue(packets.Connack(reason_code=code), None, 0, now_ns)
         self.end = Close("fin", why)
 
-    def end_behind_due(self, now_ns: int) -> None:
-        """The device leaves: end the connection behind what is due, which had been said before this was heard."""
+    def end_after_due(self, now_ns: int) -> None:
+        """The device leaves: end the connection after what is due, which had been said before this was heard."""
         self.queue = sorted(one for one in self.queue if one.due_ns <= now_ns)
         self.end = Close("fin")
 

@@ -65,7 +65,7 @@ class ServerPlayer:
     def perform(self, now_ns: int, horizon: int = LATER) -> Action:
         """Do what is next, or say what it waits for.
 
-        ``horizon``: what came behind this place of the recording waits for other connections.
+        ``horizon``: what came after this place of the recording waits for other connections.
         """
         device = self.device
         if device.over:

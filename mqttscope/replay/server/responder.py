@@ -127,7 +127,7 @@ class Responder:
             self._acknowledged(entry, packet, now_ns)
         elif isinstance(packet, packets.Disconnect):
             self._counterpart(entry, now_ns)
-            self.device.end_behind_due(now_ns)
+            self.device.end_after_due(now_ns)
         else:
             self._asked(entry, packet, now_ns)
             self._limit(now_ns)
@@ -203,7 +203,7 @@ class Responder:
         return bool(found)
 
     def _accept(self, recorded: Entry | None, request: Entry | None, now_ns: int) -> None:
-        """CONNACK, and what the session owes behind it."""
+        """CONNACK, and what the session owes after it."""
         connect, sessions = self.device.connect, self.sessions
         assert connect is not None
         before = recorded.packet if recorded is not None and isinstance(recorded.packet, packets.Connack) else None
@@ -320,7 +320,7 @@ class Responder:
             self._requested(entry, packet, now_ns)
 
     def _silent(self, source: Entry | None, kinds: tuple[type[ControlPacket], ...]) -> bool:
-        """Whether the recorded server gave no answer to this; that is told."""
+        """Whether the recorded server gave no answer to this; that is noted."""
         if source is None or not self.device.recorded.silent_to(source, kinds):
             return False
         name = packet_name(source.packet)

@@ -26,7 +26,7 @@ class ServerScript:
     steps: deque[Entry] = field(default_factory=deque)
     """What the server said without being asked: deliveries, DISCONNECT."""
     needed: list[Entry] = field(default_factory=list)
-    """Packets of the client that the steps behind them wait for."""
+    """Packets of the client that the steps after them wait for."""
     done: set[Entry] = field(default_factory=set)
     """Those that the device has sent, or that nobody waits for any more."""
     own: set[Entry] = field(default_factory=set)

@@ -22,7 +22,7 @@ from mqttscope.replay.server.adapt import Substitutes
 from mqttscope.replay.server.connection import DeviceConnection
 
 LATER = 1 << 62
-"""A place behind all others."""
+"""A place after all others."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class ServerSteps:
     def next(self, now_ns: int, horizon: int) -> Action:
         """Do the next step, or say when it is due.
 
-        ``horizon``: what came behind this place of the recording waits for other connections.
+        ``horizon``: what came after this place of the recording waits for other connections.
         """
         if self.device.owed:
             again = self._send_again(now_ns)
@@ -170,7 +170,7 @@ class ServerSteps:
         return None
 
     def _due_ns(self, entry: Entry | None, recorded_ns: int, now_ns: int) -> int:
-        """As long behind what came before it on the connection as in the recording."""
+        """As long after what came before it on the connection as in the recording."""
         if self.device.options.speed is None:
             return now_ns
         before_ns, live_ns = self.device.recorded.script.opened_ns, self.device.live.script.opened_ns
