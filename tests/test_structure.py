@@ -51,8 +51,6 @@ TESTED_ELSEWHERE = {
     "cli/mutating.py": "cli/test_mutate.py: one run of mutate",
     "cli/mutating_flows.py": "cli/test_mutate.py: what is mutated",
     "cli/mutating_found.py": "cli/test_mutate.py: the files of failing cases",
-    "trial/probe_client.py": "trial/test_run.py, trial/test_mosquitto.py: every trial has a witness and cleans up",
-    "trial/case_runner.py": "trial/test_run.py, trial/test_mosquitto.py: every case is played by one",
     "mutate/broken.py": "mutate/test_closed_loop.py, mutate/test_catalogue.py: tables of statements",
     "mutate/steps.py": "mutate/test_openings.py, mutate/test_exchanges.py: what mutations of flows share",
     "mutate/surgery.py": "mutate/test_strings.py, mutate/test_lengths.py: changes of the bytes of a field",
@@ -60,20 +58,12 @@ TESTED_ELSEWHERE = {
     "net/frame.py": "capture/test_files.py: frames are plain values",
     "net/flow.py": "net/test_flows.py: what the table keeps is plain data",
     "net/segment.py": "net/test_headers.py: segments are plain values",
-    "replay/player/actions.py": "replay/player/test_player.py: actions and notes are plain values",
-    "replay/player/reactions.py": "replay/player/test_player.py, replay/player/test_live.py: acknowledgements",
     "redact/values.py": "lake/test_public.py: packets as they are kept",
     "report/base.py": "report/test_base.py",
     "report/hexdump.py": "report/test_tree.py: the hexdump of a packet",
     "report/notices.py": "report/test_text.py: events that are no packets",
     "report/statistics_rows.py": "report/test_statistics.py: what a row counts",
     "report/summary.py": "report/test_text.py: a packet in one line",
-    "replay/server_driver.py": "replay/test_serve.py: one connection of a run",
-    "replay/stand_in/actions.py": "replay/stand_in/test_stand_in.py: plain values",
-    "replay/stand_in/answers.py": "replay/stand_in/test_stand_in.py: what is answered",
-    "replay/stand_in/deliver.py": "replay/stand_in/test_stand_in.py: deliveries and limits",
-    "replay/stand_in/live.py": "replay/stand_in/test_stand_in.py, replay/stand_in/test_conformance.py: its base",
-    "replay/stand_in/responder.py": "replay/stand_in/test_stand_in.py: its base",
     "cli/serving.py": "cli/test_serve.py: one run",
     "session/matching.py": "session/test_subscriptions.py: what topics belong to",
     "spark/answers/gathering.py": "spark/answers/test_fleet.py: every answer goes through it",
@@ -216,7 +206,7 @@ def test_mqtt_and_net_need_nothing_but_the_standard_library(package: str) -> Non
 
 IMPURE = {"socket", "ssl", "asyncio", "subprocess", "time", "random", "os", "sys", "threading", "click", "rich"}
 CORE = ("mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint")
-CORE_PARTS = ("script.py", "order.py", "player/", "rewrite/", "verify/")
+CORE_PARTS = ("live.py", "script.py", "order.py", "client/", "server/", "rewrite/", "verify/")
 CORE_MODULES = tuple(f"replay/{one}" for one in CORE_PARTS)
 """Modules and folders that are as pure as the core, in packages that are not."""
 

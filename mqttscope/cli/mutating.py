@@ -15,6 +15,10 @@ from typing import Any
 
 import click
 
+from mqttscope.broker_test.fit import Numbered, Numbering, fitted
+from mqttscope.broker_test.probe_client import BrokerAccess, RefusedError
+from mqttscope.broker_test.process import Process, StartError, listening_ports
+from mqttscope.broker_test.run import BrokerTest, CaseResult, NoBrokerError, longest_s
 from mqttscope.cli.ending import ENDINGS, at_endings
 from mqttscope.cli.live_options import PROGRAMS, MutateOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
@@ -28,20 +32,16 @@ from mqttscope.mutate.flow import CLIENT
 from mqttscope.redact.addresses import public_name
 from mqttscope.replay.script import Script
 from mqttscope.report.base import View
+from mqttscope.report.broker_test import listing
+from mqttscope.report.broker_test.junit import write_junit
+from mqttscope.report.broker_test.outcome import Tried, case_line, document, summary_lines
+from mqttscope.report.broker_test.sarif import sarif_log
+from mqttscope.report.broker_test.text import html, markdown, write
 from mqttscope.report.findings.json import line
 from mqttscope.report.page import Page
-from mqttscope.report.trial import listing
-from mqttscope.report.trial.junit import write_junit
-from mqttscope.report.trial.outcome import Tried, case_line, document, summary_lines
-from mqttscope.report.trial.sarif import sarif_log
-from mqttscope.report.trial.text import html, markdown, write
 from mqttscope.transport.client import resolve
 from mqttscope.transport.errors import LinkError
 from mqttscope.transport.target import Target, loopback
-from mqttscope.trial.fit import Numbered, Numbering, fitted
-from mqttscope.trial.probe_client import Door, RefusedError
-from mqttscope.trial.process import Process, StartError, listening_ports
-from mqttscope.trial.run import NoBrokerError, Result, Trial, longest_s
 
 CAREFUL_RATE = 5.0
 """Cases per second against a broker that is not this host, unless --rate says otherwise."""
@@ -53,7 +53,7 @@ class Broker:
 
     name: str
     """What it is called in reports: its URL unless the user has named it."""
-    door: Door
+    access: BrokerAccess
     local: bool
     """Whether it is on this host."""
 
@@ -63,8 +63,8 @@ class Broker:
 
     def places(self) -> set[tuple[str, int, str]]:
         """Where it can be: address, port and path."""
-        target = self.door.target
-        return {(address.ip, target.port, target.path) for address in self.door.addresses or ()}
+        target = self.access.target
+        return {(address.ip, target.port, target.path) for address in self.access.addresses or ()}
 
 
 def brokers(given: MutateOptions) -> list[Broker]:
@@ -81,7 +81,7 @@ def brokers(given: MutateOptions) -> list[Broker]:
 def _refuse_same(one: Broker, other: Broker) -> None:
     """A usage error where two URLs lead to one broker, or two brokers have one name."""
     if one.places() & other.places():
-        raise click.UsageError(f"--matrix: {one.door.target} is the same broker as {other.door.target}")
+        raise click.UsageError(f"--matrix: {one.access.target} is the same broker as {other.access.target}")
     if one.name == other.name:
         raise click.UsageError(f"--matrix: two brokers are called {one.name}")
 
@@ -105,7 +105,7 @@ def _broker(name: str, target: Target, given: MutateOptions) -> Broker:
             f"{target} is not this host: a broker may not survive this; if it is yours to test, "
             f"say --yes-i-may-test {target.host}"
         )
-    door = Door(
+    access = BrokerAccess(
         target,
         given.connect.tls.context(target),
         given.connect.server_name,
@@ -114,7 +114,7 @@ def _broker(name: str, target: Target, given: MutateOptions) -> Broker:
         given.connect.password(),
         given.connect.connect_timeout,
     )
-    return Broker(name, door, local)
+    return Broker(name, access, local)
 
 
 def process_of(given: MutateOptions, broker: Broker) -> Process | None:
@@ -126,7 +126,7 @@ def process_of(given: MutateOptions, broker: Broker) -> Process | None:
     if not process.alive():
         raise click.UsageError(f"--broker-pid {pid}: there is no such process")
     ports = listening_ports(pid) if broker.local else None
-    port = broker.door.target.port
+    port = broker.access.target.port
     if ports is not None and not ports:
         raise click.UsageError(f"--broker-pid {pid}: this process listens on no TCP port, so it is no broker")
     if ports is None and broker.local:
@@ -142,7 +142,7 @@ def process_of(given: MutateOptions, broker: Broker) -> Process | None:
 
 LAST_CASE_S = 0.3
 """How long the case that is being played may continue after a signal."""
-Each = Callable[[Result, Tried], None]
+Each = Callable[[CaseResult, Tried], None]
 """What is done with every case that was played."""
 
 
@@ -188,15 +188,15 @@ def _try(given: MutateOptions, found: list[Broker]) -> int:
     sink = _sink(given)
     runs = [_tried(given, flows, broker) for broker in found]
 
-    def each(result: Result, tried: Tried) -> None:
+    def each(result: CaseResult, tried: Tried) -> None:
         """Cases as lines are written when they are known: a run may take hours."""
         if given.form == "jsonl" and result.ruling is not None:
             sink.write(case_line(result, tried))
             sink.flush()
 
-    trials = [_trial(given, broker) for broker in found]
+    tests = [_broker_test(given, broker) for broker in found]
     try:
-        asyncio.run(_all(given, flows, list(zip(trials, runs, strict=True)), keep, each))
+        asyncio.run(_all(given, flows, list(zip(tests, runs, strict=True)), keep, each))
     except BrokenPipeError:
         raise
     except BaseException as error:
@@ -206,7 +206,7 @@ def _try(given: MutateOptions, found: list[Broker]) -> int:
                 if not one.results:
                     one.stopped = one.stopped or _why(error)
             _finish(given, runs, sink)
-            if isinstance(error, KeyboardInterrupt) and all(trial.stopped for trial in trials):
+            if isinstance(error, KeyboardInterrupt) and all(test.stopped for test in tests):
                 # One more, when the run had ended already for the one before.
                 return EXIT_UNREADABLE
         raise
@@ -250,11 +250,11 @@ def _finish(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
 
 
 async def _all(
-    given: MutateOptions, flows: Flows, pairs: list[tuple[Trial, Tried]], keep: Found | None, each: Each
+    given: MutateOptions, flows: Flows, pairs: list[tuple[BrokerTest, Tried]], keep: Found | None, each: Each
 ) -> None:
     """Try the cases on all brokers: one after the other, since two URLs may lead to one, or together where asked to."""
     tasks: list[asyncio.Task[None]] = []
-    at_endings(lambda _: _stop([trial for trial, _ in pairs], tasks))
+    at_endings(lambda _: _stop([test for test, _ in pairs], tasks))
     for pair in pairs:
         tasks.append(asyncio.create_task(_one(given, flows, *pair, keep, each)))
         if not given.together:
@@ -263,35 +263,37 @@ async def _all(
         await one
 
 
-def _trial(given: MutateOptions, broker: Broker) -> Trial:
-    return Trial(broker.door, given.patience, process_of(given, broker), broker.rate(given.rate))
+def _broker_test(given: MutateOptions, broker: Broker) -> BrokerTest:
+    return BrokerTest(broker.access, given.patience, process_of(given, broker), broker.rate(given.rate))
 
 
-async def _one(given: MutateOptions, flows: Flows, trial: Trial, tried: Tried, keep: Found | None, each: Each) -> None:
+async def _one(
+    given: MutateOptions, flows: Flows, test: BrokerTest, tried: Tried, keep: Found | None, each: Each
+) -> None:
     """Try the cases on one broker."""
     started = time.monotonic()
-    if trial.stopped:
+    if test.stopped:
         tried.stopped = "interrupted"
         return
     try:
-        await trial.begin()
-        await _cases(given, flows, trial, tried, keep, each)
+        await test.begin()
+        await _cases(given, flows, test, tried, keep, each)
     except (NoBrokerError, StartError) as error:
         tried.stopped = str(error)
         if not tried.results:
             raise UnreachableError(str(error)) from None
     except asyncio.CancelledError:
         # A second signal: what was found so far is still reported, and what may be left as well.
-        trial.stopped = True
+        test.stopped = True
     except BaseException as error:
         tried.stopped = _why(error)
         raise
     finally:
-        await _to_the_end(trial.end())
-        for told in trial.told:
+        await _to_the_end(test.end())
+        for told in test.told:
             warn(told)
         tried.seconds = time.monotonic() - started
-    if trial.stopped:
+    if test.stopped:
         tried.stopped = "interrupted"
 
 
@@ -305,12 +307,12 @@ async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
 
 
 async def _cases(
-    given: MutateOptions, flows: Flows, trial: Trial, tried: Tried, keep: Found | None, each: Each
+    given: MutateOptions, flows: Flows, test: BrokerTest, tried: Tried, keep: Found | None, each: Each
 ) -> None:
     started = time.monotonic()
-    spoken = await _spoken(flows, trial, tried)
-    scripts, rehearsed = await _fitted(flows, spoken, trial)
-    for result in rehearsed:
+    spoken = await _spoken(flows, test, tried)
+    scripts, baselines = await _fitted(flows, spoken, test)
+    for result in baselines:
         tried.add(result)
         each(result, tried)
     numbering = Numbering(flows.flows(scripts), given.seed, CLIENT)
@@ -329,13 +331,13 @@ async def _cases(
     progress.count(numbered(given, numbering, flows, spoken, lambda one: longest_s(one.case) <= given.longest))
     playing = True
     try:
-        async for result in trial.run(wanted(), left):
+        async for result in test.run(wanted(), left):
             playing = False
             tried.add(result)
             try:
                 if keep is not None and result.deviates:
-                    await keep.take(result, trial, tried, progress.reducing)
-                    if trial.stopped and result.number not in tried.reduced:
+                    await keep.take(result, test, tried, progress.reducing)
+                    if test.stopped and result.number not in tried.reduced:
                         warn(f"case {result.number} was not reduced: interrupted")
             finally:
                 each(result, tried)
@@ -348,52 +350,52 @@ async def _cases(
         progress.end()
 
 
-async def _spoken(flows: Flows, trial: Trial, tried: Tried) -> list[int]:
+async def _spoken(flows: Flows, test: BrokerTest, tried: Tried) -> list[int]:
     """The chosen connections whose version the broker speaks; the others are reported."""
     counts = Counter(flows.scripts[place].version for place in flows.chosen)
     try:
-        tried.unspoken = tuple([version.text for version in sorted(counts) if not await trial.speaks(version)])
+        tried.unspoken = tuple([version.text for version in sorted(counts) if not await test.speaks(version)])
     except LinkError as error:
         raise NoBrokerError(str(error)) from None
     for version, count in sorted(counts.items()):
         if version.text in tried.unspoken:
             left = counted(count, "connection")
-            warn(f"{trial.door.target} does not speak MQTT {version.text}: {left} of the captures left out")
+            warn(f"{test.access.target} does not speak MQTT {version.text}: {left} of the captures left out")
     return [place for place in flows.chosen if flows.scripts[place].version.text not in tried.unspoken]
 
 
-async def _fitted(flows: Flows, spoken: list[int], trial: Trial) -> tuple[list[Script], list[Result]]:
+async def _fitted(flows: Flows, spoken: list[int], test: BrokerTest) -> tuple[list[Script], list[CaseResult]]:
     """The chosen connections made to fit the broker: what is legal depends on what it announces.
 
     Beside them what the broker does wrong when they are played without a mutation.
     """
     made = list(flows.scripts)
-    deviating: list[Result] = []
-    door = trial.door
+    deviating: list[CaseResult] = []
+    access = test.access
     for place in spoken:
-        if trial.stopped:
+        if test.stopped:
             break
-        own = fitted(flows.scripts[place], None, user_name=door.user_name, password=door.password)
+        own = fitted(flows.scripts[place], None, user_name=access.user_name, password=access.password)
         try:
-            connack = await trial.connack(own)
+            connack = await test.connack(own)
         except (LinkError, RefusedError) as error:
             raise NoBrokerError(str(error)) from None
         if connack is None:
-            warn(f"{own.name}: {door.target} does not accept its CONNECT, so only the CONNECT is tried")
-        made[place] = fitted(flows.scripts[place], connack, user_name=door.user_name, password=door.password)
-        played = await trial.rehearse(made[place])
+            warn(f"{own.name}: {access.target} does not accept its CONNECT, so only the CONNECT is tried")
+        made[place] = fitted(flows.scripts[place], connack, user_name=access.user_name, password=access.password)
+        played = await test.run_baseline(made[place])
         if played.deviates:
             deviating.append(played)
-        if (lacks := trial.rehearsed[own.connection.number].told()) and connack is not None:
-            warn(f"{own.name}: without any mutation {door.target} {lacks}; its cases do not report that again")
+        if (lacks := test.baselines[own.connection.number].told()) and connack is not None:
+            warn(f"{own.name}: without any mutation {access.target} {lacks}; its cases do not report that again")
     return made, deviating
 
 
-def _stop(trials: list[Trial], tasks: list[asyncio.Task[None]]) -> None:
+def _stop(tests: list[BrokerTest], tasks: list[asyncio.Task[None]]) -> None:
     """Let the cases that are being played end, if they do soon; a second signal does not wait, a third one kills."""
-    if not all(trial.stopped for trial in trials):
-        for trial in trials:
-            trial.stopped = True
+    if not all(test.stopped for test in tests):
+        for test in tests:
+            test.stopped = True
         for task in tasks:
             asyncio.get_running_loop().call_later(LAST_CASE_S, task.cancel)
         return

@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, flow_of
+from mqttscope.broker_test.synthetic_capture import case_frames
 from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.cli import advice
 from mqttscope.cli.live_options import MutateOptions
@@ -30,9 +32,7 @@ from mqttscope.mutate.catalogue import matches
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.redact.addresses import public_name
 from mqttscope.replay.script import Script, ScriptReader
-from mqttscope.report.trial.written import Written, comment, document, summary, written_line
-from mqttscope.trial.fit import Numbered, Numbering, capture_hash, flow_of
-from mqttscope.trial.synthetic_capture import case_frames
+from mqttscope.report.broker_test.case_index import WrittenCase, comment, document, summary, written_line
 
 TURNS = 1_000_000
 """With --duration the catalogue is gone through again and again."""
@@ -142,7 +142,7 @@ def write(given: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
     cases = numbered(given, numbering, flows, flows.chosen)
     # What is wrong with --case is reported before the file is emptied.
     first = list(islice(cases, 1))
-    rows: list[Written] = []
+    rows: list[WrittenCase] = []
     try:
         about = f"mqttscope mutate: flows of capture {flows.capture_hash} with mutated {side}s, seed {given.seed}"
         with open(open_alone(target), "wb") as file, PcapngWriter(file, comment=about) as writer:
@@ -172,7 +172,7 @@ def _in_time(given: MutateOptions, cases: Iterator[Numbered]) -> Iterator[Number
         yield one
 
 
-def _flows(cases: Iterator[Numbered], writer: PcapngWriter) -> Iterator[Written]:
+def _flows(cases: Iterator[Numbered], writer: PcapngWriter) -> Iterator[WrittenCase]:
     """Write the cases one after the other, each as a connection."""
     frame, start_ns = 0, START_NS
 
@@ -182,7 +182,7 @@ def _flows(cases: Iterator[Numbered], writer: PcapngWriter) -> Iterator[Written]
         return frame
 
     for index, one in enumerate(cases):
-        row = Written(index, frame + 1, one)
+        row = WrittenCase(index, frame + 1, one)
         told, last_ns = comment(row), start_ns
         for made in case_frames(one.case, index, start_ns, next_number):
             writer.write(made.frame, told)

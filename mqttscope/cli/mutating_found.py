@@ -15,19 +15,19 @@ from pathlib import Path
 
 import orjson
 
+from mqttscope.broker_test.conversation import SERVER, frames
+from mqttscope.broker_test.minimize import Minimized, Progress, minimized
+from mqttscope.broker_test.probe_client import BrokerAccess
+from mqttscope.broker_test.reproduce import shell_line
+from mqttscope.broker_test.run import BrokerTest, CaseResult, NoBrokerError
 from mqttscope.capture.write import PcapngWriter, make_folder, open_alone
 from mqttscope.cli.output import CannotWriteError
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
+from mqttscope.report.broker_test.outcome import Reduced, Tried, result_json
+from mqttscope.report.broker_test.text import write_deviation
 from mqttscope.report.page import Page
-from mqttscope.report.trial.outcome import Reduced, Tried, result_json
-from mqttscope.report.trial.text import write_deviation
 from mqttscope.transport.wire import Endpoint
-from mqttscope.trial.conversation import SERVER, frames
-from mqttscope.trial.minimize import Minimized, Progress, smaller
-from mqttscope.trial.probe_client import Door
-from mqttscope.trial.reproduce import shell_line
-from mqttscope.trial.run import NoBrokerError, Result, Trial
 
 COUNTED_S = 0.002
 """Cases are counted while they are played, with so much time between two of them for the broker."""
@@ -119,7 +119,7 @@ class Found:
         except (OSError, ValueError) as error:
             raise CannotWriteError(f"cannot write into {path}: {getattr(error, 'strerror', None) or error}") from None
 
-    async def take(self, result: Result, trial: Trial, tried: Tried, progress: Progress | None = None) -> None:
+    async def take(self, result: CaseResult, test: BrokerTest, tried: Tried, progress: Progress | None = None) -> None:
         """Reduce a failing case, the first of its mutation, version and verdict, and write it down."""
         ruling, script = result.ruling, result.script
         assert ruling is not None
@@ -128,24 +128,24 @@ class Found:
             return
         self._known.add(key)
         found = None
-        worse: list[Result] = []
+        worse: list[CaseResult] = []
         try:
             with suppress(NoBrokerError):
-                found = await smaller(trial, script, result, progress=progress, worse=worse)
+                found = await minimized(test, script, result, progress=progress, worse=worse)
         except asyncio.CancelledError:
             # Whoever stops the run loses nothing that was found.
-            self._write(_name(key), result, None, server_of(trial.door))
+            self._write(_name(key), result, None, server_of(test.access))
             raise
         if found is not None:
-            tried.reduced[result.number] = _reduced(found, trial.door)
-        elif not worse and not trial.stopped:
+            tried.reduced[result.number] = _reduced(found, test.access)
+        elif not worse and not test.stopped:
             told = f"case {result.number} is written down as it was played"
-            trial.told.append(f"{told}: it was not {ruling.verdict} when its bytes were sent as they are")
-        self._write(_name(key), result, tried.reduced.get(result.number), server_of(trial.door))
+            test.told.append(f"{told}: it was not {ruling.verdict} when its bytes were sent as they are")
+        self._write(_name(key), result, tried.reduced.get(result.number), server_of(test.access))
         for one in worse:
-            await self._take_worse(one, trial, progress)
+            await self._take_worse(one, test, progress)
 
-    async def _take_worse(self, result: Result, trial: Trial, progress: Progress | None) -> None:
+    async def _take_worse(self, result: CaseResult, test: BrokerTest, progress: Progress | None) -> None:
         """Write down what brought the broker down while another case was reduced: it may never be seen again."""
         ruling, script = result.ruling, result.script
         assert ruling is not None
@@ -156,20 +156,20 @@ class Found:
         self._known.add(key)
         found = None
         with suppress(NoBrokerError):
-            found = await smaller(trial, script, result, progress=progress, raw=True)
+            found = await minimized(test, script, result, progress=progress, raw=True)
         if found is None:
             found = Minimized.of(result.case, ruling.verdict)
             found.result, found.unfinished = result, "the broker did not come back"
-        self._write(_name(key), result, _reduced(found, trial.door), server_of(trial.door))
+        self._write(_name(key), result, _reduced(found, test.access), server_of(test.access))
         told = f"case {result.number}: {ruling.verdict} when less of it was sent ({ruling.why})"
-        trial.told.append(f"{told}; {self.folder / _name(key)}.sh does it again")
+        test.told.append(f"{told}; {self.folder / _name(key)}.sh does it again")
 
-    def _write(self, name: str, result: Result, reduced: Reduced | None, server: Endpoint) -> None:
+    def _write(self, name: str, result: CaseResult, reduced: Reduced | None, server: Endpoint) -> None:
         page = Page(View(width=100))
         write_deviation(page, result, reduced, show_secrets=True)
         document = result_json(result, reduced, show_secrets=True)
         if reduced is not None:
-            document["reduced"]["case"] = reduced.smaller.case.as_json()
+            document["reduced"]["case"] = reduced.minimized.case.as_json()
         try:
             _private(self.folder / f"{name}.txt", page.encoded())
             _private(self.folder / f"{name}.json", orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
@@ -180,9 +180,9 @@ class Found:
             raise CannotWriteError(f"cannot write into {self.folder}: {error.strerror or error}") from None
 
     @staticmethod
-    def _capture(path: Path, result: Result, reduced: Reduced | None, server: Endpoint) -> None:
+    def _capture(path: Path, result: CaseResult, reduced: Reduced | None, server: Endpoint) -> None:
         """What was said when the case was played: the reduced one, where there is one."""
-        last = result if reduced is None or reduced.smaller.result is None else reduced.smaller.result
+        last = result if reduced is None or reduced.minimized.result is None else reduced.minimized.result
         played = last.played or result.played
         assert played is not None
         with open(open_alone(path), "wb") as file, PcapngWriter(file) as writer:
@@ -194,16 +194,18 @@ def _name(key: tuple[str, str, str]) -> str:
     return "-".join(re.sub(r"[^\w.]+", "-", part) for part in key)
 
 
-def _reduced(found: Minimized, door: Door) -> Reduced:
+def _reduced(found: Minimized, access: BrokerAccess) -> Reduced:
     last = None if found.result is None else found.result.played
-    return Reduced(found, shell_line(found.case.flow, door.target, fenced=last is not None and bool(last.seen.fenced)))
+    return Reduced(
+        found, shell_line(found.case.flow, access.target, fenced=last is not None and bool(last.seen.fenced))
+    )
 
 
-def server_of(door: Door) -> Endpoint:
+def server_of(access: BrokerAccess) -> Endpoint:
     """The broker as it stands in a capture of what was said, which holds neither TLS nor WebSocket."""
-    if door.target.tls or door.target.websocket or not door.addresses:
+    if access.target.tls or access.target.websocket or not access.addresses:
         return SERVER
-    return Endpoint.of(door.addresses[0].name)
+    return Endpoint.of(access.addresses[0].name)
 
 
 def _private(path: Path, data: bytes) -> None:

@@ -61,7 +61,7 @@ class Recorded:
     """A capture could not be read to its end."""
     alterations: Alterations | None = None
     """What the options made of it; ``None`` where it is played as it was captured."""
-    hopeless: set[Entry] = field(default_factory=set)
+    unreachable: set[Entry] = field(default_factory=set)
     """Recorded deliveries that cannot come because of that."""
 
 
@@ -146,7 +146,7 @@ def read(
             credentials=credentials,
         )
         found.alterations = Alterations(captured, found.scripts, options)
-        found.hopeless = found.alterations.hopeless(found.scripts)
+        found.unreachable = found.alterations.unreachable(found.scripts)
     return found
 
 

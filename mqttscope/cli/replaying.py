@@ -21,9 +21,9 @@ from mqttscope.cli.output import FileSink, Output, warn
 from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.replay.client import ClientOptions
 from mqttscope.replay.client_driver import cause, never_came
-from mqttscope.replay.player import Manner
-from mqttscope.replay.run import Goal, Pace, Plan, Replay, make_plan
+from mqttscope.replay.run import BrokerTarget, Pace, Plan, Replay, make_plan
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.causes import Causes, Told, mark_later_turn, told
@@ -70,7 +70,7 @@ class Run:
         timing, gap = given.timing, None if given.max_gap is None else int(given.max_gap * 1e9)
         self.pace = Pace(timing.speed, causal=timing.causal, max_gap_ns=gap, rate=given.rate)
         self.goal = _goal(given, self.target)
-        self.manner = Manner(
+        self.manner = ClientOptions(
             faithful=given.faithful,
             user_name=given.connect.user or self.target.user_name,
             password=given.connect.password(),
@@ -91,7 +91,7 @@ class Run:
 
     def tell_plan(self) -> int:
         """``--dry-run``."""
-        scripts, length = self.recorded.scripts, self._replay().stage.timeline.length_ns
+        scripts, length = self.recorded.scripts, self._replay().context.timeline.length_ns
         told = {"broker": str(self.target), "pace": self.given.timing.text, "length_ns": length}
         if self.given.run.form == "jsonl":
             document = plan_document(self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ class Run:
             self.manner,
             patience_s=self.given.patience,
             recording=self.recording,
-            hopeless=self.recorded.hopeless,
+            unreachable=self.recorded.unreachable,
             watch=_progress() if sys.stderr is not None and sys.stderr.isatty() else None,
         )
 
@@ -179,32 +179,32 @@ class Run:
         """Add a run to what is reported."""
         skipped: set[Entry] = set()
         recorded, live = [], []
-        for performer in replay.performers:
-            player = performer.player
+        for driver in replay.drivers:
+            player = driver.player
             recorded.append(player.script)
-            live.append(player.live if performer.link is not None else None)
-            outcome.add_notes(player.notes.items())
+            live.append(player.live.script if driver.link is not None else None)
+            outcome.add_notes(player.live.notes.items())
             skipped |= player.skipped
-            outcome.not_kept += player.not_kept
-            if performer.failure:
-                outcome.failures[performer.failure] += 1
-            if performer.shortfall:
-                outcome.shortfalls[performer.shortfall] += 1
-        outcome.never_came += never_came(replay.performers, replay.missed, replay.patience)
-        for (index, topic_filter), count in replay.patience.learned.items():
+            outcome.not_kept += player.live.not_kept
+            if driver.failure:
+                outcome.failures[driver.failure] += 1
+            if driver.shortfall:
+                outcome.shortfalls[driver.shortfall] += 1
+        outcome.never_came += never_came(replay.drivers, replay.missed, replay.timeouts)
+        for (index, topic_filter), count in replay.timeouts.learned.items():
             outcome.not_awaited[recorded[index].name, topic_filter] += count
         outcome.recorded += recorded
         outcome.live += live
-        outcome.sent += replay.stage.sent
-        outcome.received += replay.stage.received
+        outcome.sent += replay.context.sent
+        outcome.received += replay.context.received
         outcome.seconds += replay.seconds
         outcome.recorded_seconds += replay.recorded_ns / 1e9
-        outcome.missed += replay.stage.gates.missed
-        outcome.too_long = max(outcome.too_long, replay.stage.gates.order.too_long)
+        outcome.missed += replay.context.gates.missed
+        outcome.too_long = max(outcome.too_long, replay.context.gates.order.too_long)
         outcome.stopped = outcome.stopped or replay.stopped
         if self.given.verify and not self._too_much(outcome, recorded, live):
             found = verify(zip(recorded, live, strict=True), skipped=skipped)
-            causes = {id(one.player.script): cause(one.player, one.failure) for one in replay.performers}
+            causes = {id(one.player.script): cause(one.player, one.failure) for one in replay.drivers}
             for difference in found.differences:
                 difference.cause = causes.get(id(difference.script), "")
             if self.recorded.alterations is not None:
@@ -289,15 +289,15 @@ class Run:
         options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
 
 
-def _goal(given: ReplayOptions, target: Target) -> Goal:
+def _goal(given: ReplayOptions, target: Target) -> BrokerTarget:
     connect = given.connect
     connect.tls.refuse_plain(target, "a broker", server_name=connect.server_name)
-    return Goal(
+    return BrokerTarget(
         target, connect.tls.context(target), connect.server_name, connect.connect_timeout, ports=dict(given.ports_map)
     )
 
 
-def _refuse_credentials(manner: Manner) -> None:
+def _refuse_credentials(manner: ClientOptions) -> None:
     """Usage errors for credentials that are not used, and for those that no CONNECT can hold (5.0 1.5.4, 1.5.6)."""
     name, password = manner.user_name, manner.password
     if manner.faithful and (name is not None or password is not None):
@@ -325,12 +325,10 @@ def _progress() -> Callable[[Replay | None], None]:
     def tell(replay: Replay | None) -> None:
         nonlocal shown
         line = ""
-        if replay is not None and replay.stage.clock.since_start_ns() > 1e9:
-            ended = sum(one.finished.is_set() for one in replay.performers)
-            now = duration(replay.stage.clock.since_start_ns())
-            line = (
-                f"{ended:,} of {len(replay.performers):,} connections over, {replay.stage.sent:,} packets sent, {now}"
-            )
+        if replay is not None and replay.context.clock.since_start_ns() > 1e9:
+            ended = sum(one.finished.is_set() for one in replay.drivers)
+            now = duration(replay.context.clock.since_start_ns())
+            line = f"{ended:,} of {len(replay.drivers):,} connections over, {replay.context.sent:,} packets sent, {now}"
         sys.stderr.write(f"\r{line:<{shown}}" + ("" if replay is not None else "\r" + " " * shown + "\r"))
         sys.stderr.flush()
         shown = len(line)

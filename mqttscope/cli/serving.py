@@ -22,9 +22,9 @@ from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, rea
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import MqttscopeError
-from mqttscope.replay.serve import Serving
-from mqttscope.replay.stand_in import Casting, Manner, Unexpected
-from mqttscope.replay.stand_in.connection_matching import Match
+from mqttscope.replay.serve import ServerRun
+from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
+from mqttscope.replay.server.matching import Match
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
@@ -72,10 +72,10 @@ class Run:
         """When a signal came, by `time.monotonic`."""
         self.uncompared = False
         self._prepare_record()
-        self.serving = Serving(
+        self.serving = ServerRun(
             self.recorded.scripts,
-            Casting(self.recorded.scripts, Match(given.match), given.repeat),
-            Manner(
+            ConnectionMatcher(self.recorded.scripts, Match(given.match), given.repeat),
+            ServerOptions(
                 speed=given.timing.speed,
                 unexpected=Unexpected(given.unexpected),
                 patience_ns=int(given.patience * 1e9),

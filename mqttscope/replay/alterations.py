@@ -175,7 +175,7 @@ class Alterations:
             return "--set" if options.sets("subscribe") else "--map-topic" if options.topics else ""
         return ""
 
-    def hopeless(self, played: Sequence[Script]) -> set[Entry]:
+    def unreachable(self, played: Sequence[Script]) -> set[Entry]:
         """All recorded deliveries that cannot come, and what a server says about them."""
         found: set[Entry] = set()
         for script in played:

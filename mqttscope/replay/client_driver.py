@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Protocol
 from mqttscope.mqtt.packets import Publish, Subscribe
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.mqtt.topics import compile_filter, parse_shared
+from mqttscope.replay.client.player import ClientPlayer, Until, Wait
+from mqttscope.replay.live import Close, NoteKind, Send
 from mqttscope.replay.order import End, Gates, Step, Timer
-from mqttscope.replay.player.actions import Close, Kind, Note, Send, Until, Wait
-from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import Ending, Entry, Script
 
 if TYPE_CHECKING:
@@ -35,68 +35,68 @@ if TYPE_CHECKING:
 LESS = 4
 """By what the time is divided each time that it passed in vain; as much grows what is not waited for."""
 
-Hope = tuple[int, str]
+Expectation = tuple[int, str]
 """A connection, by the index of its script, and the Topic Filter that messages are awaited on."""
 
 
 @dataclass(slots=True)
-class Patience:
+class Timeouts:
     """What is known of the server's silence."""
 
     scripts: Sequence[Script]
     seconds: float
     """For what it has not failed to send before."""
-    vain: dict[Hope, int] = field(default_factory=dict)
+    vain: dict[Expectation, int] = field(default_factory=dict)
     """How often in a row messages were waited for."""
-    learned: dict[Hope, int] = field(default_factory=dict)
+    learned: dict[Expectation, int] = field(default_factory=dict)
     """Messages that were not waited for in full, since earlier ones had not come."""
-    _awaited: dict[Entry, Hope] | None = None
-    _behind: dict[Hope, list[Entry]] = field(default_factory=dict)
+    _awaited: dict[Entry, Expectation] | None = None
+    _behind: dict[Expectation, list[Entry]] = field(default_factory=dict)
 
     def for_steps(self, blocking: Iterable[Step]) -> float:
         """How many seconds the server has for these milestones."""
         return max(
-            (self.seconds / LESS ** self.vain.get(self._hope(one) or (-1, ""), 0) for one in blocking), default=0
+            (self.seconds / LESS ** self.vain.get(self._expectation(one) or (-1, ""), 0) for one in blocking), default=0
         )
 
     def passed(self, missed: Iterable[Step]) -> list[Entry]:
         """Time has passed in vain for these; returns further ones that are not to be waited for."""
         given_up: list[Entry] = []
-        last: dict[Hope, Entry] = {}
+        last: dict[Expectation, Entry] = {}
         for one in missed:
-            hope = self._hope(one)
-            if hope is not None and isinstance(one, Entry):
-                if hope in self.vain:
-                    self.learned[hope] = self.learned.get(hope, 0) + 1
-                last[hope] = one
-        for hope, entry in last.items():
-            times = self.vain[hope] = self.vain.get(hope, 0) + 1
+            expectation = self._expectation(one)
+            if expectation is not None and isinstance(one, Entry):
+                if expectation in self.vain:
+                    self.learned[expectation] = self.learned.get(expectation, 0) + 1
+                last[expectation] = one
+        for expectation, entry in last.items():
+            times = self.vain[expectation] = self.vain.get(expectation, 0) + 1
             if times > 1:
-                behind = [one for one in self._behind[hope] if one.place > entry.place]
+                behind = [one for one in self._behind[expectation] if one.place > entry.place]
                 given_up += behind[: LESS**times]
-                self.learned[hope] = self.learned.get(hope, 0) + len(behind[: LESS**times])
+                self.learned[expectation] = self.learned.get(expectation, 0) + len(behind[: LESS**times])
         return given_up
 
     def came(self, entry: Entry) -> None:
         """The server has sent this one."""
         if self.vain:
-            self.vain.pop(self._hope(entry) or (-1, ""), None)
+            self.vain.pop(self._expectation(entry) or (-1, ""), None)
 
     def awaited_on(self, entry: Entry) -> str:
         """The Topic Filter that a recorded message is awaited on."""
-        hope = self._hope(entry)
-        return hope[1] if hope else entry.topic or ""
+        expectation = self._expectation(entry)
+        return expectation[1] if expectation else entry.topic or ""
 
-    def _hope(self, step: Step) -> Hope | None:
+    def _expectation(self, step: Step) -> Expectation | None:
         if not isinstance(step, Entry) or step.from_client or not isinstance(step.packet, Publish):
             return None
         if self._awaited is None:
             self._awaited = dict(self._all())
-            for entry, hope in self._awaited.items():
-                self._behind.setdefault(hope, []).append(entry)
+            for entry, expectation in self._awaited.items():
+                self._behind.setdefault(expectation, []).append(entry)
         return self._awaited.get(step)
 
-    def _all(self) -> Iterator[tuple[Entry, Hope]]:
+    def _all(self) -> Iterator[tuple[Entry, Expectation]]:
         """Every delivery with what it is awaited on; where the recording has no such subscription, its topic."""
         asked: dict[str, dict[str, Callable[[str], bool]]] = {}
         for index, script in enumerate(self.scripts):
@@ -165,7 +165,7 @@ _OTHER_VERSION = b"\x20\x02\x00\x01"
 """How brokers refuse a version that they do not know, in the form of 3.1.1 (3.1.1 section 3.2.2.3)."""
 
 
-def why_it_failed(player: Player, ending: Ending, patience_s: float) -> str:
+def why_it_failed(player: ClientPlayer, ending: Ending, patience_s: float) -> str:
     """Why a connection that was made led nowhere; empty for one that did not."""
     by_server = ending.by == "server"
     if player.connack is None and player.recorded_connack is not None and (by_server or player.gave_up_connack):
@@ -180,7 +180,7 @@ def why_it_failed(player: Player, ending: Ending, patience_s: float) -> str:
     return ""
 
 
-def why_it_fell_short(player: Player, ending: Ending) -> str:
+def why_it_fell_short(player: ClientPlayer, ending: Ending) -> str:
     """Why a connection could not be played to its recorded end, where the broker kept to the protocol; else empty."""
     if player.refused:
         return f"the broker refused a connection: {player.refused}"
@@ -193,24 +193,24 @@ def why_it_fell_short(player: Player, ending: Ending) -> str:
     return ""
 
 
-def cause(player: Player, failure: str) -> str:
+def cause(player: ClientPlayer, failure: str) -> str:
     """What is behind all differences of a connection, behind a "because"; empty where they stand for themselves."""
     if failure.startswith("cannot "):
         return f"there is no connection: {failure}"
     return failure or (f"the broker refused the connection: {player.refused}" if player.refused else "")
 
 
-def never_came(performers: Collection[Performer], missed: Collection[Step], patience: Patience) -> Counter[str]:
+def never_came(drivers: Collection[ClientDriver], missed: Collection[Step], timeouts: Timeouts) -> Counter[str]:
     """What was waited for and did not come later either, in words."""
     found: Counter[str] = Counter()
-    for performer in performers if missed else ():
-        player = performer.player
-        for entry in player.awaited:
-            if entry not in missed or entry in player.came:
+    for driver in drivers if missed else ():
+        player = driver.player
+        for entry in player.correspondence.awaited:
+            if entry not in missed or entry in player.correspondence.came:
                 continue
             what = entry.type.upper()
             if isinstance(entry.packet, Publish):
-                what = f"messages of {patience.awaited_on(entry)!r}"
+                what = f"messages of {timeouts.awaited_on(entry)!r}"
             found[f"{what} for {player.script.name}"] += 1
     return found
 
@@ -238,8 +238,8 @@ class Clock(Protocol):
 
 
 @dataclass(slots=True)
-class Stage:
-    """What all performers of a replay share."""
+class ReplayContext:
+    """What all drivers of a replay share."""
 
     gates: Gates
     timeline: Timeline
@@ -260,10 +260,10 @@ class Stage:
     """Packets of the recording that the server has sent again."""
     _next_ns: int = 0
     _started: set[Step] = field(default_factory=set)
-    _readers: deque[Performer] = field(default_factory=deque)
+    _readers: deque[ClientDriver] = field(default_factory=deque)
     """Those who have more to read than their turn allows."""
 
-    def line_up(self, reader: Performer) -> None:
+    def line_up(self, reader: ClientDriver) -> None:
         """Somebody has more to read than its turn allows: one slice of one of them in each turn of the event loop."""
         self._readers.append(reader)
         if len(self._readers) == 1:
@@ -308,12 +308,12 @@ class Stage:
 
 
 @dataclass(slots=True, eq=False)
-class Performer:
+class ClientDriver:
     """Drives a player; the listener of its link."""
 
     index: int
-    player: Player
-    stage: Stage
+    player: ClientPlayer
+    context: ReplayContext
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     link: Link | None = None
     failure: str = ""
@@ -364,7 +364,7 @@ class Performer:
     def failed(self, detail: str) -> None:
         """There is no connection."""
         self.failure = detail
-        self._over(Ending("refused", "server", self.stage.clock.now_ns(), detail))
+        self._over(Ending("refused", "server", self.context.clock.now_ns(), detail))
 
     def received(self, data: bytes) -> None:
         """Bytes of the server."""
@@ -373,7 +373,7 @@ class Performer:
             return
         self._unread.append(data)
         if len(self._unread) == 1:
-            self.stage.line_up(self)
+            self.context.line_up(self)
             self._read()
 
     def read_on(self) -> bool:
@@ -395,12 +395,12 @@ class Performer:
         return bool(self._unread)
 
     def _hear(self, data: bytes) -> None:
-        now = self.stage.clock.now_ns()
+        now = self.context.clock.now_ns()
         player = self.player
-        useful, before = len(player.came), player.progress
+        useful, before = len(player.correspondence.came), player.progress
         for item in self._stream.feed(data):
             self._take(item, now)
-        self.stage.useful += len(player.came) - useful
+        self.context.useful += len(player.correspondence.came) - useful
         if self._keep_alive is None:
             # It counts from the CONNECT on, also for a client that says nothing more.
             self._watch_keep_alive()
@@ -414,14 +414,14 @@ class Performer:
         if isinstance(item, Unparsed):
             if item.reason == "too_large":
                 limit = self._stream.max_packet_bytes
-                self.player.note(Note(Kind.ENDED, f"a packet of more than {limit:,} bytes was not kept"))
+                self.player.live.note(NoteKind.ENDED, f"a packet of more than {limit:,} bytes was not kept")
             return
         self.player.receive(item, now_ns)
-        self.stage.received += 1
+        self.context.received += 1
 
     def _read(self) -> None:
         """Read on, unless more has come than was looked at, or than can be acknowledged."""
-        reading = not self._unread and not self.player.busy
+        reading = not self._unread and not self.player.acknowledger.busy
         if self.link is not None and reading is not self._reading and not self._closing:
             self._reading = reading
             self.link.read(reading)
@@ -435,19 +435,19 @@ class Performer:
             return
         if how == "failed":
             self.failure = detail
-        self._over(Ending(how, "server", self.stage.clock.now_ns(), detail))
+        self._over(Ending(how, "server", self.context.clock.now_ns(), detail))
 
     def stop(self) -> None:
         """End now, whatever is left to do."""
         if self.link is None:
-            self._over(Ending("refused", "client", self.stage.clock.now_ns(), "stopped", stopped=True))
+            self._over(Ending("refused", "client", self.context.clock.now_ns(), "stopped", stopped=True))
             return
         self.link.abort()
-        self._over(Ending("reset", "client", self.stage.clock.now_ns(), "stopped", stopped=True))
+        self._over(Ending("reset", "client", self.context.clock.now_ns(), "stopped", stopped=True))
 
     def await_nothing(self) -> None:
         """Nobody waits any longer for what the server was recorded to send."""
-        self.player.await_nothing()
+        self.player.correspondence.await_nothing()
         self._tell()
 
     def writable(self, on: bool) -> None:
@@ -462,7 +462,7 @@ class Performer:
     def _watch_stuck(self) -> None:
         assert self.link is not None
         self._unsent = self.link.unsent
-        self._stuck = asyncio.get_running_loop().call_later(self.stage.patience_s, self._see_stuck)
+        self._stuck = asyncio.get_running_loop().call_later(self.context.patience_s, self._see_stuck)
 
     def _see_stuck(self) -> None:
         """Whether the server has taken anything of what is sent."""
@@ -470,13 +470,13 @@ class Performer:
         self._stuck = None
         if link is None or self.finished.is_set() or self._closing:
             return
-        if self._unsent - link.unsent >= LEAST_TAKEN_BYTES * self.stage.patience_s:
+        if self._unsent - link.unsent >= LEAST_TAKEN_BYTES * self.context.patience_s:
             self._watch_stuck()
             return
         self.player.gave_up = Until.TAKEN
-        self.player.note(Note(Kind.ENDED, "reset by us, since the server read no more"))
+        self.player.live.note(NoteKind.ENDED, "reset by us, since the server read no more")
         link.abort()
-        self._over(Ending("reset", "client", self.stage.clock.now_ns()))
+        self._over(Ending("reset", "client", self.context.clock.now_ns()))
 
     def _forget_stuck(self) -> None:
         if self._stuck is not None:
@@ -502,9 +502,9 @@ class Performer:
         again = self._turn(sent)
         if sent:
             link.write(b"".join(sent))
-            self.stage.sent += len(sent)
+            self.context.sent += len(sent)
             self._watch_keep_alive()
-        self.stage.progress += self.player.progress - before
+        self.context.progress += self.player.progress - before
         self._tell()
         self._read()
         if again:
@@ -512,9 +512,9 @@ class Performer:
 
     def _turn(self, sent: list[bytes]) -> bool:
         """Collect what is to be sent; returns whether there is more at once."""
-        player, stage = self.player, self.stage
-        timers = stage.gates.order.timers
-        now, sending = stage.clock.now_ns(), 0
+        player, context = self.player, self.context
+        timers = context.gates.order.timers
+        now, sending = context.clock.now_ns(), 0
         for _ in range(MAX_TURN):
             if sending > MAX_TURN_BYTES:
                 return True
@@ -534,7 +534,7 @@ class Performer:
                 if source is not None:
                     self._performed_ns = source.timestamp_ns
                     if source in timers:
-                        stage.start_timers(source)
+                        context.start_timers(source)
             elif isinstance(action, Wait):
                 if action.until is self._hopeless:
                     # The steps behind the one that waited in vain would wait for the same.
@@ -547,28 +547,28 @@ class Performer:
                 return False
         else:
             return True
-        due = player.reaction_due_ns
+        due = player.acknowledger.due_ns
         if due is not None:
             self._at((due - now) / 1e9)
         return False
 
     def _is_turn(self) -> bool:
         """Whether the next step may happen now; arranges for later otherwise."""
-        stage, entry = self.stage, self.player.peek()
+        context, entry = self.context, self.player.peek()
         recorded_ns = entry.timestamp_ns if entry is not None else self.player.script.ending.timestamp_ns
-        wait_ns = stage.timeline.due_ns(recorded_ns) - stage.clock.since_start_ns()
+        wait_ns = context.timeline.due_ns(recorded_ns) - context.clock.since_start_ns()
         if wait_ns > 0:
             self._at(wait_ns / 1e9)
             return False
         # Only what is due waits for others, so that silence means that something does not come.
         step: Step = entry if entry is not None else End(self.index)
-        if not stage.gates.open_for(step):
+        if not context.gates.open_for(step):
             if self._waiting_for != step:
                 self._waiting_for = step
-                stage.gates.when_open(step, self._gate_opened)
+                context.gates.when_open(step, self._gate_opened)
             return False
-        if entry is not None and stage.rate is not None and isinstance(entry.packet, Publish):
-            seconds = stage.may_publish()
+        if entry is not None and context.rate is not None and isinstance(entry.packet, Publish):
+            seconds = context.may_publish()
             if seconds:
                 self._at(seconds)
                 return False
@@ -592,10 +592,10 @@ class Performer:
         """Wait for the server, but not for ever."""
         if self._patience is None:
             self._until = until
-            seconds = self.stage.patience_s
+            seconds = self.context.patience_s
             if until is Until.CLOSE:
                 seconds += self._recorded_silence_s()
-            self.stage.pending += 1
+            self.context.pending += 1
             self._patience = asyncio.get_running_loop().call_later(seconds, self._lose_patience)
 
     def _recorded_silence_s(self) -> float:
@@ -611,14 +611,14 @@ class Performer:
         self._hopeless = None if self._until is Until.CLOSE else self._until
         action = self.player.give_up()
         if isinstance(action, Close):
-            self.player.note(Note(Kind.ENDED, "ended by us, since the server did not"))
+            self.player.live.note(NoteKind.ENDED, "ended by us, since the server did not")
             self._close(action.how, [])
         self._tell()
         self.wake()
 
     def _forget_patience(self) -> None:
         if self._patience is not None:
-            self.stage.pending -= 1
+            self.context.pending -= 1
             self._patience.cancel()
             self._patience = None
 
@@ -628,11 +628,11 @@ class Performer:
         self._closing = True
         if sent:
             link.write(b"".join(sent))
-            self.stage.sent += len(sent)
+            self.context.sent += len(sent)
             sent.clear()
         if how == "reset":
             link.abort()
-            self._over(Ending("reset", "client", self.stage.clock.now_ns()))
+            self._over(Ending("reset", "client", self.context.clock.now_ns()))
         else:
             link.close()
             self._closed = asyncio.create_task(self._await_close(link))
@@ -640,7 +640,7 @@ class Performer:
     async def _await_close(self, link: Link) -> None:
         """The connection has ended when the server has taken the end as well."""
         await link.closed.wait()
-        self._over(Ending("fin", "client", self.stage.clock.now_ns()))
+        self._over(Ending("fin", "client", self.context.clock.now_ns()))
 
     def _over(self, ending: Ending) -> None:
         if self.finished.is_set():
@@ -652,31 +652,31 @@ class Performer:
         self._forget_stuck()
         self._unread.clear()
         self.finished.set()
-        self.failure = self.failure or why_it_failed(self.player, ending, self.stage.patience_s)
+        self.failure = self.failure or why_it_failed(self.player, ending, self.context.patience_s)
         self.shortfall = "" if self.failure else why_it_fell_short(self.player, ending)
         self.player.ended(ending)
         if self.link is not None:
             self.link.close()
         self._tell()
         if self.link is not None:
-            self.stage.start_timers(End(self.index))
-        self.stage.drop_timers(End(self.index))
+            self.context.start_timers(End(self.index))
+        self.context.drop_timers(End(self.index))
         for skipped in self.player.skipped:
-            self.stage.drop_timers(skipped)
-        self.stage.gates.reach(End(self.index))
-        self.stage.progress += 1
+            self.context.drop_timers(skipped)
+        self.context.gates.reach(End(self.index))
+        self.context.progress += 1
 
     def _tell(self) -> None:
         """Tell the others which milestones are reached."""
-        done, gates = self.player.done, self.stage.gates
+        done, gates = self.player.correspondence.done, self.context.gates
         while done:
             reached = done.copy()
             done.clear()
             for entry in reached:
-                if entry in self.player.came:
-                    self.stage.came(entry)
+                if entry in self.player.correspondence.came:
+                    self.context.came(entry)
                 if gates.reach(entry):
-                    self.stage.progress += 1
+                    self.context.progress += 1
 
     def _watch_keep_alive(self) -> None:
         """Keep the connection alive where the live pace is slower than the recorded one."""
@@ -684,7 +684,7 @@ class Performer:
         if self._keep_alive is not None:
             self._keep_alive.cancel()
             self._keep_alive = None
-        if keep_alive_ns and not self.player.manner.faithful:
+        if keep_alive_ns and not self.player.options.faithful:
             self._keep_alive = asyncio.get_running_loop().call_later(KEEP_ALIVE_SHARE * keep_alive_ns / 1e9, self._ping)
 
     def _ping(self) -> None:
@@ -701,6 +701,6 @@ class Performer:
         if until_ns - self._performed_ns > 1.5 * player.keep_alive_ns:
             # The recorded client was silent for longer than servers bear (5.0 3.1.2.10).
             return
-        link.write(player.ping(self.stage.clock.now_ns()).data)
-        self.stage.sent += 1
+        link.write(player.ping(self.context.clock.now_ns()).data)
+        self.context.sent += 1
         self._watch_keep_alive()

@@ -117,12 +117,12 @@ def make_order(
     causal: bool = False,
     fenced: bool = True,
     faithful: bool = False,
-    hopeless: Container[Entry] = (),
+    unreachable: Container[Entry] = (),
 ) -> Order:
     """Work out the order of scripts, which may be of several captures.
 
     With ``faithful`` clients acknowledge with the recorded packet identifiers, so that no server answers them;
-    ``hopeless`` are recorded packets of servers that cannot come.
+    ``unreachable`` are recorded packets of servers that cannot come.
     """
     order = Order()
     scripts = list(scripts)
@@ -147,7 +147,7 @@ def make_order(
             if not entry.from_client:
                 if not isinstance(entry.packet, packets.Publish):
                     unproven.pop(index, None)
-                if _comes_again(entry, faithful=faithful) and entry not in hopeless:
+                if _comes_again(entry, faithful=faithful) and entry not in unreachable:
                     order.milestone(step, change=isinstance(entry.packet, _TOLD))
                 continue
         script = scripts[index]

@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe
 from mqttscope.mqtt.topics import parse_shared
-from mqttscope.replay.client_driver import LESS, Patience, Performer, Stage, Timeline
+from mqttscope.replay.client import ClientOptions, ClientPlayer, ClientSessions
+from mqttscope.replay.client_driver import LESS, ClientDriver, ReplayContext, Timeline, Timeouts
+from mqttscope.replay.live import LiveConnection, Room
 from mqttscope.replay.order import Gates, Opening, Step, make_order
-from mqttscope.replay.player.actions import Sessions
-from mqttscope.replay.player.live import Manner
-from mqttscope.replay.player.player import Player
-from mqttscope.replay.player.room import Room
 from mqttscope.replay.script import Entry, Script
 from mqttscope.session.connection import Connection
 from mqttscope.transport.client import Address, connect
@@ -133,7 +131,7 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Goal:
+class BrokerTarget:
     """Where the connections go."""
 
     target: Target
@@ -173,19 +171,19 @@ class MonotonicClock:
 
 @dataclass(slots=True)
 class Replay:
-    """One run.  Call `run` once; what happened is in ``performers`` afterwards."""
+    """One run.  Call `run` once; what happened is in ``drivers`` afterwards."""
 
     scripts: Sequence[Script]
-    goal: Goal
+    goal: BrokerTarget
     pace: Pace = field(default_factory=Pace)
-    manner: Manner = field(default_factory=Manner)
+    options: ClientOptions = field(default_factory=ClientOptions)
     patience_s: float = PATIENCE_SECONDS
     recording: Recording | None = None
-    hopeless: Container[Entry] = ()
+    unreachable: Container[Entry] = ()
     """Recorded packets of the server that cannot come, such as messages whose publishers are not played."""
     watch: Callable[[Replay | None], None] | None = None
     """Called about twenty times a second."""
-    performers: list[Performer] = field(default_factory=list)
+    drivers: list[ClientDriver] = field(default_factory=list)
     started_ns: int = 0
     seconds: float = 0.0
     """How long it took."""
@@ -193,8 +191,8 @@ class Replay:
     """How often nothing happened for so long that steps went on without what they waited for."""
     missed: set[Step] = field(default_factory=set)
     """What was waited for in vain; some of it may have come later."""
-    patience: Patience = field(init=False)
-    stage: Stage = field(init=False)
+    timeouts: Timeouts = field(init=False)
+    context: ReplayContext = field(init=False)
     stopped: bool = False
     """Whether somebody ended it."""
     recorded_ns: int = 0
@@ -206,36 +204,39 @@ class Replay:
         order = make_order(
             self.scripts,
             causal=self.pace.causal,
-            fenced=(self.pace.speed is None or self.pace.speed > 1) and not self.manner.faithful,
-            faithful=self.manner.faithful,
-            hopeless=self.hopeless,
+            fenced=(self.pace.speed is None or self.pace.speed > 1) and not self.options.faithful,
+            faithful=self.options.faithful,
+            unreachable=self.unreachable,
         )
-        self.patience = Patience(self.scripts, self.patience_s)
+        self.timeouts = Timeouts(self.scripts, self.patience_s)
         times = [one.timestamp_ns for script in self.scripts for one in script.entries if one.from_client]
         times += [script.opened_ns for script in self.scripts]
         times += [script.ending.timestamp_ns for script in self.scripts if script.ending.timestamp_ns]
         self.recorded_ns = max(times, default=0) - min(times, default=0)
         timeline = Timeline(times, self.pace.speed, self.pace.max_gap_ns)
         clock = MonotonicClock()
-        self.stage = Stage(Gates(order), timeline, clock, self.patience_s, self.pace.rate, came=self.patience.came)
-        self.manner.delay = 0.0 if self.pace.speed is None else 1 / self.pace.speed
-        sessions, room, places = Sessions(), Room(), count().__next__
+        self.context = ReplayContext(
+            Gates(order), timeline, clock, self.patience_s, self.pace.rate, came=self.timeouts.came
+        )
+        self.options.delay = 0.0 if self.pace.speed is None else 1 / self.pace.speed
+        sessions, room, places = ClientSessions(), Room(), count().__next__
         longest = max((len(one.raw) for script in self.scripts for one in script.entries), default=0)
         for index, script in enumerate(self.scripts):
             recorded = script.connection
             live = Connection(
                 recorded.number, "", str(self.goal.target), str(self.goal.target), 0, 0, handshake_seen=True
             )
-            player = Player(
-                script, Script(live), sessions, self.manner, fences=order.fences[index], next_place=places, room=room
+            connection = LiveConnection(
+                Script(live), plays_client=True, keep=self.options.keep, room=room, next_place=places
             )
-            performer = Performer(index, player, self.stage)
-            performer.limit_packets(max(MAX_PACKET_BYTES, 2 * longest))
-            self.performers.append(performer)
+            player = ClientPlayer(script, connection, sessions, self.options, fences=order.fences[index])
+            driver = ClientDriver(index, player, self.context)
+            driver.limit_packets(max(MAX_PACKET_BYTES, 2 * longest))
+            self.drivers.append(driver)
 
     async def run(self) -> None:
         """Perform all connections; returns when all have ended."""
-        clock = self.stage.clock = MonotonicClock()
+        clock = self.context.clock = MonotonicClock()
         self.started_ns = clock.now_ns()
         if self.recording is not None:
             self._recorder = Recorder(self.recording)
@@ -243,7 +244,7 @@ class Replay:
         looking = asyncio.create_task(self._look())
         self._opening = asyncio.create_task(self._open_all(tasks))
         try:
-            await asyncio.gather(self._opening, *(performer.finished.wait() for performer in self.performers))
+            await asyncio.gather(self._opening, *(driver.finished.wait() for driver in self.drivers))
         except asyncio.CancelledError:
             if not self.stopped:
                 raise
@@ -261,38 +262,38 @@ class Replay:
         self.stopped = True
         if self._opening is not None:
             self._opening.cancel()
-        for performer in self.performers:
-            performer.stop()
+        for driver in self.drivers:
+            driver.stop()
 
     async def _open_all(self, tasks: set[asyncio.Task[None]]) -> None:
         """Open the connections in recorded order, each when it is due."""
         connecting = asyncio.Semaphore(MAX_CONNECTING)
-        for performer in self.performers:
-            await self._turn(performer)
+        for driver in self.drivers:
+            await self._turn(driver)
             await connecting.acquire()
-            task = asyncio.create_task(self._open(performer, connecting))
+            task = asyncio.create_task(self._open(driver, connecting))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         await asyncio.gather(*tasks)
 
-    async def _turn(self, performer: Performer) -> None:
+    async def _turn(self, driver: ClientDriver) -> None:
         """Wait until a connection is to be opened."""
-        stage, step = self.stage, Opening(performer.index)
-        wait_ns = stage.timeline.due_ns(performer.player.script.opened_ns) - stage.clock.since_start_ns()
+        context, step = self.context, Opening(driver.index)
+        wait_ns = context.timeline.due_ns(driver.player.script.opened_ns) - context.clock.since_start_ns()
         if wait_ns > 0:
             await asyncio.sleep(wait_ns / 1e9)
-        while not stage.gates.open_for(step):
+        while not context.gates.open_for(step):
             opened = asyncio.Event()
-            stage.gates.when_open(step, opened.set)
+            context.gates.when_open(step, opened.set)
             await opened.wait()
 
-    async def _open(self, performer: Performer, connecting: asyncio.Semaphore) -> None:
-        goal, script = self.goal, performer.player.script
+    async def _open(self, driver: ClientDriver, connecting: asyncio.Semaphore) -> None:
+        goal, script = self.goal, driver.player.script
         target, addresses = goal.of(int(script.connection.server.rpartition(":")[2] or 0))
         try:
             link = await connect(
                 target,
-                performer,
+                driver,
                 tls=goal.tls,
                 server_name=goal.server_name,
                 timeout_s=goal.connect_timeout_s,
@@ -301,14 +302,14 @@ class Replay:
                 subprotocol="mqttv3.1" if script.version == ProtocolVersion.V3_1 else "mqtt",
             )
         except LinkError as error:
-            performer.failed(str(error))
+            driver.failed(str(error))
             return
         finally:
             connecting.release()
-        connection = performer.player.connection
+        connection = driver.player.connection
         connection.client, connection.server = str(link.local), str(link.remote)
-        connection.opened_ns = performer.player.live.opened_ns = self.stage.clock.now_ns()
-        performer.opened(link)
+        connection.opened_ns = driver.player.live.script.opened_ns = self.context.clock.now_ns()
+        driver.opened(link)
 
     async def _look(self) -> None:
         """Let steps go on when what they wait for does not come."""
@@ -319,36 +320,36 @@ class Replay:
             await asyncio.sleep(LOOK_SECONDS)
             if self.watch is not None:
                 self.watch(self)
-            now, stage = time.monotonic(), self.stage
-            if stage.progress != seen or stage.pending or not stage.gates.waiting:
-                seen, since, allowed = stage.progress, now, None
+            now, context = time.monotonic(), self.context
+            if context.progress != seen or context.pending or not context.gates.waiting:
+                seen, since, allowed = context.progress, now, None
             else:
                 if allowed is None:
                     # A server that says nothing at all gets less time from one step to the next.
-                    allowed = self.patience.for_steps(stage.gates.blocking()) / 2 ** min(silences, 10)
-                    if self.manner.faithful:
+                    allowed = self.timeouts.for_steps(context.gates.blocking()) / 2 ** min(silences, 10)
+                    if self.options.faithful:
                         # Nobody expects that it says what was recorded: it is waited for in full once.
                         allowed /= LESS ** min(self.stalled, 10)
                 if now - since >= allowed:
-                    silences = silences + 1 if stage.useful == heard else 1
-                    heard = stage.useful
+                    silences = silences + 1 if context.useful == heard else 1
+                    heard = context.useful
                     self.stalled += 1
                     self._give_up()
                     since, allowed = now, None
-            if stage.useful != heard:
+            if context.useful != heard:
                 silences = 0
 
     def _give_up(self) -> None:
         """What is waited for does not come: go on without it, and learn from it."""
-        gates = self.stage.gates
+        gates = self.context.gates
         missed = gates.give_up()
-        for entry in self.patience.passed(missed):
+        for entry in self.timeouts.passed(missed):
             if gates.reach(entry):
                 gates.missed += 1
                 missed.append(entry)
         self.missed.update(missed)
-        if self.manner.faithful:
+        if self.options.faithful:
             # What it says is not what was recorded, and no reason to wait a second time.
-            for performer in self.performers:
-                if any(one in missed for one in performer.player.awaited):
-                    performer.await_nothing()
+            for driver in self.drivers:
+                if any(one in missed for one in driver.player.correspondence.awaited):
+                    driver.await_nothing()

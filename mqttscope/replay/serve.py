@@ -1,4 +1,4 @@
-"""A run of the stand-in: recorded connections on one side, devices that connect on the other, in one event loop."""
+"""A run of recorded servers: recorded connections on one side, devices that connect on the other, in one event loop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect
-from mqttscope.replay.player.actions import Note
+from mqttscope.replay.live import Note
 from mqttscope.replay.rewrite import RewriteError, convert
 from mqttscope.replay.run import MonotonicClock
 from mqttscope.replay.script import Script
-from mqttscope.replay.server_driver import MAX_PACKET_BYTES, Attendant
-from mqttscope.replay.stand_in import Casting, Manner, Sessions, StandIn, Unexpected
-from mqttscope.replay.stand_in.connection_matching import takers_over
+from mqttscope.replay.server import (
+    ConnectionMatcher,
+    ServerOptions,
+    ServerPlayer,
+    ServerSessions,
+    Unexpected,
+    live_connection,
+)
+from mqttscope.replay.server.matching import takers_over
+from mqttscope.replay.server_driver import MAX_PACKET_BYTES, ServerDriver
 from mqttscope.session.connection import Connection
 from mqttscope.transport.link import CLOSE_TIMEOUT_S
 from mqttscope.transport.recording import Recorder
@@ -51,12 +58,12 @@ class Served:
 
 
 @dataclass(slots=True)
-class Serving:
+class ServerRun:
     """One run: `start`, wait for ``stopping``, `close`."""
 
     scripts: Sequence[Script]
-    casting: Casting
-    manner: Manner = field(default_factory=Manner)
+    matcher: ConnectionMatcher
+    options: ServerOptions = field(default_factory=ServerOptions)
     causal: bool = False
     """What came behind something that another connected device does waits for that."""
     keep_running: bool = False
@@ -70,7 +77,7 @@ class Serving:
     note: Callable[[str], None] = lambda _: None
     """Gets sentences for people."""
     served: list[Served] = field(default_factory=list)
-    attendants: list[Attendant] = field(default_factory=list)
+    drivers: list[ServerDriver] = field(default_factory=list)
     """Those of connections that are open."""
     notes: dict[Note, int] = field(default_factory=dict)
     """What was done otherwise than recorded, on connections that are over."""
@@ -83,7 +90,7 @@ class Serving:
     """Everything that was recorded has been played."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     clock: MonotonicClock = field(default_factory=MonotonicClock)
-    sessions: Sessions = field(default_factory=Sessions)
+    sessions: ServerSessions = field(default_factory=ServerSessions)
     server: Server | None = None
     _places: Callable[[], int] = field(default_factory=lambda: count().__next__)
     _recorder: Recorder | None = None
@@ -99,7 +106,7 @@ class Serving:
     @property
     def unexpected(self) -> Unexpected:
         """What becomes of connections that the recording does not have."""
-        return self.manner.unexpected
+        return self.options.unexpected
 
     async def start(self, host: str, port: int) -> None:
         """Listen; :class:`OSError` where that cannot be done."""
@@ -124,9 +131,9 @@ class Serving:
 
     async def close(self) -> None:
         """End all connections and listen no more."""
-        for attendant in list(self.attendants):
-            attendant.stop()
-            self._forget(attendant)
+        for driver in list(self.drivers):
+            driver.stop()
+            self._forget(driver)
         if self.server is not None:
             await self.server.close(HURRIED_CLOSE_S if self._hurried else CLOSE_TIMEOUT_S)
         if self._recorder is not None:
@@ -136,14 +143,14 @@ class Serving:
         if self.unlisted:
             self.note(f"{self.unlisted:,} more connections that the recording does not have are not in the report")
 
-    def _arrived(self, link: Link) -> Attendant:
+    def _arrived(self, link: Link) -> ServerDriver:
         """A device has connected."""
-        attendant = Attendant(self, link)
-        self.attendants.append(attendant)
+        driver = ServerDriver(self, link)
+        self.drivers.append(driver)
         self.connections += 1
-        return attendant
+        return driver
 
-    # Of the attendants
+    # Of the drivers
 
     def now_ns(self) -> int:
         """Nanoseconds since 1970, which never go back."""
@@ -160,38 +167,36 @@ class Serving:
         self._unfinished += more
         return self._unfinished <= MAX_UNFINISHED_BYTES
 
-    def cast(self, attendant: Attendant, first: ControlPacket | Malformed) -> StandIn | None:
+    def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer | None:
         """Who answers a connection that begins with this packet."""
         if isinstance(first, Connect) and first.client_identifier:
             self._take_over(first.client_identifier)
-        recorded = self.casting.choose(first)
+        recorded = self.matcher.choose(first)
         now = self.now_ns()
-        link = attendant.link
+        link = driver.link
         live = Script(Connection(self.connections - 1, str(link.remote), str(link.local), "", 0, now), opened_ns=now)
         live.connection.handshake_seen = True
         if recorded is None and self.unexpected is not Unexpected.ANSWER:
             self._list(Served(None, None, live))
             return None
-        played = self._in_version(attendant, recorded, first)
-        attendant.recorded = recorded
+        played = self._in_version(driver, recorded, first)
+        driver.recorded = recorded
         if recorded is None:
-            self.tell(f"{attendant.name}: the recording has no connection for this client (any more)")
+            self.tell(f"{driver.name}: the recording has no connection for this client (any more)")
         else:
             # Where its CONNECT cannot be read nothing else says the version.
             live.connection.assume_version(recorded.version, "the recording")
-        stand_in = StandIn(
-            live=live,
+        player = ServerPlayer(
+            live=live_connection(live, keep=self.options.keep, next_place=self._places),
             script=played or Script(Connection(-1, "", "", "", 0, 0)),
             sessions=self.sessions,
-            manner=self.manner,
-            keep=self.manner.keep,
-            next_place=self._places,
-            heard_ns=now,
+            options=self.options,
+            opened_ns=now,
             earlier=[] if recorded is None else self._earlier(recorded),
             taken_over=recorded is not None and bool(takers_over(recorded, self.scripts)),
         )
         self._list(Served(recorded, played or recorded, live))
-        return stand_in
+        return player
 
     def _list(self, served: Served) -> None:
         if served.recorded is None and len(self.served) >= MAX_SERVED:
@@ -199,20 +204,20 @@ class Serving:
         else:
             self.served.append(served)
 
-    def horizon(self, attendant: Attendant) -> int:
+    def horizon(self, driver: ServerDriver) -> int:
         """The place of the first recorded packet that a device still has to send, of all others that are connected."""
         if not self.causal:
             return _LATER
-        others = (one for one in self.attendants if one is not attendant and not one.finished)
-        return min((one.stand_in.part.frontier for one in others if one.stand_in is not None), default=_LATER)
+        others = (one for one in self.drivers if one is not driver and not one.finished)
+        return min((one.player.device.recorded.frontier for one in others if one.player is not None), default=_LATER)
 
-    def stir(self, attendant: Attendant) -> None:
+    def stir(self, driver: ServerDriver) -> None:
         """Something has happened that others may wait for."""
-        if attendant.finished and attendant in self.attendants:
-            self._forget(attendant)
+        if driver.finished and driver in self.drivers:
+            self._forget(driver)
         if self.causal:
-            for one in self.attendants:
-                if one is not attendant:
+            for one in self.drivers:
+                if one is not driver:
                     one.wake()
         if not self._looking:
             self._looking = True
@@ -221,27 +226,27 @@ class Serving:
     def _look(self) -> None:
         """Whether everything has been played."""
         self._looking = False
-        if not self.casting.free and all(one.settled for one in self.attendants):
+        if not self.matcher.free and all(one.settled for one in self.drivers):
             self.complete = True
             if not self.keep_running:
                 self.stop()
 
-    def _forget(self, attendant: Attendant) -> None:
-        if attendant not in self.attendants:
+    def _forget(self, driver: ServerDriver) -> None:
+        if driver not in self.drivers:
             # To stop one may end it at once.
             return
-        self.attendants.remove(attendant)
-        self.sent += attendant.sent
-        self.received += attendant.heard
-        for note, times in attendant.stand_in.notes.items() if attendant.stand_in is not None else ():
+        self.drivers.remove(driver)
+        self.sent += driver.sent
+        self.received += driver.heard
+        for note, times in driver.player.live.notes.items() if driver.player is not None else ():
             self.notes[note] = self.notes.get(note, 0) + times
 
     def _take_over(self, identifier: str) -> None:
         """End another connection of the same client (5.0 MQTT-3.1.4-3)."""
-        for other in list(self.attendants):
-            stand_in = other.stand_in
-            if stand_in is not None and not other.finished and stand_in.connection.client_identifier == identifier:
-                stand_in.take_over(self.now_ns())
+        for other in list(self.drivers):
+            player = other.player
+            if player is not None and not other.finished and player.live.connection.client_identifier == identifier:
+                player.take_over(self.now_ns())
                 other.pump()
 
     def _earlier(self, recorded: Script) -> list[Script]:
@@ -253,12 +258,12 @@ class Serving:
         ]
 
     def _in_version(
-        self, attendant: Attendant, recorded: Script | None, first: ControlPacket | Malformed
+        self, driver: ServerDriver, recorded: Script | None, first: ControlPacket | Malformed
     ) -> Script | None:
         """The recording in the version that the device speaks; ``None`` where it cannot be said in that."""
         if recorded is None or not isinstance(first, Connect) or first.version == recorded.version:
             return recorded
-        told = f"{attendant.name}: speaks MQTT {first.version.text}, the recorded client {recorded.version.text}"
+        told = f"{driver.name}: speaks MQTT {first.version.text}, the recorded client {recorded.version.text}"
         try:
             converted, _ = convert([recorded], ProtocolVersion(first.version))
         except RewriteError as error:

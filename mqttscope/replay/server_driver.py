@@ -1,4 +1,4 @@
-"""One device at its connection: finds its part, hands on what it says, sends what the stand-in wants."""
+"""One device at its connection: finds its recording, hands on what it says, sends what its player wants."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import V3_1, V5, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.stream import PacketStream, StreamItem
+from mqttscope.replay.live import Close, Send
 from mqttscope.replay.script import Ending, Script
-from mqttscope.replay.stand_in import Close, Send, StandIn, Unexpected, Wait
-from mqttscope.replay.stand_in.connection_matching import identifier_of
+from mqttscope.replay.server.connection import Unexpected
+from mqttscope.replay.server.matching import identifier_of
+from mqttscope.replay.server.player import ServerPlayer
+from mqttscope.replay.server.steps import Wait
 
 if TYPE_CHECKING:
     from mqttscope.transport.link import Link
@@ -42,8 +45,8 @@ _OTHERS = {
 """How other protocols begin."""
 
 
-class Host(Protocol):
-    """What an attendant needs of those who run it."""
+class ServerHost(Protocol):
+    """What a driver needs of those who run it."""
 
     @property
     def unexpected(self) -> Unexpected:
@@ -59,13 +62,13 @@ class Host(Protocol):
     def room(self, more: int) -> bool:
         """Count bytes of packets that are not complete; returns whether there is room for them."""
 
-    def cast(self, attendant: Attendant, first: ControlPacket | Malformed) -> StandIn | None:
+    def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer | None:
         """Who answers a connection that begins with this packet; ``None`` where the recording has nobody."""
 
-    def horizon(self, attendant: Attendant) -> int:
+    def horizon(self, driver: ServerDriver) -> int:
         """How far others have come."""
 
-    def stir(self, attendant: Attendant) -> None:
+    def stir(self, driver: ServerDriver) -> None:
         """Something has happened that others may wait for."""
 
     def tell(self, sentence: str) -> None:
@@ -73,12 +76,12 @@ class Host(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Attendant:
-    """Drives a stand-in; the listener of its link."""
+class ServerDriver:
+    """Drives a player; the listener of its link."""
 
-    host: Host
+    host: ServerHost
     link: Link
-    stand_in: StandIn | None = None
+    player: ServerPlayer | None = None
     recorded: Script | None = None
     """The connection of the recording, as it was recorded."""
     finished: bool = False
@@ -114,13 +117,13 @@ class Attendant:
     @property
     def settled(self) -> bool:
         """Whether the recording has nothing more for this connection."""
-        return self.finished or self.recorded is None or (self.stand_in is not None and self.stand_in.exhausted)
+        return self.finished or self.recorded is None or (self.player is not None and self.player.exhausted)
 
     # Of the link
 
     def received(self, data: bytes) -> None:
         """Bytes of the device."""
-        if self.stand_in is None and not self.heard and not self._ignoring and not self._begun:
+        if self.player is None and not self.heard and not self._ignoring and not self._begun:
             self._begun = True
             what = next((told for start, told in _OTHERS.items() if data.startswith(start)), "")
             if what or data[0] >> 4 != packets.Connect.packet_type:
@@ -151,7 +154,7 @@ class Attendant:
     @property
     def _owes(self) -> bool:
         """Whether so many answers wait that the device has to."""
-        return self.stand_in is not None and len(self.stand_in.queue) >= MAX_OWED
+        return self.player is not None and len(self.player.device.queue) >= MAX_OWED
 
     def _listen(self) -> None:
         """Read from the device unless there is more than enough of it."""
@@ -187,10 +190,10 @@ class Attendant:
         packet = item if isinstance(item, ControlPacket | Malformed) else self._as_malformed(item.raw)
         if packet is None:
             return
-        if self.stand_in is None:
+        if self.player is None:
             self._begin(packet)
-        if self.stand_in is not None:
-            self.stand_in.receive(packet, now_ns)
+        if self.player is not None:
+            self.player.receive(packet, now_ns)
 
     def _limit(self) -> None:
         """Refuse packets that are too long, and those for which there is no room beside others."""
@@ -208,11 +211,11 @@ class Attendant:
 
     def _refuse(self, why: str) -> None:
         """End the connection because of a packet that is too large (5.0 4.13)."""
-        connection = None if self.stand_in is None else self.stand_in.connection
+        player = self.player
         self._unread.clear()
         self._items.clear()
-        if connection is not None and connection.version >= V5 and self.stand_in is not None and self.stand_in.accepted:
-            self.link.write(encode(packets.Disconnect(PACKET_TOO_LARGE), connection.version))
+        if player is not None and player.live.version >= V5 and player.device.accepted:
+            self.link.write(encode(packets.Disconnect(PACKET_TOO_LARGE), player.live.version))
         self._close(Close("fin", why))
 
     def wake(self) -> None:
@@ -231,14 +234,14 @@ class Attendant:
             self._listen()
 
     def _say(self) -> None:
-        stand_in = self.stand_in
-        if self.finished or stand_in is None:
+        player = self.player
+        if self.finished or player is None:
             return
         now, sent = self.host.now_ns(), []
         close: Close | None = None
         for _ in range(MAX_TURN):
             # While the device does not read, only the end of its patience or ours is looked at.
-            action = stand_in.perform(now, self.host.horizon(self)) if not self._paused else Wait(now + 1_000_000_000)
+            action = player.perform(now, self.host.horizon(self)) if not self._paused else Wait(now + 1_000_000_000)
             if isinstance(action, Send):
                 if action.data:
                     sent.append(action.data)
@@ -255,7 +258,7 @@ class Attendant:
             self.sent += len(sent)
         if close is not None:
             self._close(close)
-        elif stand_in.exhausted:
+        elif player.exhausted:
             self.host.stir(self)
 
     def stop(self) -> None:
@@ -276,8 +279,8 @@ class Attendant:
         name = identifier_of(first)
         if name:
             self.name = f"{name} ({self.link.remote})"
-        self.stand_in = self.host.cast(self, first)
-        if self.stand_in is not None:
+        self.player = self.host.cast(self, first)
+        if self.player is not None:
             if self._timer is not None:
                 self._timer.cancel()
             return
@@ -294,13 +297,13 @@ class Attendant:
 
     def _as_malformed(self, raw: bytes) -> Malformed | None:
         """Bytes that are no packet; those that the capture could not read either are passed over."""
-        stand_in = self.stand_in
-        if stand_in is not None and stand_in.script.lost_from_client:
+        player = self.player
+        if player is not None and player.script.lost_from_client:
             return None
         return Malformed(MalformedReason.TRUNCATED, 0, "", "no MQTT packet", raw)
 
     def _silent(self) -> None:
-        if self.stand_in is None and not self.finished and not self._ignoring:
+        if self.player is None and not self.finished and not self._ignoring:
             self.host.tell(f"{self.name}: closed, since no CONNECT came within {FIRST_PACKET_S:g} s")
             self._close(Close("fin"))
 
@@ -319,7 +322,7 @@ class Attendant:
         self._items.clear()
         self.host.room(-self._held)
         self._held = 0
-        if self.stand_in is not None:
-            self.stand_in.ended(ending)
+        if self.player is not None:
+            self.player.ended(ending)
         self.link.close()
         self.host.stir(self)

@@ -24,6 +24,10 @@ from typing import IO, Any
 
 import orjson
 
+from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, fitted, flow_of
+from mqttscope.broker_test.probe_client import BrokerAccess
+from mqttscope.broker_test.run import BrokerTest, longest_s
+from mqttscope.broker_test.verdict import Observation
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.mqtt import Malformed, PacketType
@@ -31,10 +35,6 @@ from mqttscope.mutate import Action, Case, Demand, Flow, Reaction, cases
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.replay.script import Script, read_scripts
 from mqttscope.transport.target import parse_broker
-from mqttscope.trial.fit import Numbered, Numbering, capture_hash, fitted, flow_of
-from mqttscope.trial.probe_client import Door
-from mqttscope.trial.run import Trial, longest_s
-from mqttscope.trial.verdict import Observation
 from tests.bench import traffic
 from tests.cli.running import capture, command, environment
 from tests.proxy.rig import mosquitto
@@ -152,8 +152,8 @@ def speed(out: Callable[[str], None], folder: Path, port: int, number: int, roun
 async def first_cases(port: int, path: Path, number: int) -> list[Numbered]:
     """The cases that ``mutate`` plays with seed 1 and ``--cases``, without those that pause."""
     scripts = recorded(path)
-    async with trial_at(port) as trial:
-        own = [await fit(trial, one) for one in scripts]
+    async with trial_at(port) as test:
+        own = [await fit(test, one) for one in scripts]
     flows = [flow_of(one, capture_hash(scripts), one.connection.number) for one in own]
     every = Numbering(flows, 1, CLIENT).cases("*", range(len(flows)), MANY)
     return [one for one in islice(every, number) if not longest_s(one.case)]
@@ -222,12 +222,12 @@ async def reactions(port: int, pattern: str, number: int, seed: int) -> set[Seen
     """The distinct reactions to so many cases, which are as many for each connection of the captures."""
     found: set[Seen] = set()
     scripts = [(one, capture_hash(group)) for group in map(recorded, map(capture, CAPTURES)) for one in group]
-    async with trial_at(port) as trial:
+    async with trial_at(port) as test:
         for index, (script, told) in enumerate(scripts):
-            own = await fit(trial, script)
+            own = await fit(test, script)
             share = number // len(scripts) + (index < number % len(scripts))
             for one in without_pauses(flow_of(own, told, own.connection.number), pattern, share, seed):
-                played = (await trial.once(own, watched_alike(one))).played
+                played = (await test.once(own, watched_alike(one))).played
                 if played is not None:
                     found.add(reaction(played.seen))
     return found
@@ -275,17 +275,17 @@ def recorded(path: Path) -> list[Script]:
     return [one for one in read_scripts(dissect(open_capture([str(path)]))) if one.begins and one.connect is not None]
 
 
-async def fit(trial: Trial, script: Script) -> Script:
+async def fit(test: BrokerTest, script: Script) -> Script:
     """A connection as it is played to this broker."""
-    return fitted(script, await trial.connack(script))
+    return fitted(script, await test.connack(script))
 
 
 @asynccontextmanager
-async def trial_at(port: int) -> AsyncIterator[Trial]:
+async def trial_at(port: int) -> AsyncIterator[BrokerTest]:
     """A trial of the broker."""
-    trial = Trial(Door(parse_broker(f"mqtt://127.0.0.1:{port}")), PATIENCE_S)
-    await trial.begin()
+    test = BrokerTest(BrokerAccess(parse_broker(f"mqtt://127.0.0.1:{port}")), PATIENCE_S)
+    await test.begin()
     try:
-        yield trial
+        yield test
     finally:
-        await trial.end()
+        await test.end()

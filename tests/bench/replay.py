@@ -21,7 +21,7 @@ from mqttscope.capture import open_capture
 from mqttscope.cli.replaying import raise_limit
 from mqttscope.dissect import dissect
 from mqttscope.mqtt import Connect, Publish, Subscribe, Subscription, encode
-from mqttscope.replay.run import Goal, Pace, Replay
+from mqttscope.replay.run import BrokerTarget, Pace, Replay
 from mqttscope.replay.script import read_scripts
 from mqttscope.transport.target import parse_broker
 from tests.bench import played, traffic
@@ -110,11 +110,11 @@ def crowd(out: Callable[[str], None], folder: Path, connections: int = CROWD) ->
     capture = folder / "crowd.pcapng"
     played.write(capture, [played.member(number, connections) for number in range(connections)])
     replay, memory = _replayed(capture, Pace(None), folder)
-    failed = sum(bool(one.failure) for one in replay.performers)
-    answered = sum(len(one.player.live.entries) for one in replay.performers)
+    failed = sum(bool(one.failure) for one in replay.drivers)
+    answered = sum(len(one.player.live.script.entries) for one in replay.drivers)
     out(f"\n{connections:,} connections at once: {answered:,} packets in {replay.seconds:.1f} s, {failed} failed, ")
-    out(f"waited in vain {replay.stage.gates.missed} times; {memory:.0f} MB at most.")
-    return not failed and answered == 10 * connections and not replay.stage.gates.missed
+    out(f"waited in vain {replay.context.gates.missed} times; {memory:.0f} MB at most.")
+    return not failed and answered == 10 * connections and not replay.context.gates.missed
 
 
 def punctuality(out: Callable[[str], None], folder: Path, speed: float = SPEED) -> bool:
@@ -123,10 +123,10 @@ def punctuality(out: Callable[[str], None], folder: Path, speed: float = SPEED) 
     played.write(capture, [played.day(number) for number in range(SENSORS)])
     replay, _ = _replayed(capture, Pace(speed), folder)
     late = []
-    for performer in replay.performers:
-        for entry in performer.player.live.entries:
+    for driver in replay.drivers:
+        for entry in driver.player.live.script.entries:
             if entry.from_client and entry.source is not None:
-                due = replay.stage.timeline.due_ns(entry.source.timestamp_ns)
+                due = replay.context.timeline.due_ns(entry.source.timestamp_ns)
                 late.append((due, (entry.timestamp_ns - replay.started_ns - due) / 1e6))
     late.sort()
     values = sorted(value for _, value in late)
@@ -142,6 +142,6 @@ def _replayed(capture: Path, pace: Pace, folder: Path) -> tuple[Replay, float]:
     scripts = read_scripts(dissect(open_capture([str(capture)])))
     raise_limit(len(scripts))
     with mosquitto(folder, traffic.BROKER, verbose=False) as broker:
-        replay = Replay(scripts, Goal(parse_broker(f"mqtt://127.0.0.1:{broker.port}")), pace)
+        replay = Replay(scripts, BrokerTarget(parse_broker(f"mqtt://127.0.0.1:{broker.port}")), pace)
         asyncio.run(replay.run())
     return replay, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mqttscope.broker_test.run import longest_s
+from mqttscope.broker_test.verdict import Observation
 from mqttscope.mqtt import (
     ControlPacket,
     Disconnect,
@@ -17,12 +19,10 @@ from mqttscope.mqtt import (
 )
 from mqttscope.mutate import Demand, catalogue
 from mqttscope.mutate.catalogue import matches
-from mqttscope.trial.run import longest_s
-from mqttscope.trial.verdict import Observation
 from tests.bench import mutate
+from tests.broker_test.flows import make_case, script
 from tests.cli.running import capture
 from tests.mutate.talk import V3_1_1, V5, good
-from tests.trial.flows import make_case, script
 
 
 def seen(*answers: ControlPacket | Malformed, ended: str = "") -> mutate.Seen:

@@ -19,7 +19,7 @@ import pytest
 from tests.cli.running import capture, environment, inspected, invoke
 from tests.proxy.rig import Broker, free_port, mosquitto, until
 
-BROKEN = Path(__file__).parent.parent / "trial" / "broken.py"
+BROKEN = Path(__file__).parent.parent / "broker_test" / "broken.py"
 FEW = "pingreq:reserved-flag-0,publish:qos-3,publish.topic_name:spaces"
 ONE_CLIENT = ("--filter", 'connect.client_identifier == "logger"')
 OTHER = 'connect.client_identifier != "logger"'

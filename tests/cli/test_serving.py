@@ -22,7 +22,7 @@ V5 = ProtocolVersion.V5
 
 
 @dataclass(slots=True)
-class Serving:
+class ServerRun:
     """``mqttscope serve`` at work."""
 
     process: subprocess.Popen[str]
@@ -41,7 +41,7 @@ class Serving:
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[Serving]:
+def serving(folder: Path, *options: str) -> Iterator[ServerRun]:
     """A stand-in that listens; it is ended with the test."""
     ready = folder / "ready"
     words = command(
@@ -52,7 +52,7 @@ def serving(folder: Path, *options: str) -> Iterator[Serving]:
     try:
         until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
         assert process.poll() is None, process.communicate()
-        yield Serving(process, int(ready.read_text().strip().rpartition(":")[2]))
+        yield ServerRun(process, int(ready.read_text().strip().rpartition(":")[2]))
     finally:
         end(process)
         assert process.stdout is not None

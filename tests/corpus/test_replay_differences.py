@@ -23,7 +23,7 @@ from mqttscope.mqtt import (
     Suback,
     Unsuback,
 )
-from mqttscope.replay.player.adapt import without
+from mqttscope.replay.client.adapt import without
 from tests.corpus import brokers
 from tests.replay.interloper import CLOSE, Change, Said, altered, between, exchanged, once, untouched
 

@@ -9,12 +9,12 @@ import hashlib
 import sys
 from pathlib import Path
 
+from mqttscope.broker_test.fit import Numbering, capture_hash, flow_of
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.mutate import Case, Flow
 from mqttscope.mutate.flow import SIDES
 from mqttscope.replay.script import read_scripts
-from mqttscope.trial.fit import Numbering, capture_hash, flow_of
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 NAMES = ("v31-qos", "v311-qos", "v5-qos")

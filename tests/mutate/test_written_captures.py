@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from mqttscope.broker_test.fit import Numbering
 from mqttscope.mutate import Case, Verdict
 from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.unversioned import cited_instead
-from mqttscope.trial.fit import Numbering
 from tests.cli.running import capture, invoke
 from tests.mutate.pinned import flows_of
 from tests.mutate.test_closed_loop import said_otherwise

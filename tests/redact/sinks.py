@@ -23,6 +23,7 @@ from mqttscope.replay.run import make_plan
 from mqttscope.replay.script import read_scripts
 from mqttscope.replay.verify.verify import verify
 from mqttscope.report.base import Reporter, View
+from mqttscope.report.broker_test.outcome import concealed
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.registry import FORMATS, make_reporter
 from mqttscope.report.jsonl import JsonLines, dumps
@@ -37,7 +38,6 @@ from mqttscope.report.stats_text import render
 from mqttscope.report.table import Table
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
-from mqttscope.report.trial.outcome import concealed
 from tests.redact.mutants import Mutant
 
 READING = Options({8080: "ws"})

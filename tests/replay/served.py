@@ -9,8 +9,8 @@ from typing import Any
 
 from mqttscope.mqtt import ControlPacket
 from mqttscope.mqtt.stream import PacketStream
-from mqttscope.replay.player.live import Manner
-from mqttscope.replay.run import Goal, Pace, Replay
+from mqttscope.replay.client.player import ClientOptions
+from mqttscope.replay.run import BrokerTarget, Pace, Replay
 from mqttscope.replay.script import Script
 from mqttscope.transport.target import parse_broker
 from tests.replay.simulation import Broker, Client
@@ -52,7 +52,7 @@ def replayed(
     pace: Pace | None = None,
     *,
     broker: Broker | None = None,
-    manner: Manner | None = None,
+    options: ClientOptions | None = None,
     meanwhile: Callable[[Replay], Any] | None = None,
     patience_s: float = 5.0,
 ) -> Replay:
@@ -61,7 +61,9 @@ def replayed(
     async def run() -> Replay:
         server = await asyncio.start_server(Served(broker or Broker()).serve, "127.0.0.1", 0)
         target = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        replay = Replay(scripts, Goal(target), pace or Pace(None), manner or Manner(), patience_s=patience_s)
+        replay = Replay(
+            scripts, BrokerTarget(target), pace or Pace(None), options or ClientOptions(), patience_s=patience_s
+        )
         if meanwhile is not None:
             asyncio.get_running_loop().call_later(0.1, meanwhile, replay)
         async with asyncio.timeout(30):

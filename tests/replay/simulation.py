@@ -30,10 +30,10 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.mqtt.topics import matches, parse_shared
+from mqttscope.replay.client.acknowledger import ClientSessions
+from mqttscope.replay.client.player import ClientOptions, ClientPlayer, Until, Wait
+from mqttscope.replay.live import Close, LiveConnection, Send
 from mqttscope.replay.order import End, Gates, Opening, Step, make_order
-from mqttscope.replay.player.actions import Close, Send, Sessions, Until, Wait
-from mqttscope.replay.player.live import Manner
-from mqttscope.replay.player.player import Player
 from mqttscope.replay.script import C2S, S2C, Ending, Script
 from mqttscope.session.connection import Connection
 
@@ -160,22 +160,23 @@ class Simulation:
 
     scripts: Sequence[Script]
     broker: Broker = field(default_factory=Broker)
-    manner: Manner = field(default_factory=Manner)
+    options: ClientOptions = field(default_factory=ClientOptions)
     causal: bool = False
-    players: list[Player] = field(default_factory=list)
+    players: list[ClientPlayer] = field(default_factory=list)
     waited: list[Until] = field(default_factory=list)
     """What was waited for in vain."""
     stalled: int = 0
     now: int = STEP_NS
 
-    def run(self) -> list[Player]:
+    def run(self) -> list[ClientPlayer]:
         order = make_order(self.scripts, causal=self.causal)
-        gates, sessions = Gates(order), Sessions()
+        gates, sessions = Gates(order), ClientSessions()
         clients: dict[int, Client] = {}
         places = itertools.count()
         for index, script in enumerate(self.scripts):
             live = Script(Connection(script.connection.number, "", "", "live", 0, 0, handshake_seen=True))
-            player = Player(script, live, sessions, self.manner, order.fences[index], next_place=places.__next__)
+            connection = LiveConnection(live, plays_client=True, next_place=places.__next__)
+            player = ClientPlayer(script, connection, sessions, self.options, order.fences[index])
             self.players.append(player)
         ended: set[int] = set()
         while len(ended) < len(self.players):
@@ -193,7 +194,7 @@ class Simulation:
                 self._stall(gates, clients, ended)
         return self.players
 
-    def _turn(self, index: int, player: Player, client: Client, gates: Gates, ended: set[int]) -> bool:
+    def _turn(self, index: int, player: ClientPlayer, client: Client, gates: Gates, ended: set[int]) -> bool:
         progress = False
         while client.to_client:
             self.now += STEP_NS
@@ -218,17 +219,17 @@ class Simulation:
             elif isinstance(action, Close):
                 client.closed = True
                 self._end(index, player, gates, ended, Ending(action.how, "client"))
-        for reached in player.done:
+        for reached in player.correspondence.done:
             gates.reach(reached)
-        player.done.clear()
+        player.correspondence.done.clear()
         return progress
 
-    def _end(self, index: int, player: Player, gates: Gates, ended: set[int], ending: Ending) -> None:
+    def _end(self, index: int, player: ClientPlayer, gates: Gates, ended: set[int], ending: Ending) -> None:
         ended.add(index)
         player.ended(ending)
-        for reached in player.done:
+        for reached in player.correspondence.done:
             gates.reach(reached)
-        player.done.clear()
+        player.correspondence.done.clear()
         gates.reach(End(index))
         self._elapse(gates, End(index))
         for skipped in player.skipped:
@@ -254,9 +255,9 @@ class Simulation:
                 if isinstance(gave_up, Close):
                     clients[index].closed = True
                     self._end(index, player, gates, ended, Ending("fin", "client"))
-                for reached in player.done:
+                for reached in player.correspondence.done:
                     gates.reach(reached)
-                player.done.clear()
+                player.correspondence.done.clear()
                 return
         # Whoever waits at a gate does so for something recorded earlier.
         for index in range(len(self.players)):
@@ -269,7 +270,7 @@ class Simulation:
         assert gates.give_up(), "nothing can go on"
 
 
-def events(player: Player) -> Iterator[Event]:
+def events(player: ClientPlayer) -> Iterator[Event]:
     """What happened on a live connection, as a linter takes it: each packet in the state before it.
 
     Packets are read from the bytes that were sent.
@@ -277,7 +278,7 @@ def events(player: Player) -> Iterator[Event]:
     connection = Connection(0, "192.0.2.1:50000", "192.0.2.2:1883", "live", 1, 0, handshake_seen=True)
     yield ConnectionOpened(connection, 1, 0, "live")
     version = player.script.version
-    for number, entry in enumerate(player.live.entries):
+    for number, entry in enumerate(player.live.script.entries):
         packet = decode(entry.raw, version)
         assert isinstance(packet, ControlPacket), packet
         direction, now = C2S if entry.from_client else S2C, entry.timestamp_ns

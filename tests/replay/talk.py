@@ -37,6 +37,7 @@ from mqttscope.mqtt import (
     Unsuback,
     Unsubscribe,
     Will,
+    encode,
 )
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.wire import BINARY, UTF8
@@ -221,6 +222,12 @@ def packet(name: str, kind: str, words: list[str], version: ProtocolVersion = V5
     if kind in ("disconnect", "auth"):
         return (Disconnect if kind == "disconnect" else Auth)(fields.get("code"), block or None)
     return _PLAIN[kind]()
+
+
+def said_bytes(name: str, line: str, version: ProtocolVersion = V5) -> bytes:
+    """The bytes of the packet that a line describes."""
+    kind, *words = line.split()
+    return encode(packet(name, kind, words, version), version)
 
 
 def _value(name: str, value: str) -> object:

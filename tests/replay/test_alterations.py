@@ -53,7 +53,7 @@ def altered(
     return played, Alterations(captured, played, options)
 
 
-def hopeless(**given: object) -> dict[str, str]:
+def unreachable(**given: object) -> dict[str, str]:
     """By client and topic: deliveries that cannot come, and because of which option."""
     played, made = altered(**given)  # type: ignore[arg-type]
     return {
@@ -83,7 +83,7 @@ def hopeless(**given: object) -> dict[str, str]:
     ],
 )
 def test_deliveries_that_cannot_come_name_the_option(given: dict[str, object], found: dict[str, str]) -> None:
-    assert hopeless(**given) == found
+    assert unreachable(**given) == found
 
 
 def test_what_follows_from_a_delivery_that_cannot_come_is_hopeless_too() -> None:
@@ -93,7 +93,7 @@ def test_what_follows_from_a_delivery_that_cannot_come_is_hopeless_too() -> None
     played, _ = select(captured, clients=["sub"])
     made = Alterations(captured, played, Options(clients=["sub"]))
 
-    assert [entry.type for entry in played[0].entries if entry in made.hopeless(played)] == ["publish", "pubrel"]
+    assert [entry.type for entry in played[0].entries if entry in made.unreachable(played)] == ["publish", "pubrel"]
 
 
 def test_which_option_left_a_packet_out() -> None:

@@ -1,4 +1,4 @@
-"""What performers share: the rate of messages, and timers that start with steps."""
+"""What drivers share: the rate of messages, and timers that start with steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqttscope.mqtt import Properties
-from mqttscope.replay.client_driver import LESS, Patience, Stage, Timeline
+from mqttscope.replay.client_driver import LESS, ReplayContext, Timeline, Timeouts
 from mqttscope.replay.order import End, Gates, make_order
 from mqttscope.replay.script import Script
 from tests.replay.recordings import connack, connect, recordings
@@ -23,31 +23,31 @@ def test_what_did_not_come_is_waited_for_less_and_less() -> None:
     scripts = record(TALK)
     messages = [one for one in scripts[0].entries if one.type == "publish"]
     suback = next(one for one in scripts[0].entries if one.type == "suback")
-    patience = Patience(scripts, 8.0)
-    assert patience.for_steps([messages[0]]) == 8.0
+    timeouts = Timeouts(scripts, 8.0)
+    assert timeouts.for_steps([messages[0]]) == 8.0
 
-    assert patience.passed([messages[0]]) == []
-    assert patience.for_steps([messages[1]]) == 8.0 / LESS
-    assert patience.for_steps([messages[1], suback]) == 8.0
-    assert patience.for_steps([messages[-1]]) == 8.0, "another Topic Filter"
-    assert patience.passed([messages[1]]) == messages[2 : 2 + LESS**2]
-    assert patience.passed([messages[18]]) == messages[19 : 19 + LESS**3]
-    assert patience.passed([messages[83]]) == messages[84:COUNT]
-    assert patience.learned == {(0, "t/#"): COUNT - 1}
-    assert patience.awaited_on(messages[5]) == "t/#"
-    assert patience.awaited_on(messages[-1]) == "other"
+    assert timeouts.passed([messages[0]]) == []
+    assert timeouts.for_steps([messages[1]]) == 8.0 / LESS
+    assert timeouts.for_steps([messages[1], suback]) == 8.0
+    assert timeouts.for_steps([messages[-1]]) == 8.0, "another Topic Filter"
+    assert timeouts.passed([messages[1]]) == messages[2 : 2 + LESS**2]
+    assert timeouts.passed([messages[18]]) == messages[19 : 19 + LESS**3]
+    assert timeouts.passed([messages[83]]) == messages[84:COUNT]
+    assert timeouts.learned == {(0, "t/#"): COUNT - 1}
+    assert timeouts.awaited_on(messages[5]) == "t/#"
+    assert timeouts.awaited_on(messages[-1]) == "other"
 
 
 def test_what_comes_is_waited_for_again() -> None:
     scripts = record(TALK)
     messages = [one for one in scripts[0].entries if one.type == "publish"]
-    patience = Patience(scripts, 8.0)
+    timeouts = Timeouts(scripts, 8.0)
     for one in messages[:3]:
-        patience.passed([one])
-    patience.came(messages[3])
+        timeouts.passed([one])
+    timeouts.came(messages[3])
 
-    assert patience.for_steps([messages[4]]) == 8.0
-    assert Patience(scripts, 8.0).for_steps([]) == 0
+    assert timeouts.for_steps([messages[4]]) == 8.0
+    assert Timeouts(scripts, 8.0).for_steps([]) == 0
 
 
 SECOND = 1_000_000_000
@@ -109,24 +109,24 @@ def lasting() -> list[Script]:
     return scripts
 
 
-def stage(clock: Clock, rate: float | None = None) -> Stage:
-    return Stage(Gates(make_order(lasting())), Timeline(()), clock, 1.0, rate)
+def context(clock: Clock, rate: float | None = None) -> ReplayContext:
+    return ReplayContext(Gates(make_order(lasting())), Timeline(()), clock, 1.0, rate)
 
 
 def test_the_rate_is_kept_on_average() -> None:
     clock = Clock()
-    one = stage(clock, 1_000.0)
+    one = context(clock, 1_000.0)
     sent = 0
     for clock.now in range(0, 2_000_000_000, 300_000):
         sent += not one.may_publish()
 
     assert 1_990 <= sent <= 2_010
-    assert not stage(clock).may_publish()
+    assert not context(clock).may_publish()
 
 
 def test_a_pause_is_not_made_up_for() -> None:
     clock = Clock()
-    one = stage(clock, 10.0)
+    one = context(clock, 10.0)
     assert not one.may_publish()
     clock.now = 60_000_000_000
     assert [bool(one.may_publish()) for _ in range(3)] == [False, True, True]
@@ -134,7 +134,7 @@ def test_a_pause_is_not_made_up_for() -> None:
 
 def test_timers_run_from_their_step_and_count_as_something_that_happens() -> None:
     async def scene() -> tuple[int, int, bool]:
-        one = stage(Clock())
+        one = context(Clock())
         for timers in one.gates.order.timers.values():
             timers[:] = [type(timer)(timer.number, 10_000_000) for timer in timers]
             one.gates.order.milestones.update({timer: (timer.number, None) for timer in timers})
@@ -147,7 +147,7 @@ def test_timers_run_from_their_step_and_count_as_something_that_happens() -> Non
 
 
 def test_what_is_not_done_starts_no_timer() -> None:
-    one = stage(Clock())
+    one = context(Clock())
     (timer,) = one.gates.order.timers[End(0)]
     one.drop_timers(End(0))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import Disconnect, Properties, Puback, Suback, Subscribe, Subscription, Will
-from mqttscope.replay.player.live import Manner
-from mqttscope.replay.run import MAX_NAMED, Goal, Pace, make_plan
+from mqttscope.replay.client.player import ClientOptions
+from mqttscope.replay.run import MAX_NAMED, BrokerTarget, Pace, make_plan
 from mqttscope.replay.script import Script
 from mqttscope.transport.client import Address
 from mqttscope.transport.target import parse_broker
@@ -93,12 +93,12 @@ def payloads(script: Script) -> list[bytes]:
 @pytest.mark.parametrize("pace", [Pace(None), Pace(None, causal=True), Pace(1.0), Pace(4.0)])
 def test_everything_is_said_and_delivered(pace: Pace) -> None:
     replay = replayed(conversation(), pace)
-    sub, pub = replay.performers
+    sub, pub = replay.drivers
 
-    assert payloads(sub.player.live) == payloads(pub.player.live) == [b"1", b"2", b"3"]
-    assert [one.failure for one in replay.performers] == ["", ""]
-    assert (replay.stage.sent, replay.stage.received) == (8, 9)
-    assert replay.stage.gates.missed == replay.stalled == 0
+    assert payloads(sub.player.live.script) == payloads(pub.player.live.script) == [b"1", b"2", b"3"]
+    assert [one.failure for one in replay.drivers] == ["", ""]
+    assert (replay.context.sent, replay.context.received) == (8, 9)
+    assert replay.context.gates.missed == replay.stalled == 0
 
 
 def test_the_recorded_pace_and_multiples_of_it_take_their_time() -> None:
@@ -117,9 +117,9 @@ def test_no_more_messages_than_the_rate_allows() -> None:
 def test_a_server_that_does_not_answer_is_given_up() -> None:
     replay = replayed(conversation(), broker=Broker(silent=frozenset({Subscribe})), patience_s=0.2)
 
-    assert replay.stage.gates.missed >= 1
+    assert replay.context.gates.missed >= 1
     assert replay.stalled >= 1
-    assert payloads(replay.performers[1].player.live) == [b"1", b"2", b"3"]
+    assert payloads(replay.drivers[1].player.live.script) == [b"1", b"2", b"3"]
 
 
 def test_it_can_be_stopped() -> None:
@@ -127,8 +127,8 @@ def test_it_can_be_stopped() -> None:
 
     assert replay.stopped
     assert replay.seconds < 5
-    assert all(one.finished.is_set() for one in replay.performers)
-    assert [one.player.live.ending.by for one in replay.performers] == ["client", "client"]
+    assert all(one.finished.is_set() for one in replay.drivers)
+    assert [one.player.live.script.ending.by for one in replay.drivers] == ["client", "client"]
 
 
 def test_a_slow_replay_keeps_its_connections_alive() -> None:
@@ -141,15 +141,17 @@ def test_a_slow_replay_keeps_its_connections_alive() -> None:
     for entry in scripts[0].entries[2:]:
         entry.timestamp_ns += 500_000_000
     replay = replayed(scripts, Pace(0.5))
-    pings = [one for one in replay.performers[0].player.live.entries if one.type == "pingreq"]
+    pings = [one for one in replay.drivers[0].player.live.script.entries if one.type == "pingreq"]
 
     assert len(pings) == 1
-    faithful = replayed(scripts, Pace(0.5), manner=Manner(faithful=True)).performers[0].player
-    assert not any(one.type == "pingreq" for one in faithful.live.entries)
+    faithful = replayed(scripts, Pace(0.5), options=ClientOptions(faithful=True)).drivers[0].player
+    assert not any(one.type == "pingreq" for one in faithful.live.script.entries)
 
 
 def test_ports_lead_elsewhere() -> None:
-    goal = Goal(parse_broker("mqtt://localhost:1884"), ports={1883: 1885}, addresses=[Address(2, ("127.0.0.1", 1884))])
+    goal = BrokerTarget(
+        parse_broker("mqtt://localhost:1884"), ports={1883: 1885}, addresses=[Address(2, ("127.0.0.1", 1884))]
+    )
 
     assert goal.of(8883) == (goal.target, goal.addresses)
     target, addresses = goal.of(1883)

@@ -10,11 +10,11 @@ import pytest
 from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, Subscribe, Subscription, encode
 from mqttscope.replay import serve as serve_module
 from mqttscope.replay.rewrite.links import copy_scripts
-from mqttscope.replay.run import Goal, Pace, Replay
+from mqttscope.replay.run import BrokerTarget, Pace, Replay
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.serve import Serving
-from mqttscope.replay.stand_in import Casting, Manner, Unexpected
-from mqttscope.replay.stand_in.connection_matching import Match
+from mqttscope.replay.serve import ServerRun
+from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
+from mqttscope.replay.server.matching import Match
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import Difference
 from mqttscope.report.replay.summary import ServedOutcome
@@ -32,14 +32,14 @@ EXCEPTIONS = {
 V3_1_1 = ProtocolVersion.V3_1_1
 
 
-async def both(scripts: list[Script], patience_s: float = 1.0) -> tuple[Replay, Serving]:
+async def both(scripts: list[Script], patience_s: float = 1.0) -> tuple[Replay, ServerRun]:
     """A replay against a stand-in, causal."""
     notes: list[str] = []
-    serving = Serving(scripts, Casting(scripts), Manner(speed=None), causal=True, note=notes.append)
+    serving = ServerRun(scripts, ConnectionMatcher(scripts), ServerOptions(speed=None), causal=True, note=notes.append)
     await serving.start("127.0.0.1", 0)
     try:
         assert serving.server is not None
-        goal = Goal(Target("mqtt", "127.0.0.1", serving.server.port))
+        goal = BrokerTarget(Target("mqtt", "127.0.0.1", serving.server.port))
         replay = Replay(scripts, goal, Pace(None, causal=True), patience_s=patience_s)
         await asyncio.wait_for(replay.run(), 50)
         await asyncio.wait_for(serving.stopping.wait(), 10)
@@ -55,9 +55,9 @@ def test_replay_and_serve_of_one_capture_agree(name: str) -> None:
     replay, serving = asyncio.run(both(scripts))
 
     skipped: set[Entry] = set()
-    for one in replay.performers:
+    for one in replay.drivers:
         skipped |= one.player.skipped
-    found = verify([(one.player.script, one.player.live) for one in replay.performers], skipped=skipped)
+    found = verify([(one.player.script, one.player.live.script) for one in replay.drivers], skipped=skipped)
     expected = EXCEPTIONS.get(name)
     assert [one.message for one in found.differences] == [] or expected
     assert {f"{one.kind}" for one in found.differences} <= {(expected or "").partition(":")[0]}
@@ -73,11 +73,11 @@ def test_the_exceptions_are_captures() -> None:
 class Talker:
     """A serving stand-in, and sockets that speak with it from a thread."""
 
-    def __init__(self, name: str, **manner: object) -> None:
+    def __init__(self, name: str, **options: object) -> None:
         scripts = [script for script in copy_scripts(captured(name)) if script.begins]
-        manner.setdefault("speed", None)
+        options.setdefault("speed", None)
         self.notes: list[str] = []
-        self.serving = Serving(scripts, Casting(scripts), Manner(**manner), note=self.notes.append)  # type: ignore[arg-type]
+        self.serving = ServerRun(scripts, ConnectionMatcher(scripts), ServerOptions(**options), note=self.notes.append)  # type: ignore[arg-type]
 
     def run(self, talk: object) -> list[Difference]:
         """Let a function of a port talk, and compare."""
@@ -151,7 +151,7 @@ def test_peers_that_misbehave_leave_the_others_alone() -> None:
 def test_a_connection_that_is_not_in_the_recording() -> None:
     for unexpected, heard in ((Unexpected.CLOSE, b"\x20\x02\0\x03"), (Unexpected.ANSWER, b"\x20\x02\0\0")):
         talker = Talker("example-a-b-v311", unexpected=unexpected)
-        talker.serving.casting.choose(Connect(client_identifier="example"))
+        talker.serving.matcher.choose(Connect(client_identifier="example"))
 
         def talk(port: int, heard: bytes = heard) -> None:
             client = opened(port, CONNECT)
@@ -207,7 +207,7 @@ def test_packets_that_are_not_complete_are_bounded_over_all_devices(monkeypatch:
     told: list[str] = []
 
     async def run() -> None:
-        serving = Serving(scripts, Casting(scripts), keep_running=True, note=told.append)
+        serving = ServerRun(scripts, ConnectionMatcher(scripts), keep_running=True, note=told.append)
         await serving.start("127.0.0.1", 0)
         assert serving.server is not None
         port = serving.server.port
@@ -224,7 +224,7 @@ def test_packets_that_are_not_complete_are_bounded_over_all_devices(monkeypatch:
         assert 80_000 < serving._unfinished <= 100_000
         for _, writer in clients:
             writer.close()
-        while serving.attendants:
+        while serving.drivers:
             await asyncio.sleep(0.01)
         assert serving._unfinished == 0
         await serving.close()
@@ -240,7 +240,7 @@ def test_connections_and_sentences_without_end_are_counted(monkeypatch: pytest.M
     told: list[str] = []
 
     async def run() -> None:
-        serving = Serving(scripts, Casting(scripts, Match.CLIENT), keep_running=True, note=told.append)
+        serving = ServerRun(scripts, ConnectionMatcher(scripts, Match.CLIENT), keep_running=True, note=told.append)
         await serving.start("127.0.0.1", 0)
         assert serving.server is not None
         for number in range(6):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mqttscope.mqtt import Disconnect, Pingresp
-from mqttscope.replay.player.actions import Kind
-from mqttscope.replay.run import Goal, Pace, Replay
+from mqttscope.replay.live import NoteKind
+from mqttscope.replay.run import BrokerTarget, Pace, Replay
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify import verify
 from mqttscope.transport.target import parse_broker
@@ -41,7 +41,9 @@ def dismissed(count: int = 1, keep_alive: int = 1) -> list[Script]:
 
 
 def replay(scripts: Sequence[Script], port: int, patience_s: float, pace: Pace | None = None) -> Replay:
-    made = Replay(scripts, Goal(parse_broker(f"mqtt://127.0.0.1:{port}")), pace or Pace(), patience_s=patience_s)
+    made = Replay(
+        scripts, BrokerTarget(parse_broker(f"mqtt://127.0.0.1:{port}")), pace or Pace(), patience_s=patience_s
+    )
 
     async def run() -> None:
         async with asyncio.timeout(BOUND_S):
@@ -56,8 +58,8 @@ def test_answers_to_pings_of_our_own_are_no_progress() -> None:
     with hostile("kept-alive") as (port, _):
         done = replay(dismissed(), port, patience_s=2.0)
 
-    (one,) = done.performers
-    pings = [entry for entry in one.player.live.entries if isinstance(entry.packet, Pingresp)]
+    (one,) = done.drivers
+    pings = [entry for entry in one.player.live.script.entries if isinstance(entry.packet, Pingresp)]
     assert len(pings) >= 2
     assert 2.0 <= done.seconds < 6.0
     assert one.shortfall == "a connection waited in vain for the end of the connection by the server"
@@ -84,15 +86,15 @@ def test_what_the_recording_has_is_progress() -> None:
     async def run() -> Replay:
         server = await asyncio.start_server(slowly, "127.0.0.1", 0)
         target = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        made = Replay(scripts, Goal(target), Pace(None), patience_s=0.8)
+        made = Replay(scripts, BrokerTarget(target), Pace(None), patience_s=0.8)
         async with asyncio.timeout(BOUND_S):
             await made.run()
         server.close()
         return made
 
-    (one,) = asyncio.run(run()).performers
+    (one,) = asyncio.run(run()).drivers
     assert one.shortfall == ""
-    assert not verify([(one.player.script, one.player.live)]).differences
+    assert not verify([(one.player.script, one.player.live.script)]).differences
 
 
 def test_a_broker_that_reads_nothing_is_given_up() -> None:
@@ -106,9 +108,9 @@ def test_a_broker_that_reads_nothing_is_given_up() -> None:
     with hostile("deaf") as (port, _):
         done = replay(scripts, port, 0.5, Pace(None))
 
-    (one,) = done.performers
+    (one,) = done.drivers
     assert one.shortfall == "a connection waited in vain for the server to read what is sent"
-    skipped = {note.text for note in one.player.notes if note.kind is Kind.SKIPPED}
+    skipped = {note.text for note in one.player.live.notes if note.kind is NoteKind.SKIPPED}
     assert skipped == {
         "PUBLISH, because the connection had ended",
         "DISCONNECT, because the connection had ended",
@@ -119,8 +121,8 @@ def test_who_was_never_connected_did_not_send_because_of_that() -> None:
     scripts = recordings((0, ">", connect("a")), (0, "<", connack()), (0, ">", Disconnect()))
     done = replay(scripts, rig.free_port(), 0.3, Pace(None))
 
-    (one,) = done.performers
-    assert {note.text for note in one.player.notes} == {
+    (one,) = done.drivers
+    assert {note.text for note in one.player.live.notes} == {
         "CONNECT, because its connection was never opened",
         "DISCONNECT, because its connection was never opened",
     }
@@ -151,15 +153,15 @@ def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one() -> None
     async def run(recorded: list[Script]) -> Replay:
         server = await asyncio.start_server(closing, "127.0.0.1", 0)
         target = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        made = Replay(recorded, Goal(target), Pace(), patience_s=1.0)
+        made = Replay(recorded, BrokerTarget(target), Pace(), patience_s=1.0)
         async with asyncio.timeout(BOUND_S):
             await made.run()
         server.close()
         return made
 
     for late in (False, True):
-        (one,) = asyncio.run(run(scripts(late=late))).performers
-        found = verify([(one.player.script, one.player.live)], skipped=one.player.skipped)
+        (one,) = asyncio.run(run(scripts(late=late))).drivers
+        found = verify([(one.player.script, one.player.live.script)], skipped=one.player.skipped)
         assert [str(difference.kind) for difference in found.differences] == []
         assert (one.failure, one.shortfall) == ("", "")
 

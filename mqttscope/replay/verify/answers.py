@@ -33,9 +33,9 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.verify.difference import Difference, Kind, described, reason_text
+from mqttscope.replay.verify.difference import Difference, DifferenceKind, described, reason_text
 from mqttscope.replay.verify.fields import failed, field_differences
-from mqttscope.replay.verify.run import ENDED, INCOMPLETE, NOT_PERFORMED, UNREADABLE, Pair, Run, connect_of
+from mqttscope.replay.verify.run import ENDED, INCOMPLETE, NOT_PERFORMED, UNREADABLE, Pair, ReplayRun, connect_of
 
 _ASKS: dict[type[ControlPacket], type[ControlPacket]] = {
     Connect: Connack,
@@ -131,7 +131,7 @@ def _sent_again(entry: Entry, version: ProtocolVersion) -> bool:
     )
 
 
-def compare_answers(run: Run, pair: Pair) -> None:
+def compare_answers(run: ReplayRun, pair: Pair) -> None:
     """Compare everything that the broker sent on a connection but its deliveries."""
     script, live = pair.script, pair.live
     connect = connect_of(script)
@@ -142,7 +142,7 @@ def compare_answers(run: Run, pair: Pair) -> None:
     elif live is None or _never_answered(script, live):
         told = live.ending.detail if live is not None else ""
         message = f"There was no connection to the live broker{': ' if told else '.'}{told}"
-        pair.cause = pair.add(Difference(Kind.NOT_CONNECTED, script, connect, message=message))
+        pair.cause = pair.add(Difference(DifferenceKind.NOT_CONNECTED, script, connect, message=message))
         for entry in _answers(script):
             pair.follow(entry, pair.cause)
     else:
@@ -173,7 +173,7 @@ def _leave_out(pair: Pair, reason: str) -> None:
 class _Answers:
     """The comparison of one connection."""
 
-    def __init__(self, run: Run, pair: Pair, live: Script) -> None:
+    def __init__(self, run: ReplayRun, pair: Pair, live: Script) -> None:
         self.run, self.pair = run, pair
         self.script, self.live, self.tally = pair.script, live, pair.tally
         places = [one.answers.place for one in _from_server(self.script) if one.answers and one.answers.from_client]
@@ -224,7 +224,14 @@ class _Answers:
                 message = f"{described(request)} was answered with {found.type.upper()} instead of {_name(expected)}."
                 cause = self.pair.add(
                     Difference(
-                        Kind.UNEXPECTED_ANSWER, self.script, expected, found, "type", expected.type, found.type, message
+                        DifferenceKind.UNEXPECTED_ANSWER,
+                        self.script,
+                        expected,
+                        found,
+                        "type",
+                        expected.type,
+                        found.type,
+                        message,
                     )
                 )
             else:
@@ -244,7 +251,7 @@ class _Answers:
             self.tally.not_judged(expected, NOT_PERFORMED)
         else:
             message = f"{described(request)} was not answered with {_name(expected)}."
-            made = self.pair.add(Difference(Kind.MISSING_ANSWER, self.script, expected, message=message))
+            made = self.pair.add(Difference(DifferenceKind.MISSING_ANSWER, self.script, expected, message=message))
             if isinstance(request.packet, Publish):
                 # What nobody gets was not taken; what is delivered nevertheless was.
                 self.run.refused[id(request)] = made
@@ -280,7 +287,7 @@ class _Answers:
                 self.tally.not_judged(found, ENDED if complete else INCOMPLETE)
                 continue
             message = f"{described(request)} was answered with {_name(found)}, which the recorded broker did not do."
-            self.pair.add(Difference(Kind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
+            self.pair.add(Difference(DifferenceKind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
             return  # the rest of the exchange follows
 
     def _repeated(self, recorded: list[Repeated], live: list[Repeated]) -> None:
@@ -301,7 +308,7 @@ class _Answers:
             else:
                 message = f"{described(one.request)} was answered with {_name(one.entry)} more than once."
                 told[key] = self.pair.add(
-                    Difference(Kind.UNEXPECTED_ANSWER, self.script, None, one.entry, message=message)
+                    Difference(DifferenceKind.UNEXPECTED_ANSWER, self.script, None, one.entry, message=message)
                 )
 
     def _both(self, expected: Entry, found: Entry, request: Entry | None) -> Difference | None:
@@ -341,7 +348,7 @@ class _Answers:
                 self.tally.not_judged(found, INCOMPLETE)
             else:
                 message = f"The live broker sent {_name(found)}, which answers nothing."
-                self.pair.add(Difference(Kind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
+                self.pair.add(Difference(DifferenceKind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
 
     def _authentication(self) -> None:
         """AUTH of the broker, by their order."""
@@ -353,11 +360,11 @@ class _Answers:
                 self.pair.follow(expected, self.pair.cause)
             else:
                 message = "The live broker sent no AUTH where the recorded one did."
-                self.pair.add(Difference(Kind.MISSING_ANSWER, self.script, expected, message=message))
+                self.pair.add(Difference(DifferenceKind.MISSING_ANSWER, self.script, expected, message=message))
         for found in live[len(recorded) :]:
             if self.pair.cause is None and not self.pair.lost_from_server and not self.pair.joined:
                 message = "The live broker sent an AUTH where the recorded one did not."
-                self.pair.add(Difference(Kind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
+                self.pair.add(Difference(DifferenceKind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
 
     def _malformed(self) -> None:
         """Packets that cannot be read."""
@@ -368,7 +375,7 @@ class _Answers:
                     known.remove(found.packet.reason)
                     continue
                 message = f"The live broker sent a malformed packet: {found.packet.reason.replace('_', ' ')}."
-                self.pair.add(Difference(Kind.MALFORMED, self.script, None, found, message=message))
+                self.pair.add(Difference(DifferenceKind.MALFORMED, self.script, None, found, message=message))
         for entry in _from_server(self.script):
             if isinstance(entry.packet, Malformed):
                 self.tally.not_judged(entry, UNREADABLE)
@@ -394,7 +401,7 @@ class _Answers:
             return  # behind the last packet of MQTT it is chance who ends the transport
         elif expected is not None and live.by != "server":
             message = f"The live broker did not end the connection with {self._disconnected(expected)}."
-            self.pair.add(Difference(Kind.CLOSE, self.script, expected, message=message))
+            self.pair.add(Difference(DifferenceKind.CLOSE, self.script, expected, message=message))
         elif expected is not None:
             told = f"without a DISCONNECT; the recorded one sent {self._disconnected(expected)}"
             cause = self._closed(f"The live broker ended the connection {told}.", None)
@@ -408,7 +415,9 @@ class _Answers:
             self._closed("The live broker ended the connection earlier than the recorded one.", None)
         elif recorded.by == "server" and not over[0] and live.by != "server":
             message = "The live broker did not end the connection as the recorded one did."
-            self.pair.add(Difference(Kind.CLOSE, self.script, None, None, "ending.by", "server", live.by, message))
+            self.pair.add(
+                Difference(DifferenceKind.CLOSE, self.script, None, None, "ending.by", "server", live.by, message)
+            )
 
     def _left_undone(self) -> bool:
         """Whether the connection ended before the last step of the client."""
@@ -424,7 +433,7 @@ class _Answers:
 
     def _closed(self, message: str, found: Entry | None) -> Difference:
         by = self.script.ending.by
-        made = Difference(Kind.CLOSE, self.script, None, found, "ending.by", by, self.live.ending.by, message)
+        made = Difference(DifferenceKind.CLOSE, self.script, None, found, "ending.by", by, self.live.ending.by, message)
         self.pair.cause = self.pair.add(made)
         return made
 

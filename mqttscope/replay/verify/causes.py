@@ -16,13 +16,17 @@ from mqttscope.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Su
 from mqttscope.mqtt.topics import parse_shared
 from mqttscope.replay.alterations import Alterations, Key, client_of, is_published, key_of, origin, retained
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.verify.difference import Difference, Kind
+from mqttscope.replay.verify.difference import Difference, DifferenceKind
 
 NO_SUBSCRIBERS, NO_SUBSCRIPTION = 0x10, 0x11
 _OF_ANSWERS = (
-    Kind.REASON_CODE, Kind.GRANTED_QOS, Kind.PROPERTY, Kind.SESSION_PRESENT, Kind.MISSING_ANSWER,
-    Kind.UNEXPECTED_ANSWER,
-)  # fmt: skip
+    DifferenceKind.REASON_CODE,
+    DifferenceKind.GRANTED_QOS,
+    DifferenceKind.PROPERTY,
+    DifferenceKind.SESSION_PRESENT,
+    DifferenceKind.MISSING_ANSWER,
+    DifferenceKind.UNEXPECTED_ANSWER,
+)
 
 
 _TOPICS = ("publish.topic_name", "connect.will.will_topic")
@@ -57,8 +61,8 @@ def mark_later_turn(differences: Iterable[Difference], seen: set[Told], made: It
     for one in differences:
         if one.option or told(one) in seen:
             continue
-        left = one.kind is Kind.SESSION_PRESENT and one.found and client_of(one.script) in lasting
-        packet = one.live.packet if one.kind is Kind.EXTRA_DELIVERY and one.live is not None else None
+        left = one.kind is DifferenceKind.SESSION_PRESENT and one.found and client_of(one.script) in lasting
+        packet = one.live.packet if one.kind is DifferenceKind.EXTRA_DELIVERY and one.live is not None else None
         stored = isinstance(packet, Publish) and packet.retain and one.live is not None and key_of(one.live) in kept
         one.option, one.certain = "--loop", bool(left or stored)
 
@@ -89,11 +93,11 @@ class Causes:
 
     def _cause(self, one: Difference) -> Cause | None:
         recorded, live = one.recorded, one.live
-        if one.kind is Kind.MISSING_DELIVERY and recorded is not None:
+        if one.kind is DifferenceKind.MISSING_DELIVERY and recorded is not None:
             return _certain(self.made.cannot_come(one.script, recorded)) or self._touched(one.script, recorded)
-        if one.kind is Kind.EXTRA_DELIVERY and live is not None:
+        if one.kind is DifferenceKind.EXTRA_DELIVERY and live is not None:
             return self._extra(one.script, live)
-        if one.kind is Kind.CLOSE:
+        if one.kind is DifferenceKind.CLOSE:
             return self._close(one)
         delivery = recorded is not None and isinstance(recorded.packet, Publish)
         if delivery and live is not None and recorded is not None:
@@ -214,13 +218,13 @@ class Causes:
         if request is not None and not request.from_client:
             return None
         packet = entry.packet
-        if one.kind is Kind.SESSION_PRESENT:
+        if one.kind is DifferenceKind.SESSION_PRESENT:
             return self._session(one)
         if isinstance(packet, Puback | Pubrec) and NO_SUBSCRIBERS in (one.expected, one.found) and request is not None:
             return self._subscribers(one, request)
         if isinstance(packet, Unsuback) and one.found == NO_SUBSCRIPTION and request is not None:
             return self._unsubscribed(one.script, request)
-        if isinstance(packet, Connack) and self.options.credentials and one.kind is Kind.REASON_CODE:
+        if isinstance(packet, Connack) and self.options.credentials and one.kind is DifferenceKind.REASON_CODE:
             return Cause("--user", False)
         if request is not None and _is_set(request):
             mine = request.packet

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from mqttscope.mqtt.packets import Publish, Pubrel
 from mqttscope.mqtt.properties import EMPTY
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.verify.difference import Difference, Kind, described
+from mqttscope.replay.verify.difference import Difference, DifferenceKind, described
 from mqttscope.replay.verify.fields import EXPIRY, FAILURE, Signature, field_differences, signature
 from mqttscope.replay.verify.run import (
     ENDED,
@@ -31,7 +31,7 @@ from mqttscope.replay.verify.run import (
     Key,
     Pair,
     Publication,
-    Run,
+    ReplayRun,
     client_of,
 )
 
@@ -40,7 +40,7 @@ _UNPUBLISHED = (
 )
 
 
-def explain_missing(run: Run, pair: Pair, entry: Entry) -> None:
+def explain_missing(run: ReplayRun, pair: Pair, entry: Entry) -> None:
     """A delivery that did not come in the replay."""
     assert isinstance(entry.packet, Publish)
     if entry.packet.missing:
@@ -61,10 +61,10 @@ def explain_missing(run: Run, pair: Pair, entry: Entry) -> None:
         return
     told = "" if sources else _UNPUBLISHED
     message = f"The {described(entry)} was not delivered{told}."
-    pair.add(Difference(Kind.MISSING_DELIVERY, pair.script, entry, message=message))
+    pair.add(Difference(DifferenceKind.MISSING_DELIVERY, pair.script, entry, message=message))
 
 
-def _subscription_cause(run: Run, pair: Pair, entry: Entry) -> Difference | None:
+def _subscription_cause(run: ReplayRun, pair: Pair, entry: Entry) -> Difference | None:
     """A refused subscription, or a session that is gone with its subscriptions and messages."""
     wanted = run.subscriptions(pair.script, entry.topic or "")
     causes = [run.changed.get((id(one.entry), one.position)) for one in wanted]
@@ -75,7 +75,7 @@ def _subscription_cause(run: Run, pair: Pair, entry: Entry) -> Difference | None
     return None if here else pair.session_lost
 
 
-def _source_cause(run: Run, sources: list[Publication]) -> Difference | None:
+def _source_cause(run: ReplayRun, sources: list[Publication]) -> Difference | None:
     """Why a message was not published, or was refused."""
     causes = []
     for one in sources:
@@ -97,7 +97,7 @@ def _lost(pair: Pair, publication: Publication) -> bool:
     return all(one is None or one.place < sent.place for one in answers)
 
 
-def _why_not_judged(run: Run, pair: Pair, entry: Entry, sources: list[Publication]) -> str:
+def _why_not_judged(run: ReplayRun, pair: Pair, entry: Entry, sources: list[Publication]) -> str:
     """Why nothing can be said of a missing delivery; empty where something can."""
     if sources and all(one.performed is None for one in sources):
         return NOT_PERFORMED
@@ -111,7 +111,7 @@ def _why_not_judged(run: Run, pair: Pair, entry: Entry, sources: list[Publicatio
     return ""
 
 
-def explain_extra(run: Run, pair: Pair, entry: Entry) -> None:
+def explain_extra(run: ReplayRun, pair: Pair, entry: Entry) -> None:
     """A delivery that the recording does not have."""
     assert isinstance(entry.packet, Publish)
     if pair.cause is not None:
@@ -137,14 +137,14 @@ def explain_extra(run: Run, pair: Pair, entry: Entry) -> None:
         pair.tally.not_judged(entry, ENDED)
         return
     message = f"The {described(entry)} was not delivered in the recording."
-    pair.add(Difference(Kind.EXTRA_DELIVERY, pair.script, None, entry, message=message))
+    pair.add(Difference(DifferenceKind.EXTRA_DELIVERY, pair.script, None, entry, message=message))
 
 
 Flow = tuple[str, int, int, str]
 """Topic, QoS of the delivery and of the publication, client that published."""
 
 
-def compare_order(run: Run, pair: Pair, matched: list[tuple[Entry, Entry]]) -> None:
+def compare_order(run: ReplayRun, pair: Pair, matched: list[tuple[Entry, Entry]]) -> None:
     """Compare the order of matched deliveries, given in the order of the recording."""
     flows: dict[Flow, list[tuple[Entry, Entry]]] = {}
     for recorded, live in matched:
@@ -159,7 +159,7 @@ def compare_order(run: Run, pair: Pair, matched: list[tuple[Entry, Entry]]) -> N
             count = len(moved)
             told = "came" if count == 1 else f"and {count - 1} more of its topic came"
             message = f"The {described(recorded)} {told} at another place in the order of its topic."
-            made = pair.add(Difference(Kind.ORDER, pair.script, recorded, live, message=message))
+            made = pair.add(Difference(DifferenceKind.ORDER, pair.script, recorded, live, message=message))
             made.expected = _rank([one.place for one, _ in found], recorded.place)
             made.found = _rank([one.place for _, one in found], live.place)
             for before, _ in moved[1:]:
@@ -181,7 +181,7 @@ def _rank(places: list[int], place: int) -> int:
     return 1 + sum(one < place for one in places)
 
 
-def _flow(run: Run, pair: Pair, recorded: Entry, live: Entry) -> Flow | None:
+def _flow(run: ReplayRun, pair: Pair, recorded: Entry, live: Entry) -> Flow | None:
     before, now = recorded.packet, live.packet
     if not isinstance(before, Publish) or not isinstance(now, Publish) or before.qos != now.qos:
         return None
@@ -238,7 +238,7 @@ class Left:
     """Which delivery of its topic an entry is, counted from 0."""
 
 
-def compare_deliveries(run: Run) -> None:
+def compare_deliveries(run: ReplayRun) -> None:
     """Compare the deliveries of all connections."""
     everything = [_collect(run, pair) for pair in run.pairs]
     for left in everything:
@@ -266,7 +266,7 @@ def key_of(entry: Entry) -> Key:
     return entry.topic or "", entry.packet.payload, entry.packet.missing
 
 
-def _collect(run: Run, pair: Pair) -> Left:
+def _collect(run: ReplayRun, pair: Pair) -> Left:
     left = Left(pair)
     for entry in _deliveries(run, pair, pair.script):
         if entry.topic is None:
@@ -282,7 +282,7 @@ def _collect(run: Run, pair: Pair) -> Left:
     return left
 
 
-def _deliveries(run: Run, pair: Pair, script: Script) -> Iterable[Entry]:
+def _deliveries(run: ReplayRun, pair: Pair, script: Script) -> Iterable[Entry]:
     for entry in script.entries:
         delivers = not entry.from_client and isinstance(entry.packet, Publish) and id(entry) not in pair.again
         if delivers and (entry.topic is None or not run.ignores(entry.topic)):
@@ -343,7 +343,7 @@ def _distance(recorded: Entry, live: Entry) -> int:
 
 
 def _compare(
-    run: Run, pair: Pair, recorded: Entry, live: Entry, ignored: tuple[str, ...] = (), other: Pair | None = None
+    run: ReplayRun, pair: Pair, recorded: Entry, live: Entry, ignored: tuple[str, ...] = (), other: Pair | None = None
 ) -> None:
     """Compare two deliveries; ``other`` is the pair that got the live one where it is another one."""
     before, now = recorded.packet, live.packet
@@ -369,26 +369,26 @@ def _compare(
         _release(pair, recorded, live)
 
 
-def _lower_qos(run: Run, pair: Pair, recorded: Entry, before: Publish, now: Publish) -> Difference | None:
+def _lower_qos(run: ReplayRun, pair: Pair, recorded: Entry, before: Publish, now: Publish) -> Difference | None:
     """The SUBACK that granted another QoS, which explains that of the delivery."""
     for one in run.subscriptions(pair.script, recorded.topic or ""):
         cause = run.changed.get((id(one.entry), one.position))
         if (
             cause is not None
-            and cause.kind is Kind.GRANTED_QOS
+            and cause.kind is DifferenceKind.GRANTED_QOS
             and (now.qos < before.qos) == (cause.found < cause.expected)
         ):
             return cause
     return None
 
 
-def _sent_otherwise(run: Run, recorded: Entry) -> bool:
+def _sent_otherwise(run: ReplayRun, recorded: Entry) -> bool:
     """Whether the replay sent the message with another QoS itself."""
     sources = run.publications.get(key_of(recorded), ())
     return any(run.played_with_qos(one.entry) not in (None, one.qos) for one in sources)
 
 
-def _expiry(run: Run, pair: Pair, recorded: Entry, live: Entry) -> None:
+def _expiry(run: ReplayRun, pair: Pair, recorded: Entry, live: Entry) -> None:
     """The Message Expiry Interval: what was published less the time that the message waited (5.0 3.3.2.3.3)."""
     expected, found = _interval(recorded), _interval(live)
     name = "properties.message_expiry_interval"
@@ -403,7 +403,7 @@ def _expiry(run: Run, pair: Pair, recorded: Entry, live: Entry) -> None:
             return
         told = f"has a Message Expiry Interval of {found} s instead of {expected} s, which the time does not explain"
     message = f"The {described(recorded)} {told}."
-    pair.add(Difference(Kind.PROPERTY, pair.script, recorded, live, name, expected, found, message))
+    pair.add(Difference(DifferenceKind.PROPERTY, pair.script, recorded, live, name, expected, found, message))
 
 
 def _interval(entry: Entry) -> int | None:
@@ -438,10 +438,10 @@ def _release(pair: Pair, recorded: Entry, live: Entry) -> None:
         pair.follow(expected, pair.cause)
     elif id(live) in pair.acknowledged:
         message = f"The PUBREC of {described(recorded)} was not answered with PUBREL."
-        pair.add(Difference(Kind.MISSING_ANSWER, pair.script, expected, message=message))
+        pair.add(Difference(DifferenceKind.MISSING_ANSWER, pair.script, expected, message=message))
 
 
-def _match_shared(run: Run, everything: list[Left]) -> None:
+def _match_shared(run: ReplayRun, everything: list[Left]) -> None:
     """Match what is left on Shared Subscriptions over all of their members."""
     groups: dict[str, list[tuple[Left, Entry, bool]]] = {}
     for left in everything:
@@ -466,7 +466,7 @@ def _match_shared(run: Run, everything: list[Left]) -> None:
             left.live = [one for one in left.live if id(one) not in taken]
 
 
-def _match_changed(run: Run, left: Left) -> None:
+def _match_changed(run: ReplayRun, left: Left) -> None:
     """Pairs at the same place in a topic whose payloads differ, where nobody published the live one."""
     at = {(one.topic, left.places[id(one)]): one for one in left.live if key_of(one) not in run.publications}
     taken: set[int] = set()
@@ -480,7 +480,9 @@ def _match_changed(run: Run, left: Left) -> None:
         expected, found = before.packet.payload, now.packet.payload
         sizes = "" if len(found) == len(expected) else f" of {len(found)} bytes instead of {len(expected)}"
         message = f"The {described(before)} came with another payload{sizes}."
-        left.pair.add(Difference(Kind.PAYLOAD, left.pair.script, before, now, "payload", expected, found, message))
+        left.pair.add(
+            Difference(DifferenceKind.PAYLOAD, left.pair.script, before, now, "payload", expected, found, message)
+        )
     left.recorded = [one for one in left.recorded if id(one) not in taken]
     left.live = [one for one in left.live if id(one) not in taken]
 

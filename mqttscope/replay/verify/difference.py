@@ -15,7 +15,7 @@ MAX_TOLD = 60
 """Characters of a topic or a value that a message repeats."""
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """What kind of difference it is; the names are stable."""
 
     NOT_CONNECTED = "not-connected"
@@ -66,22 +66,32 @@ DEVICE_EXPLANATIONS: dict[DeviceKind, str] = {
 }
 """One sentence for each kind."""
 
-EXPLANATIONS: dict[Kind, str] = {
-    Kind.NOT_CONNECTED: "There was no connection to the live broker, or it broke before the CONNECT was answered.",
-    Kind.REASON_CODE: "An answer or a DISCONNECT of the broker has another Reason Code; one left out is 0x00.",
-    Kind.SESSION_PRESENT: "The CONNACK says otherwise whether the broker has a session of the client.",
-    Kind.GRANTED_QOS: "The SUBACK grants another QoS to a Topic Filter.",
-    Kind.PROPERTY: "A property is there on one side only, or has another value; one left out has its default.",
-    Kind.MISSING_ANSWER: "The recorded broker answered a packet, the live one did not.",
-    Kind.UNEXPECTED_ANSWER: "The live broker answered what the recorded one did not answer, or with another packet.",
-    Kind.MISSING_DELIVERY: "A message that was delivered in the recording was not delivered in the replay.",
-    Kind.EXTRA_DELIVERY: "A message was delivered that was not delivered in the recording.",
-    Kind.PAYLOAD: "A message came in the place of the recorded one with a payload that nobody published.",
-    Kind.DELIVERY_QOS: "A message was delivered with another QoS.",
-    Kind.RETAIN: "A message was delivered with another RETAIN flag.",
-    Kind.ORDER: "Messages of one client to one topic, published and delivered with one QoS, came in another order.",
-    Kind.CLOSE: "The connection was ended by the other side, or only one of the brokers sent a DISCONNECT.",
-    Kind.MALFORMED: "The live broker sent a packet that breaks the layout of its version.",
+EXPLANATIONS: dict[DifferenceKind, str] = {
+    DifferenceKind.NOT_CONNECTED: (
+        "There was no connection to the live broker, or it broke before the CONNECT was answered."
+    ),
+    DifferenceKind.REASON_CODE: (
+        "An answer or a DISCONNECT of the broker has another Reason Code; one left out is 0x00."
+    ),
+    DifferenceKind.SESSION_PRESENT: "The CONNACK says otherwise whether the broker has a session of the client.",
+    DifferenceKind.GRANTED_QOS: "The SUBACK grants another QoS to a Topic Filter.",
+    DifferenceKind.PROPERTY: (
+        "A property is there on one side only, or has another value; one left out has its default."
+    ),
+    DifferenceKind.MISSING_ANSWER: "The recorded broker answered a packet, the live one did not.",
+    DifferenceKind.UNEXPECTED_ANSWER: (
+        "The live broker answered what the recorded one did not answer, or with another packet."
+    ),
+    DifferenceKind.MISSING_DELIVERY: "A message that was delivered in the recording was not delivered in the replay.",
+    DifferenceKind.EXTRA_DELIVERY: "A message was delivered that was not delivered in the recording.",
+    DifferenceKind.PAYLOAD: "A message came in the place of the recorded one with a payload that nobody published.",
+    DifferenceKind.DELIVERY_QOS: "A message was delivered with another QoS.",
+    DifferenceKind.RETAIN: "A message was delivered with another RETAIN flag.",
+    DifferenceKind.ORDER: (
+        "Messages of one client to one topic, published and delivered with one QoS, came in another order."
+    ),
+    DifferenceKind.CLOSE: "The connection was ended by the other side, or only one of the brokers sent a DISCONNECT.",
+    DifferenceKind.MALFORMED: "The live broker sent a packet that breaks the layout of its version.",
 }
 """One sentence for each kind."""
 
@@ -90,7 +100,7 @@ EXPLANATIONS: dict[Kind, str] = {
 class Difference:
     """One thing that the live broker (or device) did otherwise than the recorded one."""
 
-    kind: Kind | DeviceKind
+    kind: DifferenceKind | DeviceKind
     script: Script
     """The recorded connection."""
     recorded: Entry | None = None

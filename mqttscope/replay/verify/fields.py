@@ -25,7 +25,7 @@ from mqttscope.mqtt.properties import (
     property_name,
 )
 from mqttscope.replay.script import UNSAID
-from mqttscope.replay.verify.difference import Kind, reason_text, short
+from mqttscope.replay.verify.difference import DifferenceKind, reason_text, short
 
 FAILURE = 0x80
 """Reason Codes from here on are failures."""
@@ -47,7 +47,7 @@ PRESENCE = _numbers("assigned_client_identifier", "response_information", "authe
 class FieldDifference:
     """One field that differs."""
 
-    kind: Kind
+    kind: DifferenceKind
     field: str
     expected: Any
     found: Any
@@ -108,23 +108,23 @@ def _reasons(recorded: ControlPacket, live: ControlPacket, version: ProtocolVers
     if expected != found:
         kind = recorded.packet_type
         told = f"has Reason Code {reason_text(kind, found, version)} instead of {reason_text(kind, expected, version)}"
-        yield FieldDifference(Kind.REASON_CODE, "reason_code", expected, found, told)
+        yield FieldDifference(DifferenceKind.REASON_CODE, "reason_code", expected, found, told)
 
 
 def _session_present(recorded: Connack, live: Connack) -> Iterator[FieldDifference]:
     expected, found = recorded.session_present, live.session_present
     if None not in (expected, found) and expected != found:  # 3.1 has no such flag
         told = f"has Session Present {int(bool(found))} instead of {int(bool(expected))}"
-        yield FieldDifference(Kind.SESSION_PRESENT, "session_present", expected, found, told)
+        yield FieldDifference(DifferenceKind.SESSION_PRESENT, "session_present", expected, found, told)
 
 
 def _publish(recorded: Publish, live: Publish) -> Iterator[FieldDifference]:
     if recorded.qos != live.qos:
         told = f"was delivered with QoS {live.qos} instead of {recorded.qos}"
-        yield FieldDifference(Kind.DELIVERY_QOS, "qos", recorded.qos, live.qos, told)
+        yield FieldDifference(DifferenceKind.DELIVERY_QOS, "qos", recorded.qos, live.qos, told)
     if recorded.retain != live.retain:
         told = f"was delivered with RETAIN {int(live.retain)} instead of {int(recorded.retain)}"
-        yield FieldDifference(Kind.RETAIN, "retain", recorded.retain, live.retain, told)
+        yield FieldDifference(DifferenceKind.RETAIN, "retain", recorded.retain, live.retain, told)
 
 
 def _codes(recorded: Suback | Unsuback, live: Suback | Unsuback, version: ProtocolVersion) -> Iterator[FieldDifference]:
@@ -133,7 +133,7 @@ def _codes(recorded: Suback | Unsuback, live: Suback | Unsuback, version: Protoc
         return
     if len(expected) != len(found):
         told = f"has {len(found)} Reason Codes instead of {len(expected)}"
-        yield FieldDifference(Kind.REASON_CODE, "reason_codes", list(expected), list(found), told)
+        yield FieldDifference(DifferenceKind.REASON_CODE, "reason_codes", list(expected), list(found), told)
         return
     packet_type = recorded.packet_type
     for index, (before, now) in enumerate(zip(expected, found, strict=True)):
@@ -143,7 +143,7 @@ def _codes(recorded: Suback | Unsuback, live: Suback | Unsuback, version: Protoc
                 f"has {reason_text(packet_type, now, version)} instead of {reason_text(packet_type, before, version)}"
                 f" for Topic Filter {index + 1}"
             )
-            kind = Kind.GRANTED_QOS if grants else Kind.REASON_CODE
+            kind = DifferenceKind.GRANTED_QOS if grants else DifferenceKind.REASON_CODE
             yield FieldDifference(kind, f"reason_codes[{index}]", before, now, told)
 
 
@@ -181,7 +181,9 @@ def _properties(
             same = meant == (implied_live.get(number, default) if found is None else found)
         if not same:
             name = property_name(number)
-            yield FieldDifference(Kind.PROPERTY, f"properties.{name}", expected, found, _told(name, expected, found))
+            yield FieldDifference(
+                DifferenceKind.PROPERTY, f"properties.{name}", expected, found, _told(name, expected, found)
+            )
 
 
 def _told(name: str, expected: Any, found: Any) -> str:

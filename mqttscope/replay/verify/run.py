@@ -153,7 +153,7 @@ def client_of(script: Script) -> str:
     return script.connection.client_identifier or f"\0{script.connection.number}"
 
 
-class Run:
+class ReplayRun:
     """A recording and its replay."""
 
     def __init__(

@@ -16,7 +16,7 @@ from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.answers import compare_answers
 from mqttscope.replay.verify.deliveries import compare_deliveries
 from mqttscope.replay.verify.difference import Difference, Verification
-from mqttscope.replay.verify.run import IGNORED_TOPICS, Run
+from mqttscope.replay.verify.run import IGNORED_TOPICS, ReplayRun
 
 _LAST = 1 << 62
 
@@ -32,7 +32,7 @@ def verify(
     The second of each pair is ``None`` for a connection that was never made.  ``skipped`` are the recorded packets
     that the replay left out on purpose; deliveries of topics that ``ignored_topics`` match are left out altogether.
     """
-    run = Run(pairs, skipped, ignored_topics)
+    run = ReplayRun(pairs, skipped, ignored_topics)
     for pair in run.pairs:
         compare_answers(run, pair)
     compare_deliveries(run)

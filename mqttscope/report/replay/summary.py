@@ -17,12 +17,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mqttscope.mqtt.wire import counted
-from mqttscope.replay.player.actions import Kind, Note
-from mqttscope.replay.player.room import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_ALL
+from mqttscope.replay.live import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_ALL, Note, NoteKind
 from mqttscope.replay.run import Plan
 from mqttscope.replay.script import Script
-from mqttscope.replay.serve import Served, Serving
-from mqttscope.replay.stand_in.connection_matching import said_identifier
+from mqttscope.replay.serve import Served, ServerRun
+from mqttscope.replay.server.matching import said_identifier
 from mqttscope.replay.verify.device import DevicePair, verify_device
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.replay.verify.latency import HANDSHAKES, Quantiles, side_by_side
@@ -32,11 +31,11 @@ from mqttscope.report.page import Column, Page
 from mqttscope.report.when import duration
 
 _DEVIATIONS = {
-    Kind.ADAPTED: "Adapted to the device",
-    Kind.SESSION: "Sessions",
-    Kind.ADDED: "Beside the recording",
-    Kind.SKIPPED: "Not sent",
-    Kind.ENDED: "Ended otherwise",
+    NoteKind.ADAPTED: "Adapted to the device",
+    NoteKind.SESSION: "Sessions",
+    NoteKind.ADDED: "Beside the recording",
+    NoteKind.SKIPPED: "Not sent",
+    NoteKind.ENDED: "Ended otherwise",
 }
 
 
@@ -61,7 +60,7 @@ class ServedOutcome:
     """What was done otherwise than recorded, and how often."""
 
     @classmethod
-    def of(cls, serving: Serving, pace: str, changes: list[str]) -> ServedOutcome:
+    def of(cls, serving: ServerRun, pace: str, changes: list[str]) -> ServedOutcome:
         """Of a run that has been closed."""
         made = cls(pace, serving.served, _never(serving), len(serving.scripts), serving.sent, serving.received)
         made.seconds, made.complete = serving.clock.since_start_ns() / 1e9, serving.complete
@@ -86,7 +85,7 @@ class ServedOutcome:
         return verify_device(pairs, unplayed=self.unplayed, extra=extra, identified=not by_order)
 
 
-def _never(serving: Serving) -> list[Script]:
+def _never(serving: ServerRun) -> list[Script]:
     """Recorded connections that nobody was given."""
     given = {id(one.recorded) for one in serving.served}
     return [script for script in serving.scripts if id(script) not in given]
@@ -320,7 +319,7 @@ class Outcome:
     """Why it was not compared, although that was asked for."""
     verification: Verification | None = None
 
-    def noted(self, kind: Kind) -> list[tuple[str, int]]:
+    def noted(self, kind: NoteKind) -> list[tuple[str, int]]:
         """Notes of one kind, the most frequent first."""
         return [(note.text, count) for note, count in self.notes.most_common() if note.kind is kind]
 
@@ -348,11 +347,11 @@ class Outcome:
 MAX_ROWS = 20
 """Rows of a list that may be as long as there are clients; further ones are counted."""
 _TITLES = {
-    Kind.ADAPTED: "Adapted to the live broker",
-    Kind.SESSION: "Sessions",
-    Kind.ADDED: "Sent beside the recording",
-    Kind.SKIPPED: "Not sent",
-    Kind.ENDED: "Ended otherwise",
+    NoteKind.ADAPTED: "Adapted to the live broker",
+    NoteKind.SESSION: "Sessions",
+    NoteKind.ADDED: "Sent beside the recording",
+    NoteKind.SKIPPED: "Not sent",
+    NoteKind.ENDED: "Ended otherwise",
 }
 
 

@@ -36,7 +36,7 @@ from mqttscope.redact.secrets import is_secret_name
 from mqttscope.redact.tokens import without_tokens
 from mqttscope.redact.values import without_tokens_of
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.verify.difference import DeviceKind, Difference, Kind, Verification, reason_text
+from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Verification, reason_text
 from mqttscope.report.base import Sink, View, hidden_of
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.base import Summary
@@ -383,7 +383,7 @@ class ReplayText:
         fields = [one.field for one in group if one.field]
         if any(path == field or path.startswith((f"{field}.", f"{field}[")) for field in fields):
             return _MARK, "error"
-        if "type" in fields or group[0].kind in (Kind.ORDER, DeviceKind.ORDER):
+        if "type" in fields or group[0].kind in (DifferenceKind.ORDER, DeviceKind.ORDER):
             return "  ", ""
         return "  ", "dim" if path in IDLE else ""
 
@@ -504,7 +504,7 @@ def summary(found: Verification, view: View, *, stopped: bool = False) -> bytes:
             reasons[reason] = reasons.get(reason, 0) + count
     for reason, count in reasons.items():
         page.line([f"{plural(count, 'packet')} not judged: {reason}"], style="yellow")
-    kinds: dict[Kind | DeviceKind, int] = {}
+    kinds: dict[DifferenceKind | DeviceKind, int] = {}
     for difference in found.differences:
         kinds[difference.kind] = kinds.get(difference.kind, 0) + 1
     judged = f"in {found.judged:,} of {plural(len(tallies), 'connection')}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import ProtocolVersion
-from mqttscope.replay.verify.difference import Kind
+from mqttscope.replay.verify.difference import DifferenceKind
 from mqttscope.replay.verify.verify import compare, verify
 from tests.replay.talk import (
     OPENED,
@@ -277,7 +277,7 @@ def test_a_connection_that_fails_at_once_is_one_difference(how: str) -> None:
     live.ending.how, live.ending.detail = how, "Connection refused"
 
     (one,) = compare(found)
-    assert (one.kind, one.follows) == (Kind.NOT_CONNECTED, 1)
+    assert (one.kind, one.follows) == (DifferenceKind.NOT_CONNECTED, 1)
     assert one.message == "There was no connection to the live broker: Connection refused"
 
 
@@ -336,5 +336,5 @@ def test_a_connection_that_breaks_says_why() -> None:
     live.ending.how, live.ending.detail = "failed", "broken pipe"
     (one,) = compare(both)
 
-    assert (one.kind, one.follows) == (Kind.CLOSE, 1)
+    assert (one.kind, one.follows) == (DifferenceKind.CLOSE, 1)
     assert one.message == "The connection to the live broker broke: broken pipe"

@@ -7,7 +7,7 @@ import pytest
 from mqttscope.mqtt import Connack, Connect, Properties, ProtocolVersion, Puback, Publish, Suback
 from mqttscope.mqtt.properties import PROPERTIES
 from mqttscope.replay.script import UNSAID
-from mqttscope.replay.verify.difference import Kind
+from mqttscope.replay.verify.difference import DifferenceKind
 from mqttscope.replay.verify.fields import field_differences, signature
 from tests.replay.talk import packet
 
@@ -93,5 +93,7 @@ def test_what_the_recorded_version_could_not_say_is_not_compared() -> None:
     live = Puback(1, reason_code=0x10, properties=Properties(user_property=[("k", "v")]))
 
     assert field_differences(Puback(1, 0, UNSAID), live, V5) == []
-    assert [one.kind for one in field_differences(Puback(1, 0, UNSAID), Puback(1, 0x87), V5)] == [Kind.REASON_CODE]
+    assert [one.kind for one in field_differences(Puback(1, 0, UNSAID), Puback(1, 0x87), V5)] == [
+        DifferenceKind.REASON_CODE
+    ]
     assert field_differences(Connack(properties=UNSAID), Connack(properties=Properties(receive_maximum=3)), V5) == []

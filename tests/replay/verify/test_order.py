@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.replay.verify.deliveries import longest_rise
-from mqttscope.replay.verify.difference import Kind
+from mqttscope.replay.verify.difference import DifferenceKind
 from mqttscope.replay.verify.verify import compare
 from tests.replay.talk import (
     ALL,
@@ -83,9 +83,13 @@ def test_whatever_is_missing_or_new_is_counted(sent: list[tuple[str, int]], rand
     back = compare(pairs(_conversation(sent, came), _conversation(sent, sent)))
 
     # Of messages that are alike nobody knows which one is missing, so the order is left aside.
-    assert sum(one.kind is Kind.MISSING_DELIVERY for one in there) == missing
-    assert sum(one.kind is Kind.EXTRA_DELIVERY for one in back) == missing
-    assert {one.kind for one in there + back} <= {Kind.MISSING_DELIVERY, Kind.EXTRA_DELIVERY, Kind.ORDER}
+    assert sum(one.kind is DifferenceKind.MISSING_DELIVERY for one in there) == missing
+    assert sum(one.kind is DifferenceKind.EXTRA_DELIVERY for one in back) == missing
+    assert {one.kind for one in there + back} <= {
+        DifferenceKind.MISSING_DELIVERY,
+        DifferenceKind.EXTRA_DELIVERY,
+        DifferenceKind.ORDER,
+    }
 
 
 def _conversation(sent: list[tuple[str, int]], came: list[tuple[str, int]]) -> str:

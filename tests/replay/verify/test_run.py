@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mqttscope.replay.verify.run import Run
+from mqttscope.replay.verify.run import ReplayRun
 from tests.replay.talk import pairs, record
 
 
 def test_publications_know_whether_they_were_performed() -> None:
-    run = Run(
+    run = ReplayRun(
         pairs(
             "dev > connect will=w:gone:1\ndev > publish a x\ndev > publish a y qos=1 id=1\n"
             "dev > publish a y qos=1 id=1 dup",
@@ -20,7 +20,7 @@ def test_publications_know_whether_they_were_performed() -> None:
 
 
 def test_subscriptions_are_of_the_client_on_all_its_connections() -> None:
-    run = Run(pairs("dev > connect\ndev > subscribe 1 a/+:0 $share/g/a/b:1\ndev > fin\ndev > connect", ""))
+    run = ReplayRun(pairs("dev > connect\ndev > subscribe 1 a/+:0 $share/g/a/b:1\ndev > fin\ndev > connect", ""))
     again = run.pairs[1].script
 
     assert [one.topic_filter for one in run.subscriptions(again, "a/b")] == ["a/+", "$share/g/a/b"]
@@ -30,7 +30,7 @@ def test_subscriptions_are_of_the_client_on_all_its_connections() -> None:
 
 def test_recordings_that_lack_something_are_incomplete() -> None:
     def incomplete(text: str) -> bool:
-        return Run((one, None) for one in record(text)).incomplete
+        return ReplayRun((one, None) for one in record(text)).incomplete
 
     assert not incomplete("dev > connect\ndev < lost 3\nscan > fin")
     assert incomplete("dev > connect\ndev > lost 3")
@@ -38,12 +38,12 @@ def test_recordings_that_lack_something_are_incomplete() -> None:
 
 
 def test_topics_that_are_ignored() -> None:
-    assert Run([]).ignores("$SYS/uptime")
-    assert not Run([], ignored_topics=()).ignores("$SYS/uptime")
+    assert ReplayRun([]).ignores("$SYS/uptime")
+    assert not ReplayRun([], ignored_topics=()).ignores("$SYS/uptime")
 
 
 def test_deliveries_are_followed_by_their_identifiers() -> None:
-    (pair,) = Run((one, None) for one in record("""
+    (pair,) = ReplayRun((one, None) for one in record("""
         dev > connect
         dev < publish a x qos=2 id=1
         dev < publish a x qos=2 id=1 dup

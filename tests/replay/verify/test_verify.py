@@ -7,7 +7,7 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.replay.script import Script, read_scripts
-from mqttscope.replay.verify.difference import Kind
+from mqttscope.replay.verify.difference import DifferenceKind
 from mqttscope.replay.verify.verify import compare, verify
 from tests.conftest import ROOT
 from tests.replay.talk import ALL, copied, delivered, pairs, told
@@ -20,7 +20,7 @@ TABLES = (test_answers, test_deliveries, test_missing, test_order)
 def test_every_kind_of_difference_is_planted() -> None:
     planted = {kind for table in TABLES for _, _, found in table.DIFFERENT.values() for kind, _, _ in found}
 
-    assert planted == {str(kind) for kind in Kind} - {"not-connected"}
+    assert planted == {str(kind) for kind in DifferenceKind} - {"not-connected"}
 
 
 def test_differences_come_in_the_order_of_the_recording() -> None:

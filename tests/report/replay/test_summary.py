@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from mqttscope.replay.player.actions import Kind, Note
+from mqttscope.replay.live import Note, NoteKind
 from mqttscope.replay.run import make_plan
 from mqttscope.report.base import View
 from mqttscope.report.page import Page
@@ -96,8 +96,10 @@ def test_json_has_nanoseconds() -> None:
 def outcome(**fields: Any) -> Outcome:
     scripts = recordings((0, ">", connect("a")), (1, ">", connect("b")))
     made = Outcome("mqtt://h:1883", "asap", scripts, [scripts[0], None], sent=3, received=2, seconds=0.5, **fields)
-    made.add_notes([(Note(Kind.SKIPPED, "PUBLISH, since \x1b[31mit ended"), 2), (Note(Kind.ADDED, "PINGREQ"), 1)])
-    made.add_notes([(Note(Kind.SKIPPED, "PUBLISH, since \x1b[31mit ended"), 1)])
+    made.add_notes(
+        [(Note(NoteKind.SKIPPED, "PUBLISH, since \x1b[31mit ended"), 2), (Note(NoteKind.ADDED, "PINGREQ"), 1)]
+    )
+    made.add_notes([(Note(NoteKind.SKIPPED, "PUBLISH, since \x1b[31mit ended"), 1)])
     made.failures["cannot connect"] += 2
     made.left_out["no CONNECT"] += 1
     return made
@@ -140,4 +142,4 @@ def test_pairs_belong_together() -> None:
 
     assert [(recorded.name, live and live.name) for recorded, live in one.pairs] == [("a", "a"), ("b", None)]
     assert one.performed == 1
-    assert one.noted(Kind.ADDED) == [("PINGREQ", 1)]
+    assert one.noted(NoteKind.ADDED) == [("PINGREQ", 1)]

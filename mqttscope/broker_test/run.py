@@ -1,0 +1,331 @@
+"""Cases one after the other: played, judged, and cleaned up behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from mqttscope.broker_test.case_runner import CaseRunner, NotPlayedError, Played
+from mqttscope.broker_test.cleanup import Cleaner
+from mqttscope.broker_test.conversation import Conversation
+from mqttscope.broker_test.fit import Numbered, flow_of
+from mqttscope.broker_test.health_monitor import AGAIN, HealthMonitor, NoBrokerError
+from mqttscope.broker_test.oracle import confirming
+from mqttscope.broker_test.probe_client import (
+    MAX_RECEIVED_BYTES,
+    MAX_RECEIVED_PACKETS,
+    BrokerAccess,
+    ProbeClient,
+    speaks,
+)
+from mqttscope.broker_test.process import MemoryTrend, Process
+from mqttscope.broker_test.turns import unhurried
+from mqttscope.broker_test.verdict import (
+    AS_RECORDED,
+    BROKER_WIDE,
+    Baseline,
+    Ruling,
+    Verdict,
+    decided,
+    excused,
+    judge,
+    unconfirmed,
+    unmutated,
+)
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Auth, Connack
+from mqttscope.mutate import Action, Case
+from mqttscope.replay.script import Entry, Script
+from mqttscope.transport.errors import LinkError
+
+PATIENCE_S = 1.0
+"""How long the broker has for each reaction unless said otherwise."""
+LEAK_BYTES = 256 * 1024
+"""Growth of the broker's memory in one case that is looked into."""
+LEAK_PROOF_BYTES = 96 * 1024 * 1024
+"""A case leaks when turn by turn the memory grows so far: heaps that are collected shrink before that."""
+LEAK_TURNS = 200
+"""More turns are not played to prove that."""
+FLOOD = (
+    f"the broker sent more than {MAX_RECEIVED_BYTES >> 20} MiB or {MAX_RECEIVED_PACKETS:,} packets on the connection, "
+    "so that it is not judged"
+)
+"""What is said of a broker that sends without end."""
+HURRY_S = 0.3
+"""How long cleaning up may take when the run was stopped, and a broker that was started here to end."""
+_LOOK_S = 0.1
+"""How long it may take until it is noticed that the run is to end."""
+
+
+@dataclass(slots=True)
+class CaseResult:
+    """What became of one case."""
+
+    case: Case
+    ruling: Ruling | None
+    """``None`` where the case was not played to its mutation."""
+    not_played: str = ""
+    """Why not."""
+    played: Played | None = None
+    script: Script | None = None
+    """The connection as it was played, fitted to the broker."""
+    seconds: float = 0.0
+    number: int = 0
+    """Of the case in its capture; `AS_RECORDED` for a connection without a mutation."""
+    unclean: tuple[str, ...] = ()
+    """What could not be cleaned up."""
+
+    @property
+    def deviates(self) -> bool:
+        """Whether the broker deviates."""
+        return self.ruling is not None and self.ruling.deviates
+
+
+@dataclass(slots=True)
+class BrokerTest:
+    """One run against one broker."""
+
+    access: BrokerAccess
+    patience_s: float = PATIENCE_S
+    process: Process | None = None
+    rate: float | None = None
+    """Cases per second, at most."""
+    stopped: bool = False
+    told: list[str] = field(default_factory=list)
+    """What the user should know about the run, in sentences."""
+    baselines: dict[int, Baseline] = field(default_factory=dict)
+    """How the broker took connections without a mutation, by their numbers."""
+    _monitor: HealthMonitor = field(init=False)
+    _cleaner: Cleaner = field(init=False)
+    _growth: MemoryTrend = field(init=False)
+    _next: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._monitor = HealthMonitor(self.access, self.patience_s, self.process, self.told)
+        self._cleaner = Cleaner(self.access)
+        self._growth = MemoryTrend(self.process)
+
+    async def begin(self) -> None:
+        """Find the broker, or start it; `NoBrokerError` where none serves."""
+        await self._monitor.begin()
+
+    async def end(self) -> None:
+        """Clean up what is left, leave, and stop the broker if it was started here."""
+        hurry = HURRY_S if self.stopped else None
+        told = await self._cleaner.finish(self._monitor.version, self.patience_s, hurry)
+        self.told += (one for one in (told, self._growth.told()) if one)
+        await self._monitor.end(hurry)
+
+    async def run_baseline(self, script: Script) -> CaseResult:
+        """Play a connection without a mutation.
+
+        What the broker lacks then is said of this result, and not held against it in the cases of the connection.
+        """
+        number = script.connection.number
+        found = await self._twice(script, unmutated(flow_of(script, "", number)))
+        found.number = AS_RECORDED
+        self.baselines[number] = Baseline(ended=True)
+        if found.played is not None:
+            seen = found.played.seen
+            codes = frozenset(code for _, code in seen.codes)
+            self.baselines[number] = Baseline(frozenset(seen.missing), codes, bool(seen.ended))
+        if found.ruling is not None and found.ruling.verdict is Verdict.REFUSED_LEGAL:
+            found.ruling = excused(found.ruling, "whom it lets do what may be its own affair")
+        return found
+
+    async def speaks(self, version: ProtocolVersion) -> bool:
+        """Whether the broker speaks a version; `LinkError` where it cannot be reached."""
+        return await speaks(self.access, version, self.patience_s * AGAIN)
+
+    async def connack(self, script: Script) -> Connack | None:
+        """What the broker answers to the CONNECT of a connection; ``None`` when it does not accept it."""
+        version, connect = script.version, script.connect
+        if connect is None or not await self._monitor.alive():
+            return None
+        conversation = Conversation(version)
+        self._cleaner.owe(conversation)
+        made = ProbeClient(self.access, version)
+        made.link = await self.access.open(made, version)
+        found: ControlPacket | Malformed | None = None
+        for said in (connect, *_authentication(script)):
+            conversation.add(True, said.raw, time.time_ns())
+            made.link.write(said.raw)
+            heard = len(made.packets)
+            await made.until(lambda heard=heard: len(made.packets) > heard, self.patience_s * AGAIN)  # type: ignore[misc]
+            found = made.packets[heard] if len(made.packets) > heard else None
+            if not isinstance(found, Auth):
+                break
+        if isinstance(found, Connack):
+            conversation.add(False, found.raw or encode(found, version), time.time_ns())
+        await made.leave()
+        await self._settle()
+        return found if isinstance(found, Connack) and not found.reason_code else None
+
+    async def run(
+        self, cases: Iterable[tuple[Script, Numbered]], seconds: float | None = None
+    ) -> AsyncIterator[CaseResult]:
+        """Play cases; ends early when it is stopped or the broker is gone for good (`NoBrokerError`).
+
+        ``seconds``: no case begins later than so long from now.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
+        for script, numbered in cases:
+            if not await self._turn(until) or self.stopped:
+                return
+            yield replace(await self.one(script, numbered.case), number=numbered.number)
+
+    async def once(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
+        """Play one case a single time."""
+        return await self._attempt(script, case, self.patience_s, raw=raw)
+
+    async def one(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
+        """Play one case and judge it; what seems to deviate is played a second time with more patience.
+
+        A case during which the run is stopped has no verdict: what stops us may have stopped the broker as well.
+        """
+        started = time.monotonic()
+        found = await self._twice(script, case, raw=raw)
+        if found.ruling is not None and not found.ruling.deviates and self._monitor.process is not None:
+            found = await self._leaking(found, script, case, raw=raw)
+        if self.stopped:
+            found.ruling, found.not_played = None, "interrupted"
+        found.seconds = time.monotonic() - started
+        return found
+
+    # One attempt
+
+    async def _twice(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
+        return await self._confirmed(await self._attempt(script, case, self.patience_s, raw=raw), raw=raw)
+
+    async def _confirmed(self, found: CaseResult, *, raw: bool = False) -> CaseResult:
+        """What seems to deviate is played again, with more patience."""
+        assert found.script is not None
+        if found.ruling is None:
+            return found
+        played = [found]
+        while (so := decided([one.ruling for one in played])) is None and not self.stopped:
+            ruling = played[-1].ruling
+            if ruling is not None and ruling.verdict is Verdict.COLLATERAL and await self._monitor.lasting():
+                # What has not ended is seen a second time by every client that comes.
+                return replace(played[-1], ruling=replace(ruling, why=f"{ruling.why}, and so it stays"))
+            try:
+                patience_s = self.patience_s * AGAIN
+                played.append(await self._attempt(found.script, found.case, patience_s, raw=raw, thorough=True))
+            except NoBrokerError:
+                # It has not come back since: for a broker that hangs there is no better proof.
+                if ruling is None or ruling.verdict not in BROKER_WIDE:
+                    raise
+                return played[-1]
+        if so is None:
+            return played[-1]
+        for one in unconfirmed([one.ruling for one in played], so[1]):
+            told = f"{found.case.mutation.name}: {one.verdict} once in {len(played)} playings ({one.why})"
+            self.told.append(told)
+        return replace(played[so[0]], ruling=so[1])
+
+    async def _attempt(
+        self, script: Script, case: Case, patience_s: float, *, raw: bool, thorough: bool = False
+    ) -> CaseResult:
+        if not await self._monitor.alive():
+            raise NoBrokerError(f"{self.access.target} serves no more")
+        # Behind a broker that had crashed there is still something to be done.
+        self.told += (f"could not be removed from the broker: {one}" for one in await self._settle())
+        pilot = CaseRunner(
+            case, script, self.access, patience_s, self._supply, self._meanwhile(patience_s), raw, thorough
+        )
+        self._cleaner.owe(pilot.conversation)
+        result = CaseResult(case, None, script=script)
+        try:
+            played = result.played = await pilot.run()
+        except (LinkError, NotPlayedError) as error:
+            result.not_played = str(error)
+        ill = await self._monitor.ill(patience_s)
+        if ill is not None:
+            # Whoever brings the broker down on the way to the mutation has found something as well.
+            result.ruling, result.not_played = ill, ""
+            result.played = result.played or pilot.played
+        elif pilot.listener.flooded:
+            result.not_played = FLOOD
+        elif result.played is not None:
+            ruling = judge(case, played.seen, self.baselines.get(script.connection.number, Baseline()))
+            if ruling.deviates:
+                ruling = await unhurried(confirming(ruling, case, played.conversation))
+            result.ruling = ruling
+            if played.during is None:
+                result.ruling = Ruling(Verdict.COLLATERAL, "the witness heard nothing while the case went on")
+        if ill is None or ill.verdict is Verdict.COLLATERAL:
+            result.unclean = tuple(await self._settle())
+            self._growth.looked()
+        return result
+
+    async def _settle(self) -> list[str]:
+        return await self._cleaner.settle(self._monitor.version, self.patience_s * AGAIN)
+
+    def _meanwhile(self, patience_s: float) -> Callable[[], Awaitable[float | None]]:
+        async def look() -> float | None:
+            return None if self._monitor.witness is None else await self._monitor.witness.round_trip(patience_s)
+
+        return look
+
+    async def _supply(self, topic: str, payload: bytes, qos: int) -> bool:
+        """Publish in the place of others."""
+        return self._monitor.witness is not None and await self._monitor.witness.publish(
+            topic, payload, qos, self.patience_s
+        )
+
+    async def _leaking(self, found: CaseResult, script: Script, case: Case, *, raw: bool) -> CaseResult:
+        """Whether the broker's memory grows each time that the case is played."""
+        process = self._monitor.process
+        assert process is not None
+        growth: list[int] = []
+        before = process.memory()
+        for _ in range(LEAK_TURNS):
+            if self.stopped:
+                return found
+            again = await self._attempt(script, case, self.patience_s, raw=raw)
+            if again.ruling is None or again.ruling.deviates:
+                harm = again.ruling is not None and again.ruling.verdict in BROKER_WIDE
+                again = await self._confirmed(again, raw=raw) if harm else found
+                return again if again.deviates else found
+            growth.append(process.memory() - before)
+            before = process.memory()
+            if growth[-1] < LEAK_BYTES:
+                return found
+            if sum(growth) >= LEAK_PROOF_BYTES:
+                told = f"its memory grew in each of {len(growth)} turns, by {sum(growth) >> 20:,} MiB in all"
+                return replace(found, ruling=Ruling(Verdict.LEAKED, told))
+        return found
+
+    # Before and behind
+
+    async def _turn(self, until: float | None) -> bool:
+        """Wait for the rate; whether there is still time for a case."""
+        begins = max(self._next, time.monotonic()) if self.rate is not None else time.monotonic()
+        if until is not None and begins > until:
+            return False
+        while not self.stopped and (left := begins - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, _LOOK_S))
+        if self.rate is not None:
+            self._next = begins + 1 / self.rate
+        return True
+
+
+def longest_s(case: Case) -> float:
+    """How long a case takes at least: its pauses."""
+    return sum(step.nanoseconds for step in case.flow.steps if step.action is Action.PAUSE) / 1e9
+
+
+__all__ = ["BrokerTest", "CaseResult", "NoBrokerError", "longest_s"]
+
+
+def _authentication(script: Script) -> Iterator[Entry]:
+    """What the client said in a recorded authentication, up to CONNACK."""
+    for entry in script.entries:
+        if isinstance(entry.packet, Connack):
+            return
+        if entry.from_client and isinstance(entry.packet, Auth):
+            yield entry

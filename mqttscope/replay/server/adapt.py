@@ -1,0 +1,340 @@
+"""What the recorded server said, made to fit the device: what it asked, its limits, its subscriptions.
+
+Answers are the recorded ones, and conforming ones where the recording has none.  Deliveries carry what the device said
+in the place of what the recorded client said.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.codec import encode
+from mqttscope.mqtt.constants import V3_1, V5
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties
+from mqttscope.replay.live import readdressed
+from mqttscope.replay.script import Entry
+from mqttscope.replay.server.sessions import ServerSessionState, Subscribed
+from mqttscope.session.connection import Connection
+
+FAILURE = 0x80
+NO_SUBSCRIPTION, NOT_FOUND = 0x11, 0x92
+_FOR_PEOPLE = (BY_NAME["reason_string"].identifier, BY_NAME["user_property"].identifier)
+_ASSIGNED = BY_NAME["assigned_client_identifier"].identifier
+_RESPONSE = BY_NAME["response_information"].identifier
+_AUTHENTICATION = (BY_NAME["authentication_method"].identifier, BY_NAME["authentication_data"].identifier)
+_ALWAYS_TOLD = (packets.Connack, packets.Publish, packets.Disconnect)
+_ALIAS = BY_NAME["topic_alias"].identifier
+SUBSCRIPTION = BY_NAME["subscription_identifier"].identifier
+_CORRELATION = BY_NAME["correlation_data"].identifier
+_RESPONSE_TOPIC = BY_NAME["response_topic"].identifier
+MAX_SUBSTITUTES = 10_000
+
+
+def without(packet: ControlPacket, numbers: Iterable[int]) -> ControlPacket:
+    """The packet without some of its properties."""
+    block: Properties | None = getattr(packet, "properties", None)
+    unwanted = set(numbers)
+    if block is None or not unwanted.intersection(number for number, _ in block.items):
+        return packet
+    made = copy.copy(packet)
+    made.raw = b""
+    made.properties = Properties.of(one for one in block.items if one[0] not in unwanted)  # type: ignore[attr-defined]
+    return made
+
+
+def encoded(packet: ControlPacket, live: Connection, connect: packets.Connect | None) -> tuple[ControlPacket, bytes]:
+    """An answer with what the device wants to hear, and its bytes; empty where it would be too long.
+
+    Reason String and User Properties are left out where the device said so (5.0 MQTT-3.1.2-29), and where they would
+    exceed its Maximum Packet Size (MQTT-3.4.2-2 and others).
+    """
+    asked = EMPTY if connect is None or connect.properties is None else connect.properties
+    if asked.request_problem_information == 0 and not isinstance(packet, _ALWAYS_TOLD):
+        packet = without(packet, _FOR_PEOPLE)
+    raw = packet.raw or encode(packet, live.version)
+    limit = live.client_side.maximum_packet_size
+    if limit is not None and len(raw) > limit:
+        packet = without(packet, _FOR_PEOPLE)
+        raw = packet.raw or encode(packet, live.version)
+        if len(raw) > limit:
+            return packet, b""
+    return packet, raw
+
+
+def connack(
+    recorded: packets.Connack | None, connect: packets.Connect, *, present: bool, assigned: str | None
+) -> packets.Connack:
+    """CONNACK for a device: what the recorded one says, as far as it is about this device (5.0 3.2).
+
+    ``assigned``: the Client Identifier that the device gets for want of its own.
+    """
+    version = connect.version
+    made = packets.Connack() if recorded is None else copy.copy(recorded)
+    flag: bool | None = present and not made.reason_code
+    if version == V3_1:
+        flag = None
+    block = made.properties or EMPTY
+    asked = connect.properties or EMPTY
+    unwanted = {_ASSIGNED}
+    if not asked.request_response_information:
+        unwanted.add(_RESPONSE)
+    if asked.authentication_method is None:
+        unwanted.update(_AUTHENTICATION)
+    items = [one for one in block.items if one[0] not in unwanted]
+    if assigned is not None:
+        at = next((index for index, one in enumerate(block.items) if one[0] == _ASSIGNED), len(items))
+        items.insert(at, (_ASSIGNED, assigned))
+    if made.session_present != flag or tuple(items) != block.items or recorded is None:
+        made.raw = b""
+    made.session_present = flag
+    made.properties = Properties.of(items) if version >= V5 else None
+    return made
+
+
+@dataclass(slots=True)
+class Grants:
+    """What the recorded server granted to a client, by Topic Filter."""
+
+    asked: dict[str, tuple[int, int]]
+    """QoS that was asked for, and the Reason Code that was given; the last one counts."""
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Grants:
+        """From the SUBSCRIBEs and SUBACKs of a client."""
+        asked: dict[str, tuple[int, int]] = {}
+        for entry in entries:
+            answer, request = entry.packet, entry.answers.packet if entry.answers is not None else None
+            if isinstance(answer, packets.Suback) and isinstance(request, packets.Subscribe):
+                for row, code in zip(request.subscriptions, answer.reason_codes, strict=False):
+                    asked[row.topic_filter] = row.maximum_qos, code
+        return cls(asked)
+
+    def code(self, row: Subscription, live: Connection) -> int:
+        """The Reason Code for a Topic Filter of the device (5.0 3.9.3, 3.1.1 3.9.3)."""
+        wanted = min(row.maximum_qos, live.maximum_qos)
+        found = self.asked.get(row.topic_filter)
+        if found is None:
+            return wanted
+        before, code = found
+        if code >= FAILURE:
+            return code if live.version >= V5 else FAILURE
+        return wanted if code >= before else min(wanted, code)
+
+
+def suback(
+    request: packets.Subscribe,
+    recorded: tuple[packets.Subscribe, packets.Suback] | None,
+    grants: Grants,
+    live: Connection,
+) -> packets.Suback:
+    """SUBACK: the recorded Reason Codes where the same is asked for, else filter by filter."""
+    identifier = request.packet_identifier
+    if recorded is not None:
+        before, answer = recorded
+        rows = [(one.topic_filter, one.maximum_qos) for one in before.subscriptions]
+        if rows == [(one.topic_filter, one.maximum_qos) for one in request.subscriptions]:
+            return readdressed(answer, identifier)
+    codes = []
+    for position, row in enumerate(request.subscriptions):
+        code = grants.code(row, live)
+        if recorded is not None and position < len(recorded[0].subscriptions) == len(recorded[1].reason_codes):
+            same = recorded[0].subscriptions[position]
+            if same.topic_filter == row.topic_filter:
+                # This very answer, where the client had asked for it more than once.
+                here = Grants({row.topic_filter: (same.maximum_qos, recorded[1].reason_codes[position])})
+                code = here.code(row, live)
+        codes.append(code)
+    return packets.Suback(identifier, EMPTY if live.version >= V5 else None, codes)
+
+
+def subscribe(session: ServerSessionState, request: packets.Subscribe, answer: packets.Suback) -> None:
+    """Keep what was granted (5.0 MQTT-3.8.4-3)."""
+    block = request.properties
+    identifier = None if block is None else block.subscription_identifier
+    number = identifier[0] if isinstance(identifier, list) and identifier else identifier
+    for row, code in zip(request.subscriptions, answer.reason_codes, strict=False):
+        if code < FAILURE:
+            session.subscriptions[row.topic_filter] = Subscribed(
+                row, min(code, row.maximum_qos), number if isinstance(number, int) else None
+            )
+
+
+def unsuback(
+    request: packets.Unsubscribe,
+    recorded: tuple[packets.Unsubscribe, packets.Unsuback] | None,
+    session: ServerSessionState,
+    live: Connection,
+) -> packets.Unsuback:
+    """UNSUBACK: the recorded one where the same is asked for, else filter by filter (5.0 3.11)."""
+    identifier = request.packet_identifier
+    if live.version < V5:
+        return packets.Unsuback(identifier)
+    if recorded is not None and recorded[0].topic_filters == request.topic_filters and recorded[1].reason_codes:
+        return readdressed(recorded[1], identifier)
+    codes = [0 if one in session.subscriptions else NO_SUBSCRIPTION for one in request.topic_filters]
+    return packets.Unsuback(identifier, EMPTY, codes)
+
+
+def acknowledgement(
+    kind: type[packets.Puback] | type[packets.Pubrec] | type[packets.Pubrel] | type[packets.Pubcomp],
+    identifier: int,
+    recorded: ControlPacket | None,
+    live: Connection,
+) -> ControlPacket:
+    """PUBACK, PUBREC, PUBREL or PUBCOMP as recorded; where the recorded one is of another type, its failure alone."""
+    if isinstance(recorded, kind):
+        return readdressed(recorded, identifier)
+    code = getattr(recorded, "reason_code", None) or 0
+    failure = code if code >= FAILURE and live.version >= V5 and kind in (packets.Puback, packets.Pubrec) else None
+    return kind(identifier, failure)
+
+
+@dataclass(slots=True)
+class Fitted:
+    """A delivery that can be sent, or why it cannot."""
+
+    packet: packets.Publish
+    topic: str
+    raw: bytes = b""
+    notes: list[str] = field(default_factory=list)
+    refused: str = ""
+
+
+@dataclass(slots=True)
+class Substitutes:
+    """What the device said in the place of what the recorded client said, and expects to hear again."""
+
+    messages: dict[tuple[str, bytes], bytes] = field(default_factory=dict)
+    """Payloads, by the recorded topic and payload."""
+    topics: dict[str, str] = field(default_factory=dict)
+    """Topics of messages and of responses."""
+    correlation: dict[bytes, bytes] = field(default_factory=dict)
+    """Correlation Data."""
+
+    def learn(self, recorded: Entry, live: Entry) -> None:
+        """Compare two messages of the client."""
+        before, now = recorded.packet, live.packet
+        if (
+            not isinstance(before, packets.Publish)
+            or not isinstance(now, packets.Publish)
+            or len(self.messages) >= MAX_SUBSTITUTES
+        ):
+            return
+        if recorded.topic is not None and recorded.topic == live.topic and before.payload != now.payload:
+            self.messages[recorded.topic, before.payload] = now.payload
+        elif recorded.topic is not None:
+            self.messages.pop((recorded.topic, before.payload), None)
+        if before.properties is None or now.properties is None:
+            return
+        asked = before.properties.first(_RESPONSE_TOPIC), now.properties.first(_RESPONSE_TOPIC)
+        if None not in asked and asked[0] != asked[1]:
+            self.topics[asked[0]] = asked[1]
+        data = before.properties.first(_CORRELATION), now.properties.first(_CORRELATION)
+        if None not in data and data[0] != data[1]:
+            self.correlation[data[0]] = data[1]
+
+
+def fit(
+    entry: Entry,
+    live: Connection,
+    session: ServerSessionState,
+    substitutes: Substitutes,
+    recorded_filters: Sequence[tuple[str, int | None]],
+    covering: Sequence[Subscribed],
+) -> Fitted:
+    """A recorded PUBLISH of the server as the device takes it (5.0 3.3.1.2, 3.3.2.3).
+
+    Its packet identifier is left as it is.  ``recorded_filters``: Topic Filters that the recorded client had
+    subscribed to, and that match, with their Subscription Identifiers; ``covering``: those of the device.
+    """
+    packet = entry.packet
+    assert isinstance(packet, packets.Publish)
+    topic = entry.topic
+    if topic is None:
+        return Fitted(packet, "", refused="PUBLISH with a Topic Alias whose topic the recording does not show")
+    made = copy.copy(packet)
+    made.raw, made.missing = b"", 0
+    fitted = Fitted(made, substitutes.topics.get(topic, topic))
+    made.payload = substitutes.messages.get((topic, packet.payload), packet.payload)
+    if packet.missing:
+        fitted.notes.append("payload of PUBLISH shorter than recorded: the capture lacks a part of it")
+    granted = max((one.qos for one in covering), default=packet.qos)
+    if granted < packet.qos:
+        made.qos = granted
+        if not granted:
+            made.packet_identifier, made.dup = None, False
+        fitted.notes.append("QoS of PUBLISH lowered to that of the device's subscription")
+    block = packet.properties
+    if live.version < V5:
+        made.properties = None
+    else:
+        made.properties = _properties(block, substitutes, session, recorded_filters, covering)
+    _alias(fitted, packet, live)
+    same = made == packet and not made.missing and live.version == (V5 if block is not None else live.version)
+    # What need not be changed is sent with the bytes that it was recorded with.
+    fitted.raw = entry.raw if same and entry.raw and not packet.missing else encode(made, live.version)
+    limit = live.client_side.maximum_packet_size
+    if limit is not None and len(fitted.raw) > limit:
+        fitted.refused = "PUBLISH longer than the device's Maximum Packet Size"
+    return fitted
+
+
+def _properties(
+    block: Properties | None,
+    substitutes: Substitutes,
+    session: ServerSessionState,
+    recorded_filters: Sequence[tuple[str, int | None]],
+    covering: Sequence[Subscribed],
+) -> Properties:
+    """The device's Subscription Identifiers and Correlation Data in place of the recorded ones."""
+    items = []
+    for number, value in block.items if block is not None else ():
+        if number == _CORRELATION:
+            items.append((number, substitutes.correlation.get(value, value)))
+        elif number != SUBSCRIPTION:
+            items.append((number, value))
+    recorded = [] if block is None else block.all(SUBSCRIPTION)
+    wanted = dict.fromkeys(recorded)
+    if covering:
+        # 5.0 MQTT-3.3.4-3: the identifiers of the subscriptions that match, where there are any.
+        mine = dict.fromkeys(
+            live.identifier
+            for name, identifier in recorded_filters
+            if (identifier in wanted or not recorded)
+            and (live := session.subscriptions.get(name)) is not None
+            and live.identifier is not None
+        )
+        others = dict.fromkeys(one.identifier for one in covering if one.identifier is not None)
+        kept = {one: None for one in wanted if one in others}
+        wanted = kept if len(kept) == len(wanted) and wanted else mine or others
+    items += [(SUBSCRIPTION, one) for one in wanted]
+    if block is not None and sorted(recorded) == sorted(wanted):
+        # In the order in which they stood.
+        return Properties.of(
+            (number, substitutes.correlation.get(value, value) if number == _CORRELATION else value)
+            for number, value in block.items
+        )
+    return Properties.of(items)
+
+
+def _alias(fitted: Fitted, packet: packets.Publish, live: Connection) -> None:
+    """A Topic Alias within what the device takes, and set before it is used (5.0 3.3.2.3.4)."""
+    made, topic = fitted.packet, fitted.topic
+    block = made.properties
+    alias = None if block is None else block.first(_ALIAS)
+    if block is None or alias is None:
+        made.topic_name = topic
+        return
+    if not 0 < alias <= live.client_side.topic_alias_maximum:
+        made.topic_name = topic
+        made.properties = Properties.of(one for one in block.items if one[0] != _ALIAS)
+        fitted.notes.append("Topic Alias replaced by its topic: above the device's Topic Alias Maximum")
+    elif packet.topic_name or live.server_side.aliases.get(alias) != topic:
+        if not packet.topic_name:
+            fitted.notes.append("Topic Alias established anew with its topic")
+        made.topic_name = topic

@@ -1,0 +1,292 @@
+"""The connection of one device, as the server that is played sees it: what comes, what goes out, and when.
+
+What the server keeps beyond the connection is the `ServerSessionState`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.constants import V5, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.replay.live import (
+    Close,
+    LiveConnection,
+    NoteKind,
+    Room,
+    Send,
+    Unfinished,
+    ends_exchange,
+    packet_name,
+)
+from mqttscope.replay.script import Ending, Entry, Script
+from mqttscope.replay.server import adapt
+from mqttscope.replay.server.server_script import ServerScript
+from mqttscope.replay.server.sessions import ServerSessionState
+from mqttscope.session.connection import Connection
+from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
+
+MAX_KEPT_BYTES = 64 * 1024 * 1024
+"""Packets of one connection that are kept to be compared; further ones are not."""
+MAX_WAITING_BYTES = 4 * 1024 * 1024
+"""Of requests that wait for an answer; the oldest are forgotten first."""
+MAX_PINGS = 1_000
+"""PINGREQ that wait for an answer; the oldest are forgotten first."""
+MALFORMED, PROTOCOL_ERROR, PACKET_TOO_LARGE = 0x81, 0x82, 0x95
+_IN_CONNACK = (MALFORMED, PROTOCOL_ERROR, PACKET_TOO_LARGE)
+"""Reason Codes for the end of a connection that a CONNACK may have."""
+SECOND = 1_000_000_000
+
+
+class Unexpected(StrEnum):
+    """What becomes of what the recording does not have."""
+
+    ANSWER = "answer"
+    """It is answered as any conforming server might."""
+    IGNORE = "ignore"
+    """Nothing is said to it."""
+    CLOSE = "close"
+    """The connection is ended."""
+
+
+@dataclass(slots=True)
+class ServerOptions:
+    """How the recorded server is played."""
+
+    speed: float | None = 1.0
+    """Recorded seconds per second; ``None`` for as soon as possible."""
+    unexpected: Unexpected = Unexpected.ANSWER
+    patience_ns: int = 5 * SECOND
+    """How much later than recorded a device may do what came before a delivery, until it is delivered without."""
+    keep: bool = True
+    """Keep the packets of the live connection, to compare them."""
+
+
+@dataclass(slots=True, order=True)
+class Answer:
+    """An answer that is to be sent."""
+
+    due_ns: int
+    turn: int
+    packet: ControlPacket = field(compare=False)
+    source: Entry | None = field(compare=False)
+    """The recorded answer."""
+
+
+def live_connection(
+    script: Script, *, keep: bool = True, next_place: Callable[[], int] | None = None
+) -> LiveConnection:
+    """A connection of a device, limited since nobody knows what devices send; it fills ``script``."""
+    live = LiveConnection(
+        script,
+        plays_client=False,
+        keep=keep,
+        room=Room(MAX_KEPT_BYTES, MAX_KEPT_BYTES),
+        max_waiting_bytes=MAX_WAITING_BYTES,
+        max_pings=MAX_PINGS,
+    )
+    live.next_place = next_place or live.next_place
+    return live
+
+
+@dataclass(slots=True, kw_only=True)
+class DeviceConnection:
+    """Takes what a device says into state and session, and sends answers when they are due and in their order."""
+
+    live: LiveConnection
+    recorded: ServerScript
+    """The recording; one without entries where there is none."""
+    options: ServerOptions
+    session: ServerSessionState = field(default_factory=ServerSessionState)
+    connect: packets.Connect | None = None
+    """What the device introduced itself with."""
+    accepted: bool = False
+    """A CONNACK has been sent that accepts it."""
+    heard_ns: int = 0
+    """When the device last said something."""
+    end: Close | None = None
+    """How the connection is to end, after what is queued."""
+    over: bool = False
+    """Nothing more will be sent."""
+    queue: list[Answer] = field(default_factory=list)
+    """A heap of what is to be sent."""
+    owed: deque[Unfinished] = field(default_factory=deque)
+    """Deliveries that the session has to send again before anything else."""
+    happened: dict[Entry, int] = field(default_factory=dict)
+    """When recorded packets had their counterpart."""
+    last_ns: int = field(init=False)
+    """When something last happened that the recording has."""
+    last_recorded_ns: int = field(init=False)
+    """The latest recorded time of what has happened."""
+    _turn: int = 0
+    _queued: dict[type, int] = field(default_factory=dict)
+    """When the latest answer of a type is due: acknowledgements keep their order (5.0 4.6)."""
+    _floor_ns: int = 0
+    """Nothing is sent before the CONNACK."""
+
+    def __post_init__(self) -> None:
+        self.last_ns, self.last_recorded_ns = self.live.script.opened_ns, self.recorded.script.opened_ns
+
+    @property
+    def state(self) -> Connection:
+        """The state of the connection."""
+        return self.live.connection
+
+    @property
+    def version(self) -> ProtocolVersion:
+        """The version that the device speaks."""
+        return self.live.version
+
+    @property
+    def ending(self) -> bool:
+        """Whether nothing that the device says has an effect any more."""
+        return self.over or self.end is not None
+
+    @property
+    def keep_alive_ns(self) -> int:
+        """How long the device may be silent; 0 for ever (5.0 MQTT-3.1.2-22)."""
+        keep_alive = (self.state.keep_alive or 0) if self.accepted else 0
+        return keep_alive * 1_500_000_000
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a further QoS 1 or 2 message may be under way (5.0 3.3.4)."""
+        state = self.state
+        sending, taken = state.server_side, len(state.server_side.exchanges)
+        return sending.in_flight < state.client_side.receive_maximum and taken < MAX_PACKET_IDENTIFIERS
+
+    def free_identifier(self, wanted: int | None) -> int:
+        """The recorded packet identifier, or the lowest that is free on this connection and in the session."""
+        taken, owed = self.state.server_side.exchanges, self.session.unfinished
+        if wanted and wanted not in taken and wanted not in owed:
+            return wanted
+        return next(one for one in range(1, MAX_PACKET_IDENTIFIERS + 1) if one not in taken and one not in owed)
+
+    def note(self, kind: NoteKind, text: str) -> None:
+        """Count something that was done otherwise than recorded."""
+        self.live.note(kind, text)
+
+    def take(self, packet: ControlPacket | Malformed, now_ns: int) -> Entry:
+        """Take a packet of the device; its ``answers`` and ``resends`` are found, its ``source`` is not.
+
+        The first CONNECT introduces the device; a further one would change the state.
+        """
+        self.heard_ns = now_ns
+        introduces = isinstance(packet, packets.Connect) and self.connect is None and not self.ending
+        entry = self.live.received(packet, now_ns, apply=introduces or not isinstance(packet, packets.Connect))
+        self._limit(entry)
+        if isinstance(packet, packets.Connect) and introduces:
+            self.connect = packet
+        elif isinstance(packet, packets.Publish) and packet.qos and packet.packet_identifier is not None:
+            self._arrived(entry, packet)
+        return entry
+
+    def _arrived(self, entry: Entry, packet: packets.Publish) -> None:
+        """A message with a packet identifier: one that was there already, or a new one."""
+        assert packet.packet_identifier is not None
+        before = self.session.arrived.get(packet.packet_identifier)
+        again = before is not None and isinstance(before.packet, packets.Publish) and before.packet.qos == packet.qos
+        if packet.dup and again:
+            assert before is not None
+            entry.resends = before.resends or before
+            entry.source = before.source
+        elif not (again and packet.qos == 2):
+            # QoS 2 without DUP before PUBREL is the same message all the same (5.0 MQTT-4.3.3-10).
+            self.session.arrive(packet.packet_identifier, entry)
+        else:
+            assert before is not None
+            entry.source = before.source
+
+    def send(self, packet: ControlPacket, source: Entry | None, now_ns: int) -> Send:
+        """Send a packet, as the device can take it."""
+        kept = source is not None and source.packet is packet and self.version == self.recorded.script.version
+        packet, raw = adapt.encoded(packet, self.state, self.connect)
+        if kept and source is not None and source.packet is packet:
+            raw = source.raw or raw
+        if not raw:
+            self.note(NoteKind.SKIPPED, f"{packet_name(packet)} longer than the device's Maximum Packet Size")
+            return Send(b"", Entry(False, packet, None, now_ns, 0, source=source))
+        return self.send_as(packet, raw, source, now_ns)
+
+    def send_as(
+        self, packet: ControlPacket | Malformed, raw: bytes, source: Entry | None, now_ns: int, topic: str | None = None
+    ) -> Send:
+        """Send these bytes."""
+        if source is not None:
+            self.mark(source, now_ns)
+        send = self.live.sent(packet, raw, source, now_ns, topic)
+        self._limit(send.entry)
+        if isinstance(packet, packets.Connack):
+            self.accepted = not packet.reason_code
+            self._floor_ns = 0
+            if packet.reason_code:
+                self.end = Close("fin")
+        elif isinstance(packet, packets.Publish):
+            if packet.qos and packet.packet_identifier is not None:
+                self.session.unfinished[packet.packet_identifier] = Unfinished(send.entry)
+        elif isinstance(packet, packets.Puback | packets.Pubcomp) or (
+            isinstance(packet, packets.Pubrec) and ends_exchange(packet)
+        ):
+            self.session.complete(packet.packet_identifier)
+        return send
+
+    def _limit(self, entry: Entry) -> None:
+        if not self.live.limit(entry):
+            text = f"packet that is not compared: more than {MAX_KEPT_BYTES:,} bytes were kept before"
+            self.note(NoteKind.SKIPPED, text)
+
+    def answer(self, now_ns: int) -> Send | None:
+        """Send the next answer, if one is due."""
+        if not self.queue or (self.queue[0].due_ns > now_ns and self.end is None):
+            return None
+        one = heapq.heappop(self.queue)
+        return self.send(one.packet, one.source, now_ns)
+
+    def enqueue(self, packet: ControlPacket, source: Entry | None, delay_ns: int, now_ns: int) -> None:
+        """Have an answer sent so long after its request."""
+        speed = self.options.speed
+        due_ns = now_ns if speed is None else now_ns + int(max(0, delay_ns) / speed)
+        due_ns = max(due_ns, self._floor_ns, self._queued.get(type(packet), 0))
+        self._queued[type(packet)] = due_ns
+        if isinstance(packet, packets.Connack):
+            self._floor_ns = due_ns
+        self._turn += 1
+        heapq.heappush(self.queue, Answer(due_ns, self._turn, packet, source))
+
+    def respond(self, packet: ControlPacket, source: Entry | None, request: Entry | None, now_ns: int) -> None:
+        """Queue an answer with the recorded delay after its recorded request."""
+        delay_ns = 0 if source is None or request is None else source.timestamp_ns - request.timestamp_ns
+        self.enqueue(packet, source, delay_ns, now_ns)
+
+    def end_with(self, code: int, why: str, now_ns: int) -> None:
+        """End the connection with a Reason Code, where the version has a packet for it (5.0 4.13)."""
+        self.queue.clear()
+        if self.version >= V5 and self.accepted:
+            self.enqueue(packets.Disconnect(code), None, 0, now_ns)
+        elif self.version >= V5 and self.connect is not None and code in _IN_CONNACK:
+            self.enqueue(packets.Connack(reason_code=code), None, 0, now_ns)
+        self.end = Close("fin", why)
+
+    def end_after_due(self, now_ns: int) -> None:
+        """The device leaves: end the connection after what is due, which had been said before this was heard."""
+        self.queue = sorted(one for one in self.queue if one.due_ns <= now_ns)
+        self.end = Close("fin")
+
+    def mark(self, recorded: Entry, now_ns: int) -> None:
+        """A recorded packet has its counterpart."""
+        self.happened.setdefault(recorded, now_ns)
+        self.last_ns = now_ns
+        self.last_recorded_ns = max(self.last_recorded_ns, recorded.timestamp_ns)
+
+    def ended(self, ending: Ending) -> None:
+        """The connection is gone, and the session with it where it does not last (5.0 3.1.2.11.2)."""
+        self.live.script.ending = ending
+        state = self.state
+        lasting = state.session_expiry_interval if self.version >= V5 else state.clean_start is False
+        if self.accepted and not lasting:
+            self.session.clear()

@@ -1,0 +1,78 @@
+"""SARIF 2.1.0: one run per broker, a rule per verdict, a result per deviation.
+
+The location of a result is the capture that the case was made of; case, seed and hash in its properties make it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+from mqttscope import __version__
+from mqttscope.broker_test.run import CaseResult
+from mqttscope.broker_test.verdict import Verdict
+from mqttscope.mqtt.view import utf8
+from mqttscope.report.broker_test.outcome import RANK, Tried, case_json, summary_json
+from mqttscope.report.findings.json import line
+from mqttscope.report.findings.sarif import SCHEMA, physical, plain
+
+WORDS = {
+    Verdict.CRASHED: "The broker crashes.",
+    Verdict.HUNG: "The broker takes connections and serves nobody.",
+    Verdict.COLLATERAL: "Another client suffers.",
+    Verdict.LEAKED: "The broker's memory grows each time.",
+    Verdict.REFUSED_LEGAL: "The broker refuses what has to be accepted.",
+    Verdict.TOLERATED: "The specification demands a close, and none comes.",
+    Verdict.NO_ANSWER: "The broker neither answers what it has to answer nor closes.",
+    Verdict.WRONG_REASON: "The broker closes with another reason than the specification names.",
+}
+LEVELS = {Verdict.TOLERATED: "warning", Verdict.NO_ANSWER: "warning", Verdict.WRONG_REASON: "note"}
+"""All others are errors."""
+
+
+def sarif_log(runs: Iterable[Tried]) -> bytes:
+    """The whole log."""
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(one) for one in runs]}
+    return line(log) + b"\n"
+
+
+def _run(tried: Tried) -> dict[str, Any]:
+    rules = [one for one in RANK if one in WORDS]
+    driver = {
+        "name": "mqttscope",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [
+            {
+                "id": str(one),
+                "shortDescription": {"text": WORDS[one]},
+                "defaultConfiguration": {"level": LEVELS.get(one, "error")},
+            }
+            for one in rules
+        ],
+    }
+    return {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": not tried.stopped}],
+        "results": [_result(one, tried, rules) for one in tried.deviations],
+        "properties": summary_json(tried),
+    }
+
+
+def _result(one: CaseResult, tried: Tried, rules: list[Verdict]) -> dict[str, Any]:
+    assert one.ruling is not None
+    verdict = one.ruling.verdict
+    statements = ", ".join(one.ruling.statements)
+    told = f"{one.case.mutation.name}: {one.ruling.why}.{f' The broker breaks {statements}.' if statements else ''}"
+    key = f"{utf8(tried.broker)} {one.case.mutation.name} {one.case.version.text} {verdict}"
+    properties = case_json(one, tried)
+    return {
+        "ruleId": str(verdict),
+        "ruleIndex": rules.index(verdict),
+        "level": LEVELS.get(verdict, "error"),
+        "message": {"text": plain(utf8(told))},
+        "locations": [{"physicalLocation": physical(tried.capture.split(", ")[0], 1)}],
+        "partialFingerprints": {"mqttscopeMutation/v1": sha256(key.encode()).hexdigest()[:32]},
+        "properties": properties,
+    }

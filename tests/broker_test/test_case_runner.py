@@ -1,0 +1,168 @@
+"""Acknowledgements follow what a live broker delivered, not what was recorded."""
+
+from __future__ import annotations
+
+from mqttscope.broker_test.case_runner import BrokerAnswers, CaseAcknowledger, RecordingListener
+from mqttscope.broker_test.conversation import Conversation
+from mqttscope.broker_test.probe_client import MAX_RECEIVED_BYTES
+from mqttscope.mqtt import (
+    Connack,
+    Connect,
+    ControlPacket,
+    Malformed,
+    PacketType,
+    Pingresp,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    encode,
+)
+from mqttscope.mutate import Action, Step
+from mqttscope.replay.script import Entry
+from tests.broker_test.flows import V3_1_1, V5
+from tests.replay.recordings import conversation
+
+
+class Valve:
+    """The part of a link that a listener closes."""
+
+    reading = True
+
+    def read(self, on: bool) -> None:
+        self.reading = on
+
+
+def test_everything_is_noted_and_packets_are_handed_on() -> None:
+    conversation, took = Conversation(V5), list[ControlPacket | Malformed]()
+    heard = RecordingListener(conversation, took.append)
+    heard.received(b"\xd0")
+    heard.received(b"\x00")
+    heard.ended("failed", "")
+
+    assert [one.data for one in conversation.said] == [b"\xd0", b"\x00", b""]
+    assert [one.ends for one in conversation.said] == ["", "", "fin"]
+    assert [type(one) for one in took] == [Pingresp]
+
+
+def test_a_flood_is_not_listened_to_without_end() -> None:
+    heard, valve = RecordingListener(Conversation(V5), lambda packet: None), Valve()
+    heard.link = valve  # type: ignore[assignment]
+    heard.bytes = MAX_RECEIVED_BYTES - 1
+    heard.received(b"\xd0")
+    assert valve.reading
+    heard.received(b"\x00")
+    assert not valve.reading
+
+
+def test_an_answer_is_taken_once() -> None:
+    received: list[ControlPacket | Malformed] = [Puback(packet_identifier=one) for one in (1, 2, 1)]
+    answers = BrokerAnswers(received)
+
+    assert answers.take(PacketType.PUBACK, 2) is received[1]
+    assert not answers.has(PacketType.PUBACK, 2)
+    assert answers.take(PacketType.PUBACK) is received[0]
+    assert answers.take(PacketType.PUBACK, 1) is received[2]
+    assert answers.take(PacketType.PUBACK) is None
+    received.append(Puback(packet_identifier=2))
+    assert answers.has(PacketType.PUBACK, 2)
+    assert not answers.has(PacketType.PUBREC)
+
+
+def test_what_came_before_is_nobodys() -> None:
+    received: list[ControlPacket | Malformed] = [Connack(), Puback(packet_identifier=1)]
+    answers = BrokerAnswers(received)
+
+    assert answers.pass_over() == 2
+    assert not answers.has(PacketType.PUBACK)
+    assert (answers.count(Connack), answers.count(Publish), answers.accepted) == (1, 0, True)
+
+
+def test_deliveries_are_known_by_their_payload() -> None:
+    one, two = (Publish(topic_name="a", payload=payload, properties=Properties()) for payload in (b"1", b"2"))
+    answers = BrokerAnswers([one, two, one])
+
+    assert answers.take_delivery(b"2") is two
+    assert not answers.has_delivery(b"2")
+    assert [answers.take_delivery(b"1") for _ in range(3)] == [one, one, None]
+
+
+def test_a_refusal_is_no_acceptance() -> None:
+    assert not BrokerAnswers([Connack(reason_code=0x87)]).accepted
+    assert not BrokerAnswers([]).accepted
+
+
+RECORDED = conversation(
+    (">", Connect(client_identifier="device1", keep_alive=60)),
+    ("<", Connack(session_present=False)),
+    ("<", Publish(topic_name="a", qos=2, packet_identifier=7, payload=b"1")),
+    (">", Pubrec(packet_identifier=7)),
+    ("<", Pubrel(packet_identifier=7)),
+    (">", Pubcomp(packet_identifier=7)),
+    (">", Publish(topic_name="b", qos=2, packet_identifier=9, payload=b"2")),
+    ("<", Pubrec(packet_identifier=9)),
+    (">", Pubrel(packet_identifier=9)),
+    ("<", Pubcomp(packet_identifier=9)),
+)
+DELIVERY, PUBREC, PUBCOMP, OWN, PUBREL = (RECORDED.entries[place] for place in (2, 3, 5, 6, 8))
+
+
+def said(acks: CaseAcknowledger, entry: Entry, *, mutated: bool = False) -> bytes:
+    return acks.data(Step(Action.SEND, entry.raw, RECORDED.entries.index(entry), mutated=mutated), entry)
+
+
+def came(packet: Publish) -> CaseAcknowledger:
+    acks = CaseAcknowledger(V3_1_1)
+    acks.delivered(DELIVERY, packet)
+    return acks
+
+
+def delivery(qos: int, identifier: int | None) -> Publish:
+    return Publish(topic_name="a", qos=qos, packet_identifier=identifier, payload=b"1")
+
+
+def wire(packet: ControlPacket) -> bytes:
+    return encode(packet, V3_1_1)
+
+
+def test_the_identifier_is_that_of_the_live_delivery() -> None:
+    acks = came(delivery(2, 300))
+
+    assert said(acks, PUBREC) == wire(Pubrec(packet_identifier=300))
+    assert said(acks, PUBCOMP) == wire(Pubcomp(packet_identifier=300))
+
+
+def test_a_message_that_came_at_another_qos_is_acknowledged_at_that() -> None:
+    lower, none = came(delivery(1, 300)), came(delivery(0, None))
+
+    assert said(lower, PUBREC) == wire(Puback(packet_identifier=300))
+    assert said(lower, PUBCOMP) == said(none, PUBREC) == said(none, PUBCOMP) == b""
+
+
+def test_what_did_not_come_is_acknowledged_by_mutations_alone() -> None:
+    acks = CaseAcknowledger(V3_1_1)
+
+    assert said(acks, PUBREC) == b""
+    assert said(acks, PUBREC, mutated=True) == PUBREC.raw
+
+
+def test_without_pubrec_there_is_no_pubrel() -> None:
+    acks = CaseAcknowledger(V3_1_1)
+    assert said(acks, PUBREL) == PUBREL.raw
+
+    acks.without_pubrec.add(OWN)
+    assert said(acks, PUBREL) == b""
+    assert said(acks, PUBREL, mutated=True) == PUBREL.raw
+
+
+def test_a_pubrel_goes_with_its_mutated_message() -> None:
+    acks = CaseAcknowledger(V3_1_1)
+    acks.own[OWN] = 65_535
+
+    assert said(acks, PUBREL) == wire(Pubrel(packet_identifier=65_535))
+
+
+def test_other_packets_stay_as_they_are() -> None:
+    assert said(CaseAcknowledger(V3_1_1), RECORDED.entries[0]) == RECORDED.entries[0].raw

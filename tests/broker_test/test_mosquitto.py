@@ -1,0 +1,124 @@
+"""Mosquitto: a sample of the catalogue in all versions, and nothing of ours that stays."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from mqttscope.broker_test.fit import Numbering, fitted, flow_of
+from mqttscope.broker_test.process import Process
+from mqttscope.broker_test.run import CaseResult, longest_s
+from mqttscope.broker_test.verdict import Verdict
+from mqttscope.mqtt import ProtocolVersion
+from mqttscope.replay.script import Script
+from tests.broker_test.flows import HASH, V3_1, V3_1_1, V5, make_case, script, trial_of
+from tests.broker_test.mosquitto_known import DEVIATIONS
+from tests.proxy.rig import Broker, mosquitto, until
+
+pytestmark = pytest.mark.broker
+KNOWN = {
+    # What mosquitto 2.0.11 does, each checked by hand against the text.
+    "pingreq:reserved-flag-0": Verdict.TOLERATED,
+    "publish.topic_name:many-levels": Verdict.REFUSED_LEGAL,
+    "publish:dup-with-qos-0": Verdict.TOLERATED,
+    "flow:wrong-direction-pingresp": Verdict.TOLERATED,
+    "publish:qos-3": Verdict.CONFORMING,
+    "flow:second-connect": Verdict.CONFORMING,
+    "publish.topic_name:wildcard-hash": Verdict.CONFORMING,
+    "publish.topic_name:utf8-surrogate": Verdict.CONFORMING,
+    "publish.payload:empty": Verdict.CONFORMING,
+    "flow:every-packet-type": Verdict.CONFORMING,
+    "flow:identifier-in-use-qos-2": Verdict.CONFORMING,
+    "subscribe.packet_identifier:maximum": Verdict.CONFORMING,
+    "flow:split-at-every-byte": Verdict.CONFORMING,
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with mosquitto(tmp_path_factory.mktemp("mosquitto"), verbose=False) as made:
+        yield made
+
+
+async def _run(
+    port: int, own: Script, names: list[str] | None, *, patience_s: float, process: Process | None = None
+) -> list[CaseResult]:
+    test = trial_of(port, process, patience_s=patience_s)
+    await test.begin()
+    made = fitted(own, await test.connack(own))
+    try:
+        if names is not None:
+            return [await test.one(made, make_case(name, made)) for name in names]
+        cases = Numbering([flow_of(made, HASH, 0)], 1, "client").cases("*", [0])
+        return [one async for one in test.run((made, case) for case in cases if longest_s(case.case) < 10)]
+    finally:
+        await test.end()
+
+
+@pytest.mark.parametrize("version", [V3_1_1, V5], ids=lambda one: str(one.text))
+def test_what_is_known_of_it(broker: Broker, version: ProtocolVersion) -> None:
+    found = asyncio.run(_run(broker.port, script(version), list(KNOWN), patience_s=0.3))
+
+    assert {one.case.mutation.name: one.ruling and one.ruling.verdict for one in found} == KNOWN
+    assert [one.unclean for one in found if one.unclean] == []
+
+
+def test_3_1_leaves_it_free(broker: Broker) -> None:
+    names = [name for name in KNOWN if name != "publish.topic_name:many-levels"]
+    found = asyncio.run(_run(broker.port, script(V3_1), names, patience_s=0.3))
+
+    assert [one.case.mutation.name for one in found if one.deviates or one.ruling is None] == []
+
+
+def test_nothing_of_ours_stays(broker: Broker) -> None:
+    """Neither a session nor a subscription nor a retained message, whatever the flow had of them."""
+    names = ["publish.payload:any-bytes", "flow:reset", "publish:qos-3"]
+    own = script(V3_1_1)
+    connect = own.entries[0].packet
+    connect.clean_start = False  # type: ignore[union-attr]
+    own.entries[0].raw = own.entries[0].raw[:9] + b"\x00" + own.entries[0].raw[10:]
+    for entry in own.entries:
+        if entry.from_client and entry.type == "publish":
+            entry.packet.retain = True  # type: ignore[union-attr]
+            entry.raw = bytes((entry.raw[0] | 1,)) + entry.raw[1:]
+    found = asyncio.run(_run(broker.port, own, names, patience_s=0.3))
+    assert [one.not_played for one in found] == [""] * len(names)
+    assert [one.unclean for one in found if one.unclean] == []
+
+    retained: list[str] = []
+    client = paho.Client(CallbackAPIVersion.VERSION2, "device1", clean_session=False)
+    present: list[bool] = []
+
+    def connected(who: paho.Client, _: object, flags: paho.ConnectFlags, *more: object) -> None:
+        present.append(flags.session_present)
+        who.subscribe("#")
+
+    client.on_connect = connected
+    client.on_message = lambda _, __, message: retained.append(message.topic)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    until(lambda: present, "CONNACK")
+    time.sleep(0.3)
+    client.disconnect()
+    client.loop_stop()
+    assert present == [False]
+    assert retained == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("version", list(ProtocolVersion), ids=lambda one: str(one.text))
+def test_the_whole_catalogue(broker: Broker, version: ProtocolVersion) -> None:
+    process = Process(broker.process.pid)
+    found = asyncio.run(_run(broker.port, script(version), None, patience_s=0.5, process=process))
+    deviating = {one.case.mutation.name: one.ruling.verdict for one in found if one.ruling and one.ruling.deviates}
+
+    assert len(found) > 300
+    assert [one.not_played for one in found if one.ruling is None] == []
+    assert [one.unclean for one in found if one.unclean] == []
+    # Neither a crash nor a leak nor any other harm is among them.
+    assert deviating == DEVIATIONS[version]

@@ -1,0 +1,88 @@
+"""The linter agrees before anybody is accused."""
+
+from __future__ import annotations
+
+from mqttscope.broker_test.conversation import Conversation
+from mqttscope.broker_test.oracle import MAX_FINDINGS, broken_by_client, confirm, findings
+from mqttscope.broker_test.synthetic_capture import conversation_of
+from mqttscope.broker_test.verdict import OF_A_CLIENT, Ruling, Verdict
+from mqttscope.mqtt import Disconnect, Pingresp, encode
+from mqttscope.mutate import Case
+from tests.broker_test.flows import V5, make_case, script
+
+TOLERATED = Ruling(Verdict.TOLERATED, "it goes on", ("5.0 MQTT-4.13.1-1",))
+
+
+def said(case: Case) -> Conversation:
+    """What a broker heard that answered everything as recorded."""
+    return conversation_of(case.flow, 1_000)
+
+
+def test_a_violation_that_was_on_the_wire_is_confirmed() -> None:
+    case = make_case("publish:qos-3", script())
+
+    assert confirm(TOLERATED, case, said(case)) is TOLERATED
+    assert "5.0 MQTT-3.3.1-4" in {text for one in findings(said(case))[0] for text in one.statements}
+
+
+def test_a_violation_that_never_got_there_is_excused() -> None:
+    case = make_case("publish:qos-3", script())
+    heard = said(case)
+    heard.said = heard.said[: heard.begins]
+
+    assert not confirm(TOLERATED, case, heard).deviates
+
+
+def test_who_refuses_a_client_that_broke_something_else_is_excused() -> None:
+    refused = Ruling(Verdict.REFUSED_LEGAL, "closed")
+    case = make_case("publish.topic_name:spaces", script())
+    broken = said(case)
+    broken.add(True, b"\x36\x06\x00\x01a\x00\x01\x00", 2_000_000_000, mutated=True)
+
+    assert confirm(refused, case, said(case)) is refused
+    assert not confirm(refused, case, broken).deviates
+
+
+def test_a_wrong_reason_needs_the_linters_word() -> None:
+    case = make_case("publish:qos-3", script())
+    ruling = Ruling(Verdict.WRONG_REASON, "closed with 0x9b", ("5.0 MQTT-4.13.1-1",))
+    for code, blamed in ((0x9B, True), (0x81, False)):
+        heard = said(case)
+        place = heard.begins + 1
+        heard.said = heard.said[:place]
+        heard.add(False, encode(Disconnect(reason_code=code), V5), 2_000_000_000, ends="fin")
+        assert confirm(ruling, case, heard).deviates is blamed
+
+
+def test_what_concerns_the_whole_broker_needs_no_statement() -> None:
+    case = make_case("random:bits", script())
+    crashed = Ruling(Verdict.CRASHED, "gone")
+    heard = said(case)
+    heard.add(False, encode(Pingresp(), V5), 2_000)
+
+    assert confirm(crashed, case, heard) is crashed
+
+
+def test_a_code_that_only_clients_may_send_is_a_table_of_its_own() -> None:
+    case = make_case("publish:qos-3", script())
+    ruling = Ruling(Verdict.WRONG_REASON, "closed with 0x00", OF_A_CLIENT)
+    unseen = said(case)
+    unseen.said = unseen.said[: unseen.begins]
+
+    assert confirm(ruling, case, said(case)) is ruling
+    assert not confirm(ruling, case, unseen).deviates
+
+
+def test_statements_that_the_client_breaks() -> None:
+    assert "5.0 MQTT-3.3.1-4" in broken_by_client(said(make_case("publish:qos-3", script())))
+    assert broken_by_client(said(make_case("publish.topic_name:spaces", script()))) == ()
+
+
+def test_nobody_is_accused_in_a_flood_that_is_not_looked_at_to_its_end() -> None:
+    case = make_case("publish:qos-3", script())
+    heard = said(case)
+    for number in range(MAX_FINDINGS + 10):
+        heard.add(False, encode(Pingresp(), V5), 3_000_000_000 + number)
+
+    assert len(findings(heard)[1]) == MAX_FINDINGS
+    assert not confirm(TOLERATED, case, heard).deviates

@@ -1,0 +1,140 @@
+"""The broker as a process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqttscope.broker_test.process import MAX_SAMPLES, MemoryTrend, Process, StartError, listening_ports
+from tests.proxy.rig import until
+
+
+def test_ports_of_a_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("::1", 0), family=socket.AF_INET6) as two:
+        ports = {one.getsockname()[1], two.getsockname()[1]}
+        with socket.create_connection(one.getsockname()) as client:
+            found = listening_ports(os.getpid())
+            assert found is not None
+            assert ports <= found
+            assert client.getsockname()[1] not in found
+
+
+def test_a_process_that_listens_nowhere() -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        assert listening_ports(process.pid) == frozenset()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_that_is_not_there_tells_nothing() -> None:
+    assert listening_ports(2**22 + 1) is None
+
+
+MIB = 1 << 20
+
+
+def told(*sizes: float) -> str:
+    made = MemoryTrend(None)
+    for size in sizes:
+        made.add(int(size * MIB))
+    return made.told()
+
+
+def test_memory_that_grows_all_the_time_is_told_of() -> None:
+    assert told(*(50 + place / 5 for place in range(200))).startswith(
+        "the broker's memory grew all the time, by 39 MiB while cases were played 200 times (203 KiB for each)"
+    )
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [50] * 200,
+        [50 + place for place in range(60)],  # too few
+        [50 + place / 50 for place in range(200)],  # too little
+        [50 + min(place, 40) for place in range(200)],  # a cache that was warmed up
+        [50 + place % 50 for place in range(200)],  # a heap that is collected
+    ],
+)
+def test_what_comes_to_an_end_is_no_growth(sizes: list[float]) -> None:
+    assert told(*sizes) == ""
+
+
+def test_a_long_run_is_sampled() -> None:
+    made = MemoryTrend(None)
+    for place in range(MAX_SAMPLES):
+        made.add((50 << 20) + place * 10_000)
+
+    assert f"played {MAX_SAMPLES:,} times" in made.told()
+
+
+def test_a_process_is_looked_at() -> None:
+    made = MemoryTrend(Process(os.getpid()))
+    for _ in range(100):
+        made.looked()
+
+    assert made.told() == ""
+    MemoryTrend(None).looked()
+
+
+def test_a_process_that_runs() -> None:
+    one = Process(os.getpid())
+
+    assert one.alive()
+    assert one.memory() > 1 << 20
+    one.stop()
+    assert one.alive(), "it is not ours to stop"
+
+
+def test_a_process_of_ours_is_started_again_when_it_has_ended() -> None:
+    one = Process(command=f"{sys.executable} -c 'import sys; sys.exit(3)'")
+    one.start()
+    until(lambda: not one.alive(), "its end")
+
+    assert one.ending == "exit code 3"
+    one.start()
+    assert one.starts == 2
+    one.stop()
+    assert one.memory() == 0 or not one.alive()
+
+
+def test_a_process_that_is_stopped() -> None:
+    one = Process(command="sleep 60")
+    one.start()
+    one.start()
+    assert (one.alive(), one.starts, one.ending) == (True, 1, "")
+    one.stop()
+
+    assert (one.alive(), one.ending) == (False, "signal 15")
+
+
+def test_what_cannot_be_started_is_told() -> None:
+    with pytest.raises(StartError, match="cannot start /nowhere/broker: No such file"):
+        Process(command="/nowhere/broker -p 1").start()
+    assert not Process(pid=2**22 + 1).alive()
+
+
+def test_what_is_typed_at_the_terminal_does_not_reach_it() -> None:
+    one = Process(command="sleep 60")
+    one.start()
+
+    assert os.getsid(one.pid) == one.pid != os.getsid(0)
+    one.stop()
+
+
+def test_what_a_shell_has_started_ends_with_it() -> None:
+    one = Process(command="sh -c 'sleep 60; true'")
+    one.start()
+    children = Path(f"/proc/{one.pid}/task/{one.pid}/children")
+    until(children.read_text, "the start")
+    child = Process(int(children.read_text().split()[0]))
+    one.stop()
+
+    until(lambda: not child.alive(), "its end")

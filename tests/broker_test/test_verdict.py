@@ -1,0 +1,246 @@
+"""Verdicts of what was seen on one connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mqttscope.broker_test.fit import flow_of
+from mqttscope.broker_test.verdict import (
+    ANSWERS,
+    MAX_PLAYINGS,
+    NOTHING,
+    Baseline,
+    Observation,
+    Ruling,
+    Verdict,
+    decided,
+    excused,
+    expected_responses,
+    judge,
+    ruling_json,
+    unconfirmed,
+    unmutated,
+)
+from mqttscope.mqtt import (
+    Connack,
+    Connect,
+    ControlPacket,
+    Disconnect,
+    Malformed,
+    PacketType,
+    Pingreq,
+    Properties,
+    Puback,
+    Publish,
+    Pubrel,
+    Suback,
+    decode,
+)
+from mqttscope.mutate import Demand
+from mqttscope.mutate.catalogue import catalogue
+from tests.broker_test.flows import HASH, V3_1, V3_1_1, V5, make_case, script
+
+RULINGS = {
+    "T": Ruling(Verdict.TOLERATED, "it goes on", ("5.0 MQTT-4.13.1-1",)),
+    "N": Ruling(Verdict.NO_ANSWER, "nothing"),
+    "H": Ruling(Verdict.HUNG, "nobody is served"),
+    "O": Ruling(Verdict.COLLATERAL, "others suffer"),
+    "X": Ruling(Verdict.CRASHED, "its process is gone"),
+    "C": Ruling(Verdict.CONFORMING, "closed"),
+    "-": None,
+}
+
+
+def rulings(playings: str) -> list[Ruling | None]:
+    return [RULINGS[one] for one in playings]
+
+
+@pytest.mark.parametrize(
+    ("playings", "place", "verdict"),
+    [
+        ("C", 0, Verdict.CONFORMING),
+        ("X", 0, Verdict.CRASHED),
+        ("TT", 1, Verdict.TOLERATED),
+        ("TC", 1, Verdict.CONFORMING),
+        ("TN", 1, Verdict.CONFORMING),
+        ("T-", 1, Verdict.CONFORMING),
+        # Worse the second time.
+        ("TX", 1, Verdict.CRASHED),
+        ("HX", 1, Verdict.CRASHED),
+        ("THH", 2, Verdict.HUNG),
+        # What comes only behind another playing.
+        ("THTH", 3, Verdict.HUNG),
+        ("TOTO", 3, Verdict.COLLATERAL),
+        ("HH", 1, Verdict.HUNG),
+        ("HTTT", 3, Verdict.TOLERATED),
+        ("HTCT", 3, Verdict.TOLERATED),
+        ("HTTC", 2, Verdict.TOLERATED),
+        ("HCCC", 3, Verdict.CONFORMING),
+        ("HOTN", 3, Verdict.CONFORMING),
+        ("HC--", 3, Verdict.CONFORMING),
+    ],
+)
+def test_what_they_come_to(playings: str, place: int, verdict: Verdict) -> None:
+    for count in range(1, len(playings)):
+        assert decided(rulings(playings[:count])) is None
+    found = decided(rulings(playings))
+
+    assert found is not None
+    assert (found[0], found[1].verdict) == (place, verdict)
+    assert found[1] is RULINGS[playings[place]] or found[1].why.startswith("not the same twice: ")
+
+
+def test_it_ends() -> None:
+    assert decided(rulings("H" + "-" * (MAX_PLAYINGS - 1))) is not None
+    assert decided(rulings("-")) is None
+
+
+def test_harm_that_was_seen_once_is_not_lost() -> None:
+    assert unconfirmed(rulings("HTTT"), Ruling(Verdict.TOLERATED, "")) == [RULINGS["H"]]
+    assert unconfirmed(rulings("HTTX"), Ruling(Verdict.CRASHED, "")) == [RULINGS["H"]]
+    assert unconfirmed(rulings("THH"), Ruling(Verdict.HUNG, "")) == []
+
+
+def test_everything_is_as_recorded_and_looked_at() -> None:
+    own = script(V5)
+    case = unmutated(flow_of(own, HASH, 0))
+
+    assert case.flow.sent == b"".join(one.raw for one in own.entries if one.from_client)
+    assert (case.flow.at, case.reaction.demand, case.statements) == (0, Demand.ACCEPT, ())
+    assert NOTHING.name not in {one.name for one in catalogue()}
+
+
+def test_what_is_told() -> None:
+    found = Baseline(frozenset({PacketType.PUBREC, PacketType.SUBACK}), frozenset({0x87}), ended=True)
+
+    assert found.told() == "gives no PUBREC, SUBACK and refuses with 0x87 and ends the connection"
+    assert Baseline().told() == ""
+
+
+@pytest.mark.parametrize(
+    ("packet", "answers"),
+    [
+        (Connect(), {PacketType.CONNACK}),
+        (Publish(topic_name="a"), set()),
+        (Publish(topic_name="a", qos=1, packet_identifier=1), {PacketType.PUBACK}),
+        (Publish(topic_name="a", qos=2, packet_identifier=1), {PacketType.PUBREC, PacketType.PUBCOMP}),
+        (Pubrel(packet_identifier=1), {PacketType.PUBCOMP}),
+        (Pingreq(), {PacketType.PINGRESP}),
+        (Puback(packet_identifier=1, properties=Properties()), set()),
+        (decode(b"\x36\x00", V5), set()),
+    ],
+)
+def test_what_is_owed(packet: object, answers: set[PacketType]) -> None:
+    assert expected_responses(packet) == answers  # type: ignore[arg-type]
+    assert answers <= ANSWERS
+
+
+CLOSE = "publish:qos-3"
+LEGAL = "publish.topic_name:spaces"
+ALIAS_ZERO = "publish.properties.topic_alias:zero"
+REFUSE = "subscribe.subscriptions.topic_filter:hash-not-last"
+
+
+def decoded(text: str) -> ControlPacket | Malformed:
+    """A packet of 5.0, from its bytes in hexadecimal."""
+    return decode(bytes.fromhex(text), V5)
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "verdict"),
+    [
+        (CLOSE, {"ended": "fin"}, Verdict.CONFORMING),
+        (CLOSE, {"ended": "reset"}, Verdict.CONFORMING),
+        (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x81)]}, Verdict.CONFORMING),
+        (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x9B)]}, Verdict.WRONG_REASON),
+        # Codes that only clients may send: the good-bye, with and without a Will.
+        (CLOSE, {"ended": "fin", "answers": [Disconnect()]}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x04)]}, Verdict.WRONG_REASON),
+        # Codes of no table; but return codes of 3.1.1 may be for whom the broker took for an earlier client.
+        (CLOSE, {"ended": "fin", "answers": [decoded("e0 01 84")]}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": [decoded("20 03 00 70 00")]}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": [decoded("20 02 00 01")]}, Verdict.CONFORMING),
+        (CLOSE, {"ended": "fin", "answers": [decoded("20 03 00 01 00")]}, Verdict.CONFORMING),
+        # Reasons of its own: it is shutting down, it is busy.
+        (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x8B)]}, Verdict.CONFORMING),
+        (CLOSE, {"fenced": True}, Verdict.TOLERATED),
+        (CLOSE, {"fenced": False}, Verdict.NO_ANSWER),
+        (CLOSE, {"left": True}, Verdict.CONFORMING),
+        (CLOSE, {"fenced": False, "answers": [Disconnect(reason_code=0x81)]}, Verdict.TOLERATED),
+        (CLOSE, {"answers": [Connack(reason_code=0)], "accepted": True}, Verdict.TOLERATED),
+        (REFUSE, {"fenced": True, "answers": [Suback(reason_codes=[0x8F])]}, Verdict.CONFORMING),
+        (REFUSE, {"fenced": True, "answers": [Suback(reason_codes=[1])]}, Verdict.TOLERATED),
+        (LEGAL, {"fenced": True}, Verdict.CONFORMING),
+        (LEGAL, {"fenced": True, "missing": [PacketType.PUBACK]}, Verdict.NO_ANSWER),
+        (LEGAL, {"fenced": False}, Verdict.NO_ANSWER),
+        (LEGAL, {"ended": "fin"}, Verdict.REFUSED_LEGAL),
+        (LEGAL, {"ended": "fin", "left": True}, Verdict.CONFORMING),
+        (LEGAL, {"ended": "fin", "answers": [Disconnect(reason_code=0x82)]}, Verdict.REFUSED_LEGAL),
+        # Who may publish where is the broker's own affair.
+        (LEGAL, {"fenced": True, "answers": [Puback(reason_code=0x87)]}, Verdict.CONFORMING),
+        (LEGAL, {"fenced": True, "answers": [Puback(reason_code=0x10)]}, Verdict.CONFORMING),
+        # Correctly formed, and not accepted by this server: 3.4.2.1, 3.9.3.
+        (LEGAL, {"fenced": True, "answers": [Puback(reason_code=0x90)]}, Verdict.CONFORMING),
+        (LEGAL, {"fenced": True, "answers": [Suback(reason_codes=[0x8F])]}, Verdict.CONFORMING),
+        # The general codes fit whatever is wrong.
+        (ALIAS_ZERO, {"ended": "fin", "answers": [Disconnect(reason_code=0x81)]}, Verdict.CONFORMING),
+        (ALIAS_ZERO, {"ended": "fin", "answers": [Disconnect(reason_code=0x9B)]}, Verdict.WRONG_REASON),
+        (LEGAL, {"fenced": True, "answers": [Suback(reason_codes=[0x80])]}, Verdict.REFUSED_LEGAL),
+        (
+            LEGAL,
+            {"fenced": True, "answers": [Suback(reason_codes=[0x80])], "recorded_codes": frozenset({0x80})},
+            Verdict.CONFORMING,
+        ),
+        # Where we log in, others may not be let in.
+        (LEGAL, {"ended": "fin", "login": True}, Verdict.CONFORMING),
+        (LEGAL, {"ended": "fin", "login": True, "accepted": True}, Verdict.REFUSED_LEGAL),
+        ("random:bits", {"ended": "fin"}, Verdict.CONFORMING),
+        ("random:bits", {"fenced": False}, Verdict.CONFORMING),
+    ],
+)
+def test_in_5_0(name: str, seen: dict[str, Any], verdict: Verdict) -> None:
+    assert judge(make_case(name, script()), Observation(**seen)).verdict is verdict
+
+
+def test_before_5_0_a_malformed_connect_gets_no_answer() -> None:
+    case = make_case("connect:reserved-connect-flag", script(V3_1_1))
+    answered = judge(case, Observation(ended="fin", answers=[Connack(reason_code=2)]))
+
+    assert answered.verdict is Verdict.WRONG_REASON
+    assert answered.statements == ("3.1.1 MQTT-3.1.4-1",)
+    assert not judge(case, Observation(ended="fin")).deviates
+
+
+def test_3_1_demands_no_close() -> None:
+    assert not judge(make_case(CLOSE, script(V3_1)), Observation(fenced=True)).deviates
+
+
+def test_who_may_connect_is_the_brokers_affair() -> None:
+    case = make_case("connect.keep_alive:maximum", script(V3_1_1))
+
+    assert not judge(case, Observation(ended="fin", answers=[Connack(reason_code=5)])).deviates
+
+
+def test_an_excuse_keeps_the_reason_and_takes_the_blame() -> None:
+    ruling = judge(make_case(CLOSE, script()), Observation(fenced=True))
+    made = excused(ruling, "it was not on the wire")
+
+    assert not made.deviates
+    assert made.statements == ()
+    assert made.why.startswith("it was not on the wire (")
+    assert ruling_json(ruling) == {"verdict": "tolerated", "why": ruling.why, "statements": ["5.0 MQTT-4.13.1-1"]}
+
+
+def test_what_is_missing_without_the_mutation_too_is_no_answer_to_it() -> None:
+    case = make_case(LEGAL, script(V3_1_1))
+    seen = Observation(fenced=True, missing=[PacketType.PUBREC], waited_s=1.0)
+    alone = judge(case, seen)
+
+    assert (alone.verdict, alone.statements) == (Verdict.NO_ANSWER, ("3.1.1 MQTT-4.3.3-2",))
+    assert not judge(case, seen, Baseline(frozenset({PacketType.PUBREC}))).deviates
+    assert judge(case, seen, Baseline(frozenset({PacketType.SUBACK}))).deviates
+    assert not judge(case, Observation(ended="fin"), Baseline(ended=True)).deviates
+    refused = Observation(fenced=True, answers=[Suback(reason_codes=[0x80])])
+    assert not judge(make_case(LEGAL, script()), refused, Baseline(codes=frozenset({0x80}))).deviates

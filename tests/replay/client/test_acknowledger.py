@@ -1,0 +1,174 @@
+"""Acknowledgements to a server that does otherwise than the recorded one, and sessions of clients."""
+
+from __future__ import annotations
+
+from mqttscope.mqtt import Disconnect, Properties, ProtocolVersion, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.replay.client.acknowledger import ClientSessions
+from mqttscope.replay.live import NoteKind, Unfinished
+from mqttscope.replay.script import Ending, Script
+from tests.replay.client.playing import BYE, begun, player, say, sent
+from tests.replay.recordings import V3_1, V5, connack, connect, conversation, publish, recordings
+
+
+def hasty(version: ProtocolVersion = V5) -> Script:
+    """A client that does not wait for the CONNACK."""
+    return conversation(
+        (">", connect(version=version, keep_alive=60)),
+        (">", publish("a", qos=2, packet_identifier=1)),
+        ("<", connack()),
+        ("<", Pubrec(1)),
+        (">", Pubrel(1)),
+        ("<", Pubcomp(1)),
+        BYE,
+    )
+
+
+def test_what_was_sent_ahead_of_connack_is_not_forgotten_with_the_session() -> None:
+    one = player(hasty())
+    for _ in range(2):
+        sent(one.perform(0))
+    assert say(one, connack(), Pubrec(1)) == [Pubrel(1)]
+    assert not one.live.notes
+
+
+def test_what_was_sent_ahead_of_connack_is_not_sent_again() -> None:
+    """3.1 has no Session Present: a client cannot know that the session is new."""
+    one = player(hasty(V3_1))
+    for _ in range(2):
+        sent(one.perform(0))
+    say(one, connack(session_present=None))
+    assert not one.urgent
+
+
+def test_a_session_that_is_gone_forgets_what_earlier_connections_sent() -> None:
+    lasting = Properties(session_expiry_interval=100)
+    first, second = recordings(
+        (0, ">", connect(properties=lasting)),
+        (0, "<", connack()),
+        (0, ">", publish("a", qos=1, packet_identifier=1)),
+        (1, ">", connect(clean_start=False, properties=lasting)),
+        (1, ">", publish("b", qos=1, packet_identifier=2)),
+        (1, "<", connack(session_present=True)),
+        (1, "<", Puback(2)),
+        (1, *BYE),
+        ended={0: ("reset", "client")},
+    )
+    sessions = ClientSessions()
+    one = begun(first, sessions=sessions)
+    sent(one.perform(0))
+    one.ended(Ending("reset", "client"))
+    other = player(second, sessions=sessions)
+    for _ in range(2):
+        sent(other.perform(0))
+    say(other, connack())
+
+    assert list(other.session.unfinished) == [2]
+    assert {note.kind for note in other.live.notes} == {NoteKind.SESSION}
+
+
+def test_nothing_follows_the_disconnect_whatever_the_server_says() -> None:
+    one = begun(conversation((">", connect()), ("<", connack()), (">", publish("a", qos=2, packet_identifier=1)), BYE))
+    for _ in range(2):
+        sent(one.perform(0))
+    assert one.acknowledger.closed
+    assert say(one, Pubrec(1), publish("b", qos=1, packet_identifier=7)) == []
+    assert not one.urgent
+
+
+def test_the_recorded_release_is_used_where_the_recording_has_the_client_alone() -> None:
+    """PUBREC and all else of the server is not in the recording."""
+    release = Pubrel(1, reason_code=0, properties=Properties(user_property=[("k", "v")]))
+    one = player(conversation((">", connect()), (">", publish("a", qos=2, packet_identifier=1)), (">", release), BYE))
+    sent(one.perform(0))
+    say(one, connack())
+    sent(one.perform(0))
+    (found,) = say(one, Pubrec(1))
+
+    assert found.properties == release.properties  # type: ignore[attr-defined]
+    assert not one.live.notes
+
+
+def test_what_comes_twice_is_a_further_delivery() -> None:
+    script = conversation((">", connect()), ("<", connack()), ("<", publish("a")), BYE)
+    one = begun(script)
+    say(one, publish("a"), publish("a"))
+    sources = [entry.source for entry in one.live.script.entries if isinstance(entry.packet, Publish)]
+
+    assert sources == [script.entries[2], None]
+
+
+def test_a_delivery_with_another_qos_than_recorded_is_completed() -> None:
+    one = begun(
+        conversation(
+            (">", connect()),
+            ("<", connack()),
+            ("<", publish("t", qos=1, packet_identifier=5, payload=b"x")),
+            (">", Puback(5)),
+            (">", Disconnect()),
+        )
+    )
+
+    assert [type(found) for found in say(one, publish("t", qos=2, packet_identifier=9, payload=b"x"))] == [Pubrec]
+    assert [type(found) for found in say(one, Pubrel(9))] == [Pubcomp]
+
+
+def test_a_second_connack_begins_nothing_anew() -> None:
+    lasting = Properties(session_expiry_interval=100)
+    first, second = recordings(
+        (0, ">", connect(properties=lasting)),
+        (0, "<", connack()),
+        (0, ">", publish("a", qos=1, packet_identifier=1)),
+        (1, ">", connect(clean_start=False, properties=lasting)),
+        (1, "<", connack(session_present=True)),
+        (1, *BYE),
+        ended={0: ("reset", "client")},
+    )
+    sessions = ClientSessions()
+    one = begun(first, sessions=sessions)
+    sent(one.perform(0))
+    one.ended(Ending("reset", "client"))
+    other = begun(second, connack(session_present=True), sessions=sessions)
+    say(other, connack(session_present=True))
+
+    assert isinstance(sent(other.perform(0)), Publish)
+    say(other, Puback(1))
+    assert isinstance(sent(other.perform(0)), Disconnect)
+
+
+def test_what_was_never_acknowledged_is_not_with_another_qos_either() -> None:
+    """The next ones would be acknowledged out of order (5.0 MQTT-4.6.0-2)."""
+    one = begun(
+        conversation(
+            (">", connect()),
+            ("<", connack()),
+            ("<", publish("a", qos=2, packet_identifier=1)),
+            ("<", publish("b", qos=2, packet_identifier=2)),
+            (">", Pubrec(2)),
+            BYE,
+        )
+    )
+
+    assert say(one, publish("a", qos=1, packet_identifier=5)) == []
+    assert say(one, publish("b", qos=1, packet_identifier=6)) == []
+    assert say(one, publish("new", qos=1, packet_identifier=7)) == [Puback(7)]
+
+
+def test_a_client_is_known_by_its_identifier_and_none_by_an_empty_one() -> None:
+    sessions = ClientSessions()
+
+    assert sessions.of("a") is sessions.of("a")
+    assert sessions.of("a") is not sessions.of("b")
+    assert sessions.of("") is not sessions.of("")
+
+
+def test_what_is_forgotten() -> None:
+    session = ClientSessions().of("a")
+    entry = conversation((">", connect()), (">", publish("t", qos=1, packet_identifier=1))).entries[1]
+    session.unfinished.update({1: Unfinished(entry), 2: Unfinished(entry)})
+    session.receiving[9] = None
+    session.forget([1, 3])
+
+    assert list(session.unfinished) == [2]
+    assert not session.receiving
+    session.clear()
+    assert not session.unfinished

@@ -1,0 +1,244 @@
+"""Whatever a conforming device does, what a stand-in says is conforming."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqttscope.mqtt import (
+    Connack,
+    ControlPacket,
+    Disconnect,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Unsuback,
+    encode,
+)
+from tests.replay.recordings import EXHAUSTIVE
+from tests.replay.server.desk import V5, Desk, Device
+from tests.replay.talk import packet
+
+RECORDING = """
+    dev > connect resume receive_maximum=20 topic_alias_maximum=5
+    dev < connack receive_maximum=10 topic_alias_maximum=5
+    dev > subscribe 1 t/#:2
+    dev < suback 1 2
+    dev < publish t/a 1 qos=1 id=1 topic_alias=1
+    dev < publish - 2 qos=2 id=2 topic_alias=1
+    dev > publish c 1 qos=2 id=1
+    dev < pubrec 1
+    dev > pubrel 1
+    dev < pubcomp 1
+    dev < publish t/a 3 qos=1 id=3
+    dev > puback 1
+    dev > pubrec 2
+    dev < pubrel 2
+    dev < publish t/b 4 qos=2 id=1
+    dev < publish t/b 5
+    dev > publish c 2 qos=1 id=1
+    dev < puback 1
+    dev > pubcomp 2
+    dev < publish t/b 6 qos=1 id=5
+    dev > fin
+    dev > connect resume
+    dev < connack present
+    dev < publish t/a 3 qos=1 id=3 dup
+    dev < publish t/c 7 qos=1 id=9
+    dev > disconnect
+    dev > fin
+"""
+STEPS = st.lists(
+    st.sampled_from(
+        ["subscribe t/#:2", "subscribe t/b:1", "subscribe x:0", "unsubscribe t/#", "unsubscribe y", "publish c 1 0",
+         "publish c 1 1", "publish c 2 1", "publish c 1 2", "publish z 9 2", "pingreq", "ack", "ack", "ack", "last",
+         "vanish", "wait 1", "wait 7", "disconnect"]
+    ),
+    max_size=40,
+)  # fmt: skip
+
+
+class Conforming:
+    """A device that keeps to the specification and looks whether the server does."""
+
+    def __init__(self, desk: Desk, receive_maximum: int, aliases: int, limit: int) -> None:
+        self.desk = desk
+        self.limits = receive_maximum, aliases, limit
+        self.filters: dict[str, int] = {}
+        self.sending: dict[int, Publish] = {}
+        """Messages of the device that are not complete."""
+        self.released: set[int] = set()
+        self.owed: dict[int, Publish] = {}
+        """Deliveries that are not complete, of the session."""
+        self.recorded: set[int] = set()
+        """Those whose PUBREC was sent."""
+        self.connect()
+
+    def connect(self) -> None:
+        maximum, aliases, limit = self.limits
+        self.asked: dict[int, ControlPacket] = {}
+        self.pings = 0
+        self.aliases: dict[int, str] = {}
+        self.under_way: set[int] = set()
+        """Deliveries of this connection that count against the Receive Maximum."""
+        words = f"receive_maximum={maximum} topic_alias_maximum={aliases} maximum_packet_size={limit}"
+        self.device: Device | None = None
+        device, _ = self.desk.connect(f"dev connect resume session_expiry_interval=60 {words}")
+        self.device = device
+        connack, *rest = device.first
+        assert isinstance(connack, Connack)
+        assert not connack.reason_code
+        if not connack.session_present:
+            self.owed, self.sending, self.filters = {}, {}, {}
+            self.released, self.recorded = set(), set()
+        for one in rest:
+            self.heard(one)
+        for number, message in list(self.sending.items()):
+            line = f"pubrel {number}" if number in self.released else None
+            if line is not None:
+                self.say(packet("dev", "pubrel", [str(number)]))
+            else:
+                again = [message.topic_name, message.payload.decode(), f"qos={message.qos}", f"id={number}", "dup"]
+                self.say(packet("dev", "publish", again))
+
+    def say(self, said: ControlPacket) -> None:
+        assert self.device is not None
+        self.device.take(said)
+        self.look()
+
+    def look(self) -> None:
+        assert self.device is not None
+        for one in self.device.packets():
+            self.heard(one)
+        if self.device.closed is not None:
+            self.connect()
+
+    def free(self) -> int:
+        return next(one for one in range(1, 100) if one not in self.asked and one not in self.sending)
+
+    def step(self, line: str) -> None:
+        kind, *words = line.split()
+        assert self.device is not None
+        if kind == "wait":
+            self.desk.later(int(words[0]))
+            self.look()
+        elif kind == "vanish":
+            self.device.vanish()
+            self.connect()
+        elif kind == "disconnect":
+            self.say(packet("dev", "disconnect", []))
+        elif kind == "pingreq":
+            self.pings += 1
+            self.say(packet("dev", kind, []))
+        elif kind in ("subscribe", "unsubscribe"):
+            number = self.free()
+            made = self.asked[number] = packet("dev", kind, [str(number), *words])
+            self.say(made)
+        elif kind == "publish":
+            topic, payload, qos = words
+            if len(self.sending) >= 10:
+                return
+            number = self.free()
+            more = [f"qos={qos}", f"id={number}"] if qos != "0" else []
+            made = packet("dev", kind, [topic, payload, *more])
+            assert isinstance(made, Publish)
+            if made.qos:
+                self.sending[number] = made
+            self.say(made)
+        else:
+            self.acknowledge(last=kind == "last")
+
+    def acknowledge(self, *, last: bool) -> None:
+        waiting = [one for one in self.owed if one not in self.recorded and one in self.under_way]
+        if not waiting:
+            return
+        number = waiting[-1 if last else 0]
+        if self.owed[number].qos == 1:
+            del self.owed[number]
+            self.under_way.discard(number)
+            self.say(packet("dev", "puback", [str(number)]))
+        else:
+            self.recorded.add(number)
+            self.say(packet("dev", "pubrec", [str(number)]))
+
+    def heard(self, said: ControlPacket) -> None:
+        assert len(encode(said, V5)) <= self.limits[2]
+        if isinstance(said, Publish):
+            self.delivered(said)
+        elif isinstance(said, Puback):
+            assert self.sending.pop(said.packet_identifier).qos == 1
+        elif isinstance(said, Pubrec):
+            assert self.sending[said.packet_identifier].qos == 2
+            self.released.add(said.packet_identifier)
+            self.say(packet("dev", "pubrel", [str(said.packet_identifier)]))
+        elif isinstance(said, Pubcomp):
+            assert said.packet_identifier in self.released
+            self.released.discard(said.packet_identifier)
+            del self.sending[said.packet_identifier]
+        elif isinstance(said, Pubrel):
+            assert self.owed.pop(said.packet_identifier).qos == 2
+            assert said.packet_identifier in self.recorded
+            self.recorded.discard(said.packet_identifier)
+            self.under_way.discard(said.packet_identifier)
+            self.say(packet("dev", "pubcomp", [str(said.packet_identifier)]))
+        elif isinstance(said, Suback):
+            asked = self.asked.pop(said.packet_identifier)
+            rows = asked.subscriptions  # type: ignore[attr-defined]
+            assert len(rows) == len(said.reason_codes)
+            assert all(code <= row.maximum_qos for row, code in zip(rows, said.reason_codes, strict=True))
+            self.filters |= {row.topic_filter: code for row, code in zip(rows, said.reason_codes, strict=True)}
+        elif isinstance(said, Unsuback):
+            asked = self.asked.pop(said.packet_identifier)
+            assert len(asked.topic_filters) == len(said.reason_codes or ())  # type: ignore[attr-defined]
+            for name in asked.topic_filters:  # type: ignore[attr-defined]
+                self.filters.pop(name, None)
+        elif isinstance(said, Pingresp):
+            self.pings -= 1
+            assert self.pings >= 0
+        else:
+            assert not isinstance(said, Connack | Disconnect)
+
+    def delivered(self, said: Publish) -> None:
+        block = said.properties
+        alias = None if block is None else block.topic_alias
+        topic = said.topic_name
+        if alias is not None:
+            assert 0 < alias <= self.limits[1]
+            topic = topic or self.aliases[alias]
+            self.aliases[alias] = topic
+        assert topic.startswith("t/")
+        if not said.qos:
+            return
+        number = said.packet_identifier
+        assert number
+        assert number not in self.under_way
+        if number in self.owed:
+            assert said.dup
+            assert self.owed[number].payload == said.payload
+        self.owed[number] = said
+        self.under_way.add(number)
+        # What is released counts no longer, but for the PUBCOMP that is sent at once.
+        assert len(self.under_way) <= self.limits[0]
+
+
+@settings(max_examples=600 if EXHAUSTIVE else 80, deadline=None)
+@given(
+    steps=STEPS,
+    maximum=st.integers(1, 5),
+    aliases=st.sampled_from([0, 1, 5]),
+    limit=st.sampled_from([12, 15, 200]),
+)
+def test_whatever_a_conforming_device_does(steps: list[str], maximum: int, aliases: int, limit: int) -> None:
+    device = Conforming(Desk(RECORDING, patience_ns=2_000_000_000), maximum, aliases, limit)
+    for line in steps:
+        device.step(line)
+    device.desk.later(60)
+    device.look()
+    # Nothing is left without an answer.
+    assert device.asked == {}
+    assert device.pings == 0
+    assert [one for one in device.sending if one not in device.released] == []

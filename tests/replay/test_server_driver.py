@@ -1,0 +1,169 @@
+"""One device at its connection, without sockets: what its driver says, and when it is not listened to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mqttscope.mqtt import Connack, ControlPacket, Malformed, ProtocolVersion, decode
+from mqttscope.replay.script import Script
+from mqttscope.replay.server import ServerOptions, ServerPlayer, ServerSessions, Unexpected, live_connection
+from mqttscope.replay.server_driver import MAX_TURN, ServerDriver
+from mqttscope.session import Connection
+from tests.replay.server.desk import HELLO, MESSAGES
+from tests.replay.talk import record, said_bytes
+
+
+@dataclass
+class Wire:
+    """The link of a device."""
+
+    remote: str = "device:1"
+    sent: bytes = b""
+    reading: bool = True
+    how: str = ""
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def read(self, on: bool) -> None:
+        self.reading = on
+
+    def close(self) -> None:
+        self.how = self.how or "fin"
+
+    def abort(self) -> None:
+        self.how = "reset"
+
+
+@dataclass
+class Hall:
+    """Who runs the driver."""
+
+    scripts: list[Script]
+    unexpected: Unexpected = Unexpected.ANSWER
+    max_packet_bytes: int = 1_000
+    told: list[str] = field(default_factory=list)
+    has_room: bool = True
+
+    def now_ns(self) -> int:
+        return 1_000_000_000
+
+    def room(self, more: int) -> bool:
+        return self.has_room
+
+    def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer | None:
+        if not self.scripts:
+            return None
+        driver.recorded = self.scripts.pop()
+        live = Script(Connection(0, "device", "hall", "", 0, 0))
+        options = ServerOptions(speed=None)
+        return ServerPlayer(
+            script=driver.recorded, live=live_connection(live), sessions=ServerSessions(), options=options
+        )
+
+    def horizon(self, driver: ServerDriver) -> int:
+        return 1 << 62
+
+    def stir(self, driver: ServerDriver) -> None:
+        pass
+
+    def tell(self, sentence: str) -> None:
+        self.told.append(sentence)
+
+
+def driven(do: Callable[[ServerDriver, Wire, Hall], Any], text: str = HELLO, **more: Any) -> tuple[Wire, Hall]:
+    """A driver in the hands of a test."""
+    wire, hall = Wire(), Hall(record(text) if text else [], **more)
+
+    async def run() -> None:
+        driver = ServerDriver(hall, wire)  # type: ignore[arg-type]
+        do(driver, wire, hall)
+        driver.stop()
+
+    asyncio.run(run())
+    return wire, hall
+
+
+def test_a_device_is_answered_and_its_end_is_noted() -> None:
+    def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
+        for line in ("connect", "subscribe 1 t/#:2"):
+            driver.received(said_bytes("dev", line))
+        assert driver.heard == 2
+        assert driver.sent == 3
+        assert not driver.settled
+        driver.ended("fin", "")
+        assert driver.finished
+        assert driver.player is not None
+        assert driver.player.live.script.ending.by == "client"
+
+    wire, hall = driven(talk, MESSAGES)
+    assert wire.sent[:1] == b"\x20"
+    assert hall.told == []
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [(b"\x16\x03\x01", "it speaks TLS"), (b"GET / HTTP/1.1\r\n", "it speaks HTTP"), (b"\xc0\x00", "does not begin")],
+)
+def test_who_does_not_begin_with_connect_is_closed(data: bytes, why: str) -> None:
+    wire, hall = driven(lambda driver, wire, hall: driver.received(data))
+    (told,) = hall.told
+    assert why in told
+    assert wire.how == "fin"
+
+
+def test_who_is_not_expected_is_refused_or_ignored() -> None:
+    connect = said_bytes("dev", "connect")
+    wire, hall = driven(lambda driver, wire, hall: driver.received(connect), "")
+    refusal = decode(wire.sent, ProtocolVersion.V5)
+    assert isinstance(refusal, Connack)
+    assert refusal.reason_code == 0x88
+    wire, hall = driven(lambda driver, wire, hall: driver.received(connect), "", unexpected=Unexpected.IGNORE)
+    assert wire.sent == b""
+    assert "no connection for this client" in hall.told[0]
+
+
+def test_a_packet_that_is_too_long_ends_the_connection() -> None:
+    def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
+        driver.received(said_bytes("dev", "connect"))
+        driver.received(said_bytes("dev", f"publish a {'x' * 2_000}"))
+
+    wire, hall = driven(talk)
+    assert wire.sent.endswith(b"\xe0\x02\x95\x00") or wire.sent.endswith(b"\xe0\x01\x95")
+    assert "--max-packet is 1,000" in hall.told[0]
+    wire, hall = driven(lambda driver, wire, hall: driver.received(b"\x10\x20\x00"), has_room=False)
+    assert "of all devices together" in hall.told[0]
+
+
+def test_a_device_that_takes_nothing_is_not_listened_to() -> None:
+    def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
+        driver.received(said_bytes("dev", "connect"))
+        driver.writable(False)
+        assert not wire.reading
+        before = wire.sent
+        driver.received(said_bytes("dev", "pingreq"))
+        assert wire.sent == before
+        driver.writable(True)
+        driver.pump()
+        assert wire.sent == before + b"\xd0\x00"
+        assert wire.reading
+
+    driven(talk)
+
+
+def test_many_answers_are_sent_in_turns() -> None:
+    def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
+        driver.received(said_bytes("dev", "connect"))
+        driver.received(b"\xc0\x00" * (MAX_TURN + 50))
+        first = wire.sent.count(b"\xd0\x00")
+        assert first <= MAX_TURN
+        while len(wire.sent) < 2 * (MAX_TURN + 50):
+            driver.pump()
+        assert wire.sent.endswith(b"\xd0\x00" * (MAX_TURN + 50))
+
+    driven(talk)

@@ -1,0 +1,51 @@
+"""Runs to report, made by hand."""
+
+from __future__ import annotations
+
+from mqttscope.broker_test.minimize import Minimized
+from mqttscope.broker_test.run import CaseResult
+from mqttscope.broker_test.verdict import Ruling, Verdict
+from mqttscope.mqtt import Connack, Connect, Properties, Publish
+from mqttscope.report.broker_test.outcome import Reduced, Tried
+from tests.broker_test.flows import HASH, make_case, script
+from tests.replay.recordings import conversation
+
+LINE = "{ printf '\\020'; } | nc -w 2 h 1883 | xxd"
+
+
+def run(broker: str = "mqtt://h:1883", *verdicts: tuple[str, Verdict]) -> Tried:
+    """A run with these verdicts; three cases of which the first deviates unless said otherwise."""
+    rows = verdicts or (
+        ("publish:qos-3", Verdict.TOLERATED),
+        ("publish.topic_name:spaces", Verdict.CONFORMING),
+        ("random:bits", Verdict.CONFORMING),
+    )
+    made = Tried(broker, "site.pcapng", HASH, 1, seconds=2.5)
+    for number, (name, verdict) in enumerate(rows):
+        statements = () if verdict is Verdict.CONFORMING else ("5.0 MQTT-4.13.1-1",)
+        ruling = Ruling(verdict, "PINGREQ is <answered>", statements)
+        made.add(CaseResult(make_case(name, script()), ruling, number=number, seconds=0.25))
+    made.add(CaseResult(make_case("random:bits", script()), None, "the broker said \x1b[31mno", number=9))
+    made.too_long = 2
+    return made
+
+
+def with_reduction(tried: Tried) -> Tried:
+    """The same with the first case reduced."""
+    small = Minimized(tried.results[0].case, Verdict.TOLERATED, 12, 9, 200)
+    tried.reduced[0] = Reduced(small, LINE)
+    return tried
+
+
+def secret() -> Tried:
+    """A run with one case that deviates, of a connection with a password."""
+    login = Connect(protocol_level=5, user_name="me", password=b"open sesame", properties=Properties())
+    own = conversation(
+        (">", login),
+        ("<", Connack(session_present=False, properties=Properties())),
+        (">", Publish(topic_name="a", payload=b"1", properties=Properties())),
+    )
+    made = Tried("mqtt://h:1883", "site.pcapng", HASH, 1)
+    ruling = Ruling(Verdict.TOLERATED, "PINGREQ is answered")
+    made.add(CaseResult(make_case("publish:qos-3", own), ruling, script=own, seconds=0.25))
+    return made
