@@ -37,10 +37,10 @@ from mqttscope.lint.selection import Selection
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice
 from mqttscope.redact.addresses import public_name
+from mqttscope.redact.findings import Hiding, client_name
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, covers, no_packet_in
 from mqttscope.report.findings.base import counted as count_findings
-from mqttscope.report.findings.conceal import client_name
 from mqttscope.report.findings.registry import make_reporter
 from mqttscope.report.findings.statistics import make_statistics
 
@@ -77,7 +77,7 @@ class Run:
             read_baseline(settings.baseline, may_be_new=update_baseline),
             rules=settings.rules,
             updating=update_baseline,
-            name=partial(client_name, view=View(width=0, secret_length=settings.secret_length)),
+            name=partial(client_name, hiding=Hiding(settings.secret_length)),
         )
         self.linter = Linter(settings.rules)
         settings.options.decrypting = reading.decrypting
@@ -456,7 +456,7 @@ class Findings:
             settings.policy(),
             read_baseline(settings.baseline),
             rules=settings.rules,
-            name=partial(client_name, view=view),
+            name=partial(client_name, hiding=Hiding(settings.secret_length)),
         )
         self.packets = 0
         self.doubtful = 0

@@ -37,9 +37,15 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.redact.addresses import without_secrets
-from mqttscope.redact.packets import DISGUISED, covered, hides_payload
-from mqttscope.report.base import fields_shown, hidden_of
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.redact.packets import (
+    DISGUISED,
+    covered,
+    hidden_in_damaged,
+    hidden_in_unparsed,
+    hides_payload,
+    visible_fields,
+)
+from mqttscope.redact.text import transport_view
 from mqttscope.session.connection import Connection
 
 Values = tuple[Any, ...]
@@ -149,9 +155,10 @@ def malformed_row(event: MalformedEvent, intro: Introduction, limit: int) -> tup
     bad, other = list(known_bad), list[Row]()
     fields: Row = {}
     flags = topic = None
-    hidden = hidden_of(event)
+    hidden = hidden_in_damaged(found.raw, version, connection.side(event.direction).doubt)
+    visible = visible_fields(found.fields_read, found.raw, version, hidden)
     if found.packet is not None and kind is not None:
-        fields = packet_fields(found.packet, version, limit, bad, other, fields_shown(event, hidden))
+        fields = packet_fields(found.packet, version, limit, bad, other, visible)
         flags = found.packet.header_flags
         if kind == "publish" and event.topic is not None and (not hidden or "topic_name" in fields):
             topic = text(event.topic, "topic", bad)
@@ -164,7 +171,7 @@ def malformed_row(event: MalformedEvent, intro: Introduction, limit: int) -> tup
             {"reason": str(one.reason), "offset": one.offset, "field": one.field or None, "detail": one.detail}
             for one in found.faults
         ] if len(found.faults) > 1 else None,
-        "fields_read": None if found.packet is None else list(fields_shown(event, hidden)),
+        "fields_read": None if found.packet is None else list(visible),
     }  # fmt: skip
     code = fields.get("reason_code")
     row = (
@@ -206,22 +213,14 @@ def gap_row(event: GapEvent | UnparsedEvent | DiscardedEvent, intro: Introductio
         number = event.connection.discarded_segments - 1
         return (*head, "discarded", number, None, event.length, event.reason, None, None, None, None, None)
     found = event.unparsed
-    hidden = hidden_of(event)
+    connection = event.connection
+    hidden = hidden_in_unparsed(found, connection.version, connection.side(event.direction).doubt)
     whole = bool(hidden) and hidden[0] == (0, len(found.raw))
     raw = None if whole else covered(found.raw, hidden)[:MAX_RAW_BYTES]
     return (
         *head, "unparsed", number, event.stream_offset, found.length, found.reason, found.missing,
         found.packet_type, raw, len(found.raw), bool(hidden),
     )  # fmt: skip
-
-
-class _Nowhere:
-    def write(self, data: bytes, /) -> object:
-        return None
-
-
-_LINES = JsonLines(_Nowhere())
-"""For the objects of connections alone."""
 
 
 def connection_row(
@@ -233,8 +232,9 @@ def connection_row(
     """
     connection = event.connection
     bad: Bad = []
-    shown = _LINES.connection(event)
-    details = shown.get(connection.transport)
+    details: object = transport_view(connection.details, decrypted=connection.decrypted) or None
+    if connection.transport == "tcp":
+        details = connection.details.get("tcp", details)
     closed = isinstance(event, ConnectionClosed)
     end: Values = (None, None, None, None)
     if closed and over:

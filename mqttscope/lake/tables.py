@@ -31,8 +31,7 @@ from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import endpoints, flow_key, group_key
-from mqttscope.report.base import View
-from mqttscope.report.findings.conceal import conceal
+from mqttscope.redact.findings import Hiding, conceal
 from mqttscope.session.connection import Connection
 
 Values = rows.Values
@@ -95,7 +94,7 @@ class Collector:
         self._open: dict[ConnectionKey, OpenConnection] = {}
         self._drops: Mapping[str, Drop] = {}
         self._introductions: dict[int, rows.Introduction] = {}
-        self._view = View(width=0, payload_limit=256, secret_length=options.secret_length)
+        self._hiding = Hiding(options.secret_length, 256)
 
     def feed(self, event: Event) -> None:
         """Take one event."""
@@ -269,7 +268,7 @@ class Collector:
     def _finding_row(self, event: Scoped, tracker: Tracker, finding: Finding) -> Values:
         offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
         scope, number = self._count(finding, tracker)
-        shown = conceal(finding, self._view)
+        shown = conceal(finding, self._hiding)
         return rows.finding_row(shown, tracker.connection_id, scope or "connection", number, offset)
 
     def _take(self, found: list[Values]) -> None:

@@ -12,7 +12,7 @@ What may be of a secret in the damaged packets of a connection, so that no messa
 
 What rules remember of a packet they quote in findings about others: the Authentication Method of a CONNECT, a topic.
 Where the layout is broken, such a text may hold a password.  So messages are not made in many careful ways, but each is
-held against these bytes before anybody sees it (`report.findings.conceal`).
+held against these bytes before anybody sees it (`redact.findings`).
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.mqtt.wire import counted
 from mqttscope.proxy.relay import CLIENT_TIMEOUT_S, CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
+from mqttscope.redact.findings import Hiding, client_name
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.conceal import client_name
-from mqttscope.report.findings.full import Full
+from mqttscope.report.findings.registry import make_reporter
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.target import parse_listen, parse_upstream
 from mqttscope.transport.tls import listen_context, upstream_context
@@ -315,7 +315,7 @@ class Proxy:
             replace(self._policy, fail_on=severity, fail_confidence=confidence, min_severity=Severity.INFO),
             self._baseline,
             rules=self._rules,
-            name=partial(client_name, view=View(width=WIDTH)),
+            name=partial(client_name, hiding=Hiding()),
         )
         ignored = {code for name in ignore for code in expand(name)}
         judged = [(one, gate.judge(one)) for one in self.findings() if one.rule not in ignored]
@@ -326,7 +326,7 @@ class Proxy:
         if not findings:
             return ""
         sink = io.BytesIO()
-        reporter = Full(sink, View(width=WIDTH, payload_limit=256))
+        reporter = make_reporter("full", sink, View(width=WIDTH, payload_limit=256))
         for one in findings:
             reporter.feed(one)
         counts = Counter(one.severity for one in findings)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from mqttscope.mqtt.view import text
 from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
 from mqttscope.redact.addresses import REDACTED, spans_in_path, without_query_values
 from mqttscope.redact.secrets import masked
@@ -31,6 +32,25 @@ def public_details(details: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(inside, Mapping):
         shown["websocket"] = public_details(inside)
     return shown
+
+
+def transport_view(details: Mapping[str, Any], *, decrypted: bool, show_secrets: bool = False) -> dict[str, Any]:
+    """What is known of a transport as plain JSON values, but for what every transport has: counters, PROXY header."""
+    shown = {name: value for name, value in details.items() if name not in ("tcp", "proxy")}
+    if not show_secrets:
+        shown = public_details(shown)
+    if decrypted:
+        shown["decrypted"] = True
+    return {name: _plain(value) for name, value in shown.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value of the wire: its text may not be UTF-8."""
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 _SECRET_HEADER = re.compile(

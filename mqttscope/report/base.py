@@ -9,6 +9,7 @@ from typing import Protocol
 from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
+from mqttscope.redact.findings import Hiding
 from mqttscope.redact.packets import Ranges, hidden_in_damaged, hidden_in_packet, hidden_in_unparsed, visible_fields
 
 
@@ -50,6 +51,10 @@ class View:
     """CSV: put an apostrophe before text that a spreadsheet would take as a formula."""
     unicode: bool = True
     """Whether the output can show arrows and box characters."""
+
+    def hiding(self) -> Hiding:
+        """What of this decides what is hidden in findings."""
+        return Hiding(self.secret_length, self.payload_limit, self.show_secrets)
 
 
 class Clock:

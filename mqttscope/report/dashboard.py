@@ -24,8 +24,8 @@ from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.redact.findings import conceal
 from mqttscope.report.base import View
-from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.ending import STYLES
 from mqttscope.report.style import Painter
 from mqttscope.session.connection import Connection
@@ -328,7 +328,7 @@ class Dashboard:
 
     def finding(self, finding: Finding) -> None:
         """Take a finding that counts."""
-        self.traffic.finding(conceal(finding, self.view))
+        self.traffic.finding(conceal(finding, self.view.hiding()))
 
     def press(self, keys: Sequence[str]) -> None:
         """Do what keys stand for, and show it with the next refresh."""

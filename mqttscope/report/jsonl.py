@@ -32,7 +32,7 @@ from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable
 from mqttscope.net.frame import CaptureError
 from mqttscope.redact.addresses import without_secrets
 from mqttscope.redact.packets import DISGUISED, covered, hides_payload
-from mqttscope.redact.text import public_details
+from mqttscope.redact.text import transport_view
 from mqttscope.redact.tokens import SHORTEST, is_suspect, without_tokens
 from mqttscope.redact.values import without_tokens_of
 from mqttscope.report.base import Clock, Sink, fields_shown, hidden_of
@@ -442,14 +442,10 @@ class JsonLines:
             "roles_known": connection.roles_known,
             "roles_evidence": connection.roles_evidence,
         }
-        details = dict(connection.details)
-        counters, proxy = details.pop("tcp", None), details.pop("proxy", None)
-        if not self.show_secrets:
-            details = public_details(details)
-        if connection.decrypted:
-            details["decrypted"] = True
+        details = transport_view(connection.details, decrypted=connection.decrypted, show_secrets=self.show_secrets)
         if details:
-            shown[connection.transport] = _plain(details)
+            shown[connection.transport] = details
+        counters, proxy = connection.details.get("tcp"), connection.details.get("proxy")
         if counters is not None:
             shown["tcp"] = counters
         if proxy is not None:
@@ -482,12 +478,3 @@ class JsonLines:
                 "also_closed": self._other_end(connection),
             }
         return shown
-
-
-def _plain(value: Any) -> Any:
-    """Details of the transport: text from the wire may not be UTF-8."""
-    if isinstance(value, str):
-        return text(value)
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value

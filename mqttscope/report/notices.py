@@ -13,13 +13,14 @@ from mqttscope.events import (
     MalformedEvent,
     UnparsedEvent,
 )
-from mqttscope.lint.engine import PREFACES, foreign_protocol
+from mqttscope.lint.engine import PREFACES
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.redact.addresses import without_secrets
 from mqttscope.redact.text import public_details
 from mqttscope.report.base import hidden_of
+from mqttscope.report.public import protocol_of
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration
 from mqttscope.session.connection import Connection
@@ -212,7 +213,7 @@ def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secr
     if shown:
         more = painter.ellipsis if len(found.raw) > len(shown) else ""
         line.add(f"  0x{shown.hex()}{more}", "dim")
-    line.add(_spoken_instead(event, found.raw), "error")
+    line.add(_spoken_instead(event), "error")
 
 
 def malformed(line: Wrapped, event: MalformedEvent, painter: Painter) -> None:
@@ -224,14 +225,14 @@ def malformed(line: Wrapped, event: MalformedEvent, painter: Painter) -> None:
     if len(found.faults) > 1:
         more = len(found.faults) - 1
         line.add(f", {more} more {'fault' if more == 1 else 'faults'}", "malformed")
-    line.add(_spoken_instead(event, found.raw), "error")
+    line.add(_spoken_instead(event), "error")
 
 
-def _spoken_instead(event: MalformedEvent | UnparsedEvent, raw: bytes) -> str:
+def _spoken_instead(event: MalformedEvent | UnparsedEvent) -> str:
     """Which other protocol a side begins with, empty where that may be MQTT."""
     if not event.connection.handshake_seen or event.connection.side(event.direction).packets:
         return ""
-    protocol = foreign_protocol(raw)
+    protocol = protocol_of(event)
     if not protocol or protocol in PREFACES:
         return ""
     if event.direction is Direction.CLIENT_TO_SERVER:

@@ -27,8 +27,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.example_segments import segments
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment, direction_key, flow_key
-from mqttscope.report.base import View
-from mqttscope.report.findings.conceal import conceal
+from mqttscope.redact.findings import Hiding, conceal
 from tests.capture.test_pcapng import statistics
 from tests.dissect.secure import as_frame
 from tests.lake.reading import CAPTURES, Fold, Row, all_of_them, options, read_segments
@@ -39,14 +38,14 @@ SCOPES = {rule.code: str(rule.scope) if rule.scope in WIDE else "connection" for
 def linted(paths: Sequence[Path]) -> list[Row]:
     """What the linter finds in all captures together, as rows."""
     given = options()
-    linter, view = Linter(given.rules, strict=True), View(width=0, payload_limit=256, secret_length=given.secret_length)
+    linter, hiding = Linter(given.rules, strict=True), Hiding(given.secret_length, 256)
     numbers: Counter[tuple[int, str]] = Counter()
     rows = []
     for event in dissect(open_capture([*paths]), given.reading()):
         offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
         for finding in linter.feed(event):
             name, scope = connection_id(event.connection), SCOPES[finding.rule]  # type: ignore[union-attr]
-            row = finding_row(conceal(finding, view), name, scope, numbers[finding.connection, scope], offset)
+            row = finding_row(conceal(finding, hiding), name, scope, numbers[finding.connection, scope], offset)
             rows.append(dict(zip(FINDINGS.names, row, strict=True)))
             numbers[finding.connection, scope] += 1
     return rows

@@ -27,8 +27,7 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Fragment, Segment, group_key
-from mqttscope.report.base import View
-from mqttscope.report.findings.conceal import conceal
+from mqttscope.redact.findings import Hiding, conceal
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import Talk, Tape, connect, publish
 from tests.lake.reading import (
@@ -252,9 +251,9 @@ def test_rules_across_connections_see_what_one_engine_sees_that_reads_everything
     rules = tuple(one for one in BOTH if scope is Scope.BROKER or one.scope is scope)
     given = across(rules=rules)
     linter, found = Linter(rules, strict=True), read_segments(path)
-    view = View(width=0, payload_limit=256, secret_length=given.secret_length)
+    hiding = Hiding(given.secret_length, 256)
     events = dissect_segments(found, given.reading())
-    wanted = [conceal(one, view) for event in events for one in linter.feed(event)]
+    wanted = [conceal(one, hiding) for event in events for one in linter.feed(event)]
 
     whole = Fold(given)
     whole.ingest(found)

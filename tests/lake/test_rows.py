@@ -17,7 +17,7 @@ from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.engine import Linter
 from mqttscope.redact.secrets import LENGTH
 from mqttscope.report.base import View
-from mqttscope.report.findings.jsonl import JsonLines as FindingLines
+from mqttscope.report.findings.registry import make_reporter
 from tests.dissect.scenes import mixed_tape
 from tests.lake import as_json
 from tests.lake.reading import (
@@ -116,7 +116,7 @@ class Sink:
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_findings_are_those_of_the_linter(path: Path) -> None:
     sink = Sink()
-    report = FindingLines(sink, View(width=0, payload_limit=256, secret_length=LENGTH))
+    report = make_reporter("jsonl", sink, View(width=0, payload_limit=256, secret_length=LENGTH))
     linter = Linter([rule for rule in all_of_them() if rule.scope in ("packet", "connection")])
     given = options()
     for event in dissect(open_capture([path]), given.reading()):
@@ -135,7 +135,7 @@ def test_findings_of_one_connection_are_those_of_the_command_line() -> None:
     compared = 0
     for path in CAPTURES:
         sink = Sink()
-        report = FindingLines(sink, View(width=0, payload_limit=256, secret_length=LENGTH))
+        report = make_reporter("jsonl", sink, View(width=0, payload_limit=256, secret_length=LENGTH))
         linter = Linter(all_of_them())
         for event in dissect(open_capture([path])):
             for finding in linter.feed(event):

@@ -8,9 +8,8 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.mqtt import Auth, Connack, Connect, Pingreq, Properties, Publish, encode
+from mqttscope.redact.findings import Hiding, conceal
 from mqttscope.redact.packets import BROKEN, CLEAR, SUSPECT
-from mqttscope.report.base import View
-from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.jsonl import JsonLines
 from tests.dissect.talk import Talk
 from tests.redact.mutants import V3_1_1, V5
@@ -80,5 +79,5 @@ def test_no_message_quotes_what_is_hidden_in_another_packet(length: int) -> None
     found = [one for event in dissect_segments(talk.tape.segments) for one in linter.feed(event)]
     assert any(one.withheld for one in found)
     for one in found:
-        message = conceal(one, View()).message
+        message = conceal(one, Hiding()).message
         assert not any(b"Frumious-Bandersnatch"[at : at + 6].decode() in message for at in range(16)), message

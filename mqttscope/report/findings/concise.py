@@ -12,8 +12,8 @@ from mqttscope.lint.finding import Confidence, Finding
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, cited, message, place
-from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.ending import MAX_LINES, STYLES, lines
+from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.style import Painter, Wrapped, encoded
 
 
@@ -25,10 +25,10 @@ class Concise:
         self.view = view
         self.painter = Painter(view)
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(encoded(self.lines(conceal(finding, self.view))))
+            self.sink.write(encoded(self.lines(shown.finding)))
 
     def lines(self, finding: Finding) -> list[str]:
         """The line of a finding."""

@@ -24,26 +24,22 @@ the same way, so that nothing is left out without a word.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import all_rules
-from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.lint.statements import all_statements
-from mqttscope.mqtt.codec import NEED_MORE, decode, packet_end
-from mqttscope.mqtt.constants import REASON_CODES, Direction, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
+from mqttscope.mqtt.constants import REASON_CODES
+from mqttscope.mqtt.declare import ControlPacket, Span
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.wire import write_variable_byte_integer
-from mqttscope.redact.packets import BROKEN, covered, hidden_ranges
 from mqttscope.redact.secrets import find_all
-from mqttscope.report.base import Sink, View, hidden_of
+from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import CONFIDENCES
 from mqttscope.report.findings.base import NOUNS, Summary, message, place
-from mqttscope.report.findings.conceal import conceal, concealed
 from mqttscope.report.findings.ending import MAX_LINES, STYLES, lines
+from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.hexdump import Hexdump, Mark
 from mqttscope.report.page import plural
 from mqttscope.report.payload import PayloadView
@@ -51,7 +47,6 @@ from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary as PacketSummary
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import duration
-from mqttscope.session.connection import Connection
 
 INDENT = 2
 """Columns in front of the line of a packet, as in front of its bytes."""
@@ -83,7 +78,7 @@ def _lines(view: View) -> TextLines:
 
 
 class PacketView:
-    """Shows packets of findings.  Of their connections no more is known than the findings say."""
+    """Shows packets of findings."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -92,25 +87,6 @@ class PacketView:
         self.text = _lines(narrower)
         self.bare = _lines(replace(narrower, payload="none"))
         self.payload = PayloadView(limit=view.payload_limit, show_secrets=view.show_secrets)
-
-    def event(self, finding: Finding) -> PacketEvent | MalformedEvent | None:
-        """The event of the packet; ``None`` for a finding that is about no packet."""
-        if not finding.raw or finding.packet is None:
-            return None
-        version = ProtocolVersion.from_text(finding.version)
-        direction = Direction(finding.sender or finding.direction or Direction.CLIENT_TO_SERVER)
-        connection = Connection(
-            finding.connection, finding.client, finding.server, finding.capture, finding.frame, finding.timestamp_ns,
-            handshake_seen=True, version=version, version_known=True, client_identifier=finding.client_identifier,
-        )  # fmt: skip
-        connection.side(direction).doubt = finding.doubt
-        connection.doubtful = finding.doubt >= BROKEN
-        place = connection, direction, finding.packet, finding.frame, finding.timestamp_ns, finding.capture
-        # What is in doubt may be malformed for want of its end, and then its topic is none.
-        found = _decoded(finding.raw, 0 if finding.doubt else finding.missing, version, whole=self.view.show_secrets)
-        if isinstance(found, Malformed):
-            return MalformedEvent(*place, found, finding.topic)
-        return PacketEvent(*place, found, finding.topic)
 
     def lines(self, event: PacketEvent | MalformedEvent) -> list[str]:
         """The line of a packet; more than one for a malformed packet in a narrow terminal."""
@@ -129,15 +105,9 @@ class PacketView:
         told = self.payload.preview(packet.payload, self.view.payload_limit, missing=packet.missing)
         return bool(find_all(told, length=self.view.secret_length))
 
-    def dump(
-        self, finding: Finding, event: PacketEvent | MalformedEvent, concealed: Sequence[tuple[int, int]] = ()
-    ) -> list[str]:
-        """The bytes of a packet: its beginning, and what is to blame with carets under it.
-
-        ``concealed`` are ranges of secrets that were covered before.
-        """
-        raw = finding.raw
-        hidden = [] if self.view.show_secrets else [*hidden_of(event), *concealed]
+    def dump(self, one: ShownFinding) -> list[str]:
+        """The bytes of a packet: its beginning, and what is to blame with carets under it."""
+        finding, raw = one.finding, one.finding.raw
         marks: list[Mark] = []
         spans: list[Span] = []
         shown = [(0, HEAD_BYTES)]
@@ -147,7 +117,9 @@ class PacketView:
             marks = [Mark(start, cut, self.painter.safe(finding.field))]
             spans = [Span(finding.field, start, end)] if self.painter.colour else []
             shown.append((start - AROUND_BYTES, cut + AROUND_BYTES))
-        return list(Hexdump(raw, spans, self.painter, marks=marks, hidden=hidden, skip=_skips(shown, len(raw))).lines())
+        return list(
+            Hexdump(raw, spans, self.painter, marks=marks, hidden=one.hidden, skip=_skips(shown, len(raw))).lines()
+        )
 
 
 def _skips(shown: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
@@ -162,22 +134,6 @@ def _skips(shown: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     return skips
 
 
-def _decoded(raw: bytes, missing: int, version: ProtocolVersion, *, whole: bool) -> ControlPacket | Malformed:
-    """The packet as it was when it was found; a PUBLISH may lack bytes of its payload.
-
-    What came of that may be another packet, which a wrong length took for payload: it is shown if ``whole``.
-    """
-    if missing and raw[0] >> 4 == PacketType.PUBLISH:
-        body, _ = packet_end(raw, 0, len(raw))
-        if body > NEED_MORE:
-            came = (raw if whole else covered(raw, hidden_ranges(raw, version)))[body:]
-            found = decode(raw[:1] + write_variable_byte_integer(len(came)) + came, version)
-            if isinstance(found, ControlPacket):
-                found.raw, found.missing = raw, missing
-                return found
-    return decode(raw, version)
-
-
 class Full:
     """Writes every finding that counts as a block."""
 
@@ -188,16 +144,14 @@ class Full:
         self.painter = self.packets.painter
         self._advised: set[str] = set()
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(encoded([*self.block(finding), ""]))
+            self.sink.write(encoded([*self.block(shown), ""]))
 
-    def block(self, finding: Finding) -> list[str]:
+    def block(self, shown: ShownFinding) -> list[str]:
         """The lines of a finding."""
-        painter = self.painter
-        without = concealed(finding, self.view)
-        finding = without.finding
+        painter, finding = self.painter, shown.finding
         style = STYLES[finding.severity]
         text = Wrapped(painter.line(), most=MAX_LINES)
         text.add(f"{finding.severity}[{finding.rule}]", style)
@@ -205,10 +159,9 @@ class Full:
         text.add(f"  ({finding.slug})", "dim")
         out = text.texts()
         out += self._told(place(finding, painter), "dim")
-        event = self.packets.event(without.decoded)
-        if event is not None:
-            out += self.packets.lines(event)
-            out += self.packets.dump(without.decoded, event, without.hidden)
+        if shown.event is not None:
+            out += self.packets.lines(shown.event)
+            out += self.packets.dump(shown)
         for one in finding.related:
             ago = finding.timestamp_ns - one.timestamp_ns
             when = f", {duration(ago, unicode=painter.unicode)} before" if ago > 0 else ""
@@ -251,7 +204,7 @@ MAX_HELD_BYTES = 64 * 1024 * 1024
 class _Folded:
     """Findings of one rule and severity that are one line."""
 
-    first: Finding
+    first: ShownFinding
     count: int = 0
 
 
@@ -264,34 +217,34 @@ class Ranked:
         self.view = view
         self.verbose = verbose
         self.full = Full(sink, view)
-        self._held: dict[Severity, list[Finding]] = {Severity.WARNING: [], Severity.INFO: []}
+        self._held: dict[Severity, list[ShownFinding]] = {Severity.WARNING: [], Severity.INFO: []}
         self._folded: dict[tuple[Severity, str], _Folded] = {}
         self._count = self._bytes = 0
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write an error; keep what is less severe."""
         if suppressed is not None:
             return
-        if finding.severity is Severity.ERROR:
-            self.full.feed(finding)
+        if shown.severity is Severity.ERROR:
+            self.full.feed(shown)
             return
-        asked = self.verbose or finding.severity is not Severity.INFO
+        asked = self.verbose or shown.severity is not Severity.INFO
         if asked and self._count < MAX_HELD and self._bytes < MAX_HELD_BYTES:
             self._count += 1
-            self._bytes += len(finding.raw)
-            self._held[finding.severity].append(finding)
+            self._bytes += shown.size
+            self._held[shown.severity].append(shown)
             return
-        key = finding.severity, finding.rule
+        key = shown.severity, shown.rule
         folded = self._folded.get(key)
         if folded is None:
-            folded = self._folded[key] = _Folded(finding)
+            folded = self._folded[key] = _Folded(shown)
         folded.count += 1
 
     def close(self, summary: Summary) -> None:
         """Write what was kept, then the end."""
-        for severity, findings in self._held.items():
-            for finding in findings:
-                self.full.feed(finding)
+        for severity, held in self._held.items():
+            for shown in held:
+                self.full.feed(shown)
             lines = [
                 line for key, one in sorted(self._folded.items()) if key[0] is severity for line in self._line(one)
             ]
@@ -301,7 +254,7 @@ class Ranked:
 
     def _line(self, folded: _Folded) -> list[str]:
         painter = self.full.painter
-        finding = conceal(folded.first, self.view)
+        finding = folded.first.finding
         text = Wrapped(painter.line(), most=MAX_LINES)
         text.add(f"{finding.severity}[{finding.rule}]", STYLES[finding.severity])
         text.add(f": {message(finding, painter)}")

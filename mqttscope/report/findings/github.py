@@ -14,8 +14,8 @@ from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.findings.base import Summary, cited, everything, flow, message
-from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.ending import sentences
+from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.style import Painter
 
 COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -31,12 +31,12 @@ class GitHub:
         self.painter = Painter(View(width=0))
         self.counts = counts
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is not None:
             return
+        finding = shown.finding
         counts = self.counts(finding)
-        finding = conceal(finding, self.view)
         sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"
         statements = f" [{cited(finding)}]" if finding.statements else ""
         told = (

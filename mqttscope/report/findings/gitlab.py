@@ -15,8 +15,8 @@ from mqttscope.lint.gate import Suppression
 from mqttscope.mqtt.view import utf8
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, cited, flow, message
-from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.json import line
+from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.style import Painter
 
 SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}
@@ -32,10 +32,10 @@ class GitLab:
         self._seen: Counter[str] = Counter()
         self._between = b"[\n"
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(self._between + line(self.issue(conceal(finding, self.view))))
+            self.sink.write(self._between + line(self.issue(shown.finding)))
             self._between = b",\n"
 
     def issue(self, finding: Finding) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from mqttscope.lint.gate import Suppression
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import ORDER, Summary
-from mqttscope.report.findings.conceal import conceal
+from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.jsonl import SCHEMA, dumps, harmless
 
 KEYS = tuple(one.name for one in dataclasses.fields(Finding))
@@ -93,10 +93,10 @@ class Document:
         self.view = view
         self._between = b'{"schema": 1, "findings": [\n'
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(self._between + line(finding_view(conceal(finding, self.view))))
+            self.sink.write(self._between + line(finding_view(shown.finding)))
             self._between = b",\n"
 
     def close(self, summary: Summary) -> None:

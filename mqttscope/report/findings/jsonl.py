@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.json import finding_view, line
+from mqttscope.report.findings.shown import ShownFinding
 
 
 class JsonLines:
@@ -17,10 +16,10 @@ class JsonLines:
         self.sink = sink
         self.view = view
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(line(finding_view(conceal(finding, self.view))) + b"\n")
+            self.sink.write(line(finding_view(shown.finding)) + b"\n")
 
     def close(self, summary: Summary) -> None:
         """Nothing is held back."""

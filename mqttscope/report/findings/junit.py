@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from xml.sax.saxutils import escape as escape_xml
 from xml.sax.saxutils import quoteattr
 
-from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.findings.base import Summary, cited, covers, flow, message
-from mqttscope.report.findings.conceal import conceal
+from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.page import plural
 from mqttscope.report.style import Painter
 
@@ -63,17 +63,17 @@ class JUnit:
         self.painter = Painter(View(width=0))
         self.found: dict[str, dict[str, _Case]] = {}
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Keep the words of one finding."""
-        cases = self.found.setdefault(finding.capture, {})
+        cases = self.found.setdefault(shown.capture, {})
         if suppressed is not None:
             return
-        case = cases.setdefault(finding.rule, _Case())
-        kind = finding.severity, finding.confidence
+        case = cases.setdefault(shown.rule, _Case())
+        kind = shown.severity, shown.confidence
         case.counts[kind] += 1
         if case.kept < MAX_TOLD:
             case.kept += 1
-            finding = conceal(finding, self.view)
+            finding = shown.finding
             statements = f" [{cited(finding)}]" if finding.statements else ""
             where = f"frame {finding.frame}, {flow(finding, self.painter)}"
             case.told[kind].append(

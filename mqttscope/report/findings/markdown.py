@@ -7,7 +7,6 @@ Nothing captured has a meaning in it: marks, HTML, mentions and references to is
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 
 from mqttscope.lint.catalogue import all_rules
@@ -17,8 +16,8 @@ from mqttscope.lint.statements import all_statements
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import markdown
 from mqttscope.report.findings.base import Summary, cited, counted, flow, message
-from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.ending import sentences
+from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.page import plural
 from mqttscope.report.style import Painter
 
@@ -41,7 +40,7 @@ class _Rule:
     slug: str
     count: int = 0
     suppressed: int = 0
-    clients: set[str] = field(default_factory=set)
+    clients: set[int] = field(default_factory=set)
     together: int = 0
     """Clients of a finding that is about many."""
     shown: list[str] = field(default_factory=list)
@@ -57,25 +56,23 @@ class Markdown:
         self.verbose = verbose
         self.painter = Painter(View(width=0))
         self.found: dict[str, _Rule] = {}
-        self._captures: Counter[str] = Counter()
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Keep one finding."""
-        row = self.found.get(finding.rule)
+        row = self.found.get(shown.rule)
         if row is None:
-            row = self.found[finding.rule] = _Rule(finding.severity, finding.slug)
+            row = self.found[shown.rule] = _Rule(shown.severity, shown.slug)
         if suppressed is not None:
             row.suppressed += 1
             return
-        self._captures[finding.capture] += 1
         row.count += 1
-        row.severity = max(row.severity, finding.severity, key=lambda one: one.rank)
+        row.severity = max(row.severity, shown.severity, key=lambda one: one.rank)
         if len(row.clients) < 100_000:
-            row.clients.add(finding.client_identifier or finding.client)
-        row.together = max(row.together, finding.clients)
+            row.clients.add(shown.client_key)
+        row.together = max(row.together, shown.clients)
         if len(row.shown) < MAX_SHOWN:
-            row.shown.append(self._item(conceal(finding, self.view)))
-            row.statements.update(dict.fromkeys(finding.statements))
+            row.shown.append(self._item(shown.finding))
+            row.statements.update(dict.fromkeys(shown.finding.statements))
 
     def _item(self, finding: Finding) -> str:
         sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"

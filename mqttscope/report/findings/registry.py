@@ -9,6 +9,7 @@ from typing import Any, cast
 from mqttscope.lint.finding import Finding
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import FindingReporter, everything
+from mqttscope.report.findings.shown import Entrance, FindingFormat
 
 _PACKAGE = "mqttscope.report.findings"
 FORMATS: dict[str, tuple[str, str]] = {
@@ -34,7 +35,7 @@ def make_reporter(
     ranked: bool = False,
     verbose: bool = False,
 ) -> FindingReporter:
-    """The reporter of a format.
+    """The reporter of a format, which gets every finding without its secrets.
 
     ``counts`` says of a finding that is not suppressed whether the run fails by it.  With ``ranked`` the format
     ``full`` shows findings by severity instead of as they come, and notes in short unless it is ``verbose``.
@@ -42,8 +43,8 @@ def make_reporter(
     if name == "full" and ranked:
         from mqttscope.report.findings.full import Ranked
 
-        return Ranked(sink, view, verbose=verbose)
+        return Entrance(Ranked(sink, view, verbose=verbose), view)
     module, kind = FORMATS[name]
     found = importlib.import_module(f"{_PACKAGE}.{module}")
     special: dict[str, dict[str, Any]] = {"github": {"counts": counts}, "markdown": {"verbose": verbose}}
-    return cast(FindingReporter, getattr(found, kind)(sink, view, **special.get(name, {})))
+    return Entrance(cast(FindingFormat, getattr(found, kind)(sink, view, **special.get(name, {}))), view)

@@ -32,8 +32,8 @@ from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.explain import help_markdown, help_text, is_on, versions
 from mqttscope.report.findings.base import Summary, cited, message
-from mqttscope.report.findings.conceal import conceal
 from mqttscope.report.findings.json import finding_view, line, summary_view
+from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.style import Painter
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -69,9 +69,9 @@ class Sarif:
             b'"results":[\n'
         )
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one result."""
-        self.sink.write(self._between + line(self.result(conceal(finding, self.view), suppressed)))
+        self.sink.write(self._between + line(self.result(shown.finding, suppressed)))
         self._between = b",\n"
 
     def result(self, finding: Finding, suppressed: Suppression | None) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.ending import lines
 from mqttscope.report.findings.json import line, summary_view
+from mqttscope.report.findings.shown import Entrance, ShownFinding
 from mqttscope.report.jsonl import SCHEMA
 from mqttscope.report.page import Column, Page, number
 from mqttscope.report.style import Painter, encoded
@@ -25,7 +26,7 @@ class _Row:
     severity: Severity
     findings: int = 0
     suppressed: int = 0
-    clients: set[str] = field(default_factory=set)
+    clients: set[int] = field(default_factory=set)
     together: int = 0
     """Clients of a finding that is about many."""
 
@@ -43,20 +44,20 @@ class Statistics:
         self.view = view
         self.rows: dict[str, _Row] = {}
 
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Count one finding."""
-        row = self.rows.get(finding.rule)
+        row = self.rows.get(shown.rule)
         if row is None:
-            row = self.rows[finding.rule] = _Row(finding.slug, finding.severity)
+            row = self.rows[shown.rule] = _Row(shown.slug, shown.severity)
         if suppressed is not None:
             row.suppressed += 1
             return
         row.findings += 1
-        if finding.severity.rank > row.severity.rank:
-            row.severity = finding.severity
+        if shown.severity.rank > row.severity.rank:
+            row.severity = shown.severity
         if len(row.clients) < MAX_CLIENTS:
-            row.clients.add(finding.client_identifier or finding.client)
-        row.together = max(row.together, finding.clients)
+            row.clients.add(shown.client_key)
+        row.together = max(row.together, shown.clients)
 
     def close(self, summary: Summary) -> None:
         """Write the table and the end."""
@@ -115,6 +116,8 @@ class JsonStatistics(Statistics):
             self.sink.write(line({"schema": SCHEMA, "rules": shown, "summary": summary_view(summary)}) + b"\n")
 
 
-def make_statistics(name: str, sink: Sink, view: View) -> Statistics:
+def make_statistics(name: str, sink: Sink, view: View) -> Entrance:
     """The statistics in a format."""
-    return JsonStatistics(sink, view, lines=name == "jsonl") if name in ("json", "jsonl") else Statistics(sink, view)
+    if name in ("json", "jsonl"):
+        return Entrance(JsonStatistics(sink, view, lines=name == "jsonl"), view)
+    return Entrance(Statistics(sink, view), view)

@@ -31,6 +31,7 @@ from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
 from mqttscope.redact.addresses import REDACTED
+from mqttscope.redact.findings import masked
 from mqttscope.redact.packets import BROKEN, Ranges, hides_payload
 from mqttscope.redact.secrets import is_secret_name
 from mqttscope.redact.tokens import without_tokens
@@ -40,7 +41,6 @@ from mqttscope.replay.verify.difference import DeviceKind, Difference, Differenc
 from mqttscope.report.base import Sink, View, hidden_of
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.conceal import masked
 from mqttscope.report.page import Column, Page, number, plural
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import TimeColumn

@@ -11,10 +11,13 @@ from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Confidence, Finding, Related, Severity
 from mqttscope.mqtt import Publish, encode
 from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.redact.findings import Hiding
 from mqttscope.report.base import View
 from mqttscope.report.findings import full
-from mqttscope.report.findings.full import PacketView, Ranked
+from mqttscope.report.findings.concise import Concise
+from mqttscope.report.findings.full import Full, PacketView, Ranked
 from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.shown import Entrance, ShownFinding
 from tests.report.findings.samples import (
     AT_THE_END,
     HOSTILE,
@@ -38,7 +41,7 @@ HINT = "notes are one line for each rule; --verbose shows each with its packet"
 
 def shown_ranked(*findings: Finding, verbose: bool = False, **view: Any) -> list[str]:
     sink = Lines()
-    reporter = Ranked(sink, View(**{"width": 0, **view}), verbose=verbose)
+    reporter = make_reporter("full", sink, View(**{"width": 0, **view}), ranked=True, verbose=verbose)
     for one in findings:
         reporter.feed(one)
     reporter.close(clean())
@@ -67,7 +70,7 @@ def test_the_worst_comes_first_whatever_the_order_of_the_capture() -> None:
 
 def test_errors_are_written_as_they_are_found() -> None:
     sink = Lines()
-    reporter = Ranked(sink, View(width=0))
+    reporter = make_reporter("full", sink, View(width=0), ranked=True)
     reporter.feed(WARNING)
     reporter.feed(MADE)
 
@@ -101,7 +104,7 @@ def test_what_there_is_no_room_for_is_folded_and_said(count: int, size: int, mon
 
 def test_suppressed_findings_are_not_shown_when_ranked() -> None:
     sink = Lines()
-    reporter = Ranked(sink, View(width=0))
+    reporter = make_reporter("full", sink, View(width=0), ranked=True)
     for one in (MADE, WARNING, NOTE):
         reporter.feed(one, IN_BASELINE)
     reporter.close(clean())
@@ -113,7 +116,7 @@ def test_suppressed_findings_are_not_shown_when_ranked() -> None:
 @pytest.mark.parametrize("width", [0, 40, 80])
 def test_lines_fit_and_are_harmless_when_ranked(width: int, verbose: bool) -> None:
     sink = Lines()
-    reporter = Ranked(sink, View(width=width), verbose=verbose)
+    reporter = make_reporter("full", sink, View(width=width), ranked=True, verbose=verbose)
     for one in [*many(), replace(HOSTILE, severity=Severity.INFO), replace(HOSTILE, severity=Severity.WARNING)]:
         reporter.feed(one)
     reporter.close(summary())
@@ -122,19 +125,24 @@ def test_lines_fit_and_are_harmless_when_ranked(width: int, verbose: bool) -> No
 
 
 def test_the_registry_ranks_where_it_is_asked_to() -> None:
-    assert isinstance(make_reporter("full", Lines(), View(width=0), ranked=True), Ranked)
-    assert not isinstance(make_reporter("full", Lines(), View(width=0)), Ranked)
-    assert not isinstance(make_reporter("concise", Lines(), View(width=0), ranked=True), Ranked)
+    def kind(name: str, *, ranked: bool = False) -> type:
+        made = make_reporter(name, Lines(), View(width=0), ranked=ranked)
+        assert isinstance(made, Entrance)
+        return type(made.format)
+
+    assert kind("full", ranked=True) is Ranked
+    assert kind("full") is Full
+    assert kind("concise", ranked=True) is Concise
 
 
 V5 = ProtocolVersion.V5
 
 
 def shown(finding: Finding, **view: int | bool) -> tuple[list[str], list[str]]:
-    packets = PacketView(View(**{"width": 100, **view}))  # type: ignore[arg-type]
-    event = packets.event(finding)
-    assert event is not None
-    return packets.lines(event), packets.dump(finding, event)
+    made = View(**{"width": 100, **view})  # type: ignore[arg-type]
+    packets, found = PacketView(made), ShownFinding(finding, made.hiding())
+    assert found.event is not None
+    return packets.lines(found.event), packets.dump(found)
 
 
 def publish(payload: bytes, field: str = "", offset: int = 0, length: int = 0, **changes: object) -> Finding:
@@ -162,20 +170,18 @@ def test_an_acknowledgement_says_nothing_of_what_it_answers() -> None:
 
 
 def test_a_malformed_packet_is_shown_as_such() -> None:
-    packets = PacketView(View(width=0))
-    event = packets.event(real("ENC101")[0])
+    event = ShownFinding(real("ENC101")[0], Hiding()).event
     assert isinstance(event, MalformedEvent)
 
-    assert "PUBLISH    MALFORMED utf8_ill_formed" in packets.lines(event)[0]
+    assert "PUBLISH    MALFORMED utf8_ill_formed" in PacketView(View(width=0)).lines(event)[0]
 
 
 def test_a_payload_that_was_cut_is_no_fault_of_the_packet() -> None:
     whole = publish(b"0123456789")
-    packets = PacketView(View(width=0))
-    event = packets.event(replace(whole, raw=whole.raw[:-4], missing=4))
+    event = ShownFinding(replace(whole, raw=whole.raw[:-4], missing=4), Hiding()).event
     assert isinstance(event, PacketEvent)
 
-    assert "012345 (6 of 10 bytes captured)" in packets.lines(event)[0]
+    assert "012345 (6 of 10 bytes captured)" in PacketView(View(width=0)).lines(event)[0]
 
 
 def test_carets_are_under_the_field() -> None:
@@ -220,7 +226,7 @@ def test_a_password_is_hidden_even_where_the_connect_cannot_be_read() -> None:
 
 
 def test_there_may_be_no_packet() -> None:
-    assert PacketView(View()).event(AT_THE_END) is None
+    assert ShownFinding(AT_THE_END, Hiding()).event is None
 
 
 def test_a_finding_in_full() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mqttscope.lint.finding import Severity
 from mqttscope.report.base import View
-from mqttscope.report.findings.statistics import Statistics, make_statistics
+from mqttscope.report.findings.statistics import make_statistics
 from tests.report.findings.samples import IN_BASELINE, MADE, clean, many, summary
 from tests.report.make import Lines
 from tests.report.test_harmless import check
@@ -18,7 +18,7 @@ from tests.report.test_harmless import check
 
 def shown(*findings: object, width: int = 100, withheld: Counter[str] | None = None) -> list[str]:
     sink = Lines()
-    reporter = Statistics(sink, View(width=width))
+    reporter = make_statistics("full", sink, View(width=width))
     for one in findings:
         reporter.feed(*(one if isinstance(one, tuple) else (one, None)))
     end = clean()
@@ -47,7 +47,7 @@ def test_nothing_found_is_no_table() -> None:
 @pytest.mark.parametrize("width", [40, 60, 100])
 def test_lines_fit_and_are_harmless(width: int) -> None:
     sink = Lines()
-    reporter = Statistics(sink, View(width=width))
+    reporter = make_statistics("full", sink, View(width=width))
     for finding in many():
         reporter.feed(finding)
     reporter.close(summary())

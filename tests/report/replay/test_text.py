@@ -14,7 +14,7 @@ from mqttscope.replay.verify.verify import verify
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.concise import Concise
+from mqttscope.report.findings.registry import make_reporter
 from mqttscope.report.replay.text import (
     SIDE_BY_SIDE,
     Limited,
@@ -59,7 +59,7 @@ def test_findings() -> None:
     ]
     assert len(findings) > 3
     sink = Lines()
-    report = Limited(Concise(sink, View()), sink, 3)
+    report = Limited(make_reporter("concise", sink, View()), sink, 3)
     for finding in findings:
         report.feed(finding)
     report.close(Summary())

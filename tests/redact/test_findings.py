@@ -21,8 +21,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Disconnect
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
-from mqttscope.report.base import View
-from mqttscope.report.findings.conceal import conceal, concealed, masked
+from mqttscope.redact.findings import Hiding, conceal, concealed, masked
 from tests.report.findings.samples import ACCEPTED, MADE, real, written
 
 V5 = ProtocolVersion.V5
@@ -122,7 +121,7 @@ def test_a_message_that_is_cut_or_escaped_tells_nothing() -> None:
     value = "correct horse\tbattery staple, and so on"
     packet = Publish(topic_name="dev/" + "x" * 40 + "/" + DIGITS, properties=by_name("token", value))
     for said in (repr(packet.topic_name[:65] + "..."), repr(value), repr(value[:30] + "...")):
-        shown = conceal(about(packet, f"PUBLISH field {said} has a fault"), View()).message
+        shown = conceal(about(packet, f"PUBLISH field {said} has a fault"), Hiding()).message
 
         assert shown.startswith("PUBLISH field ")
         assert shown.endswith(" has a fault")
@@ -133,7 +132,7 @@ def test_a_message_that_is_cut_or_escaped_tells_nothing() -> None:
 def test_ordinary_findings_stay_what_they_are() -> None:
     packet = Publish(topic_name="plant/line1/temperature", properties=by_name("unit", "C"), payload=b"21.5")
     finding = about(packet, "PUBLISH topic name 'plant/line1/temperature' is wrong", topic="plant/line1/temperature")
-    shown = concealed(finding, View())
+    shown = concealed(finding, Hiding())
 
     assert shown.finding == finding
     assert shown.finding.raw == finding.raw
@@ -141,7 +140,7 @@ def test_ordinary_findings_stay_what_they_are() -> None:
 
 
 def test_short_values_are_hidden_in_bytes_and_do_not_spoil_messages() -> None:
-    shown = concealed(about(Publish(topic_name="a", properties=by_name("pwd", "is")), "this is wrong"), View())
+    shown = concealed(about(Publish(topic_name="a", properties=by_name("pwd", "is")), "this is wrong"), Hiding())
 
     assert shown.finding.message == "this is wrong"
     assert [end - start for start, end in shown.hidden] == [2]
@@ -150,7 +149,7 @@ def test_short_values_are_hidden_in_bytes_and_do_not_spoil_messages() -> None:
 def test_secrets_are_shown_when_they_are_asked_for() -> None:
     finding = about(Publish(topic_name=KEY), f"{KEY} is wrong", topic=KEY)
 
-    assert concealed(finding, View(show_secrets=True)).finding is finding
+    assert concealed(finding, Hiding(show_secrets=True)).finding is finding
     assert KEY in written("full", [finding], show_secrets=True)
 
 
@@ -189,7 +188,7 @@ def test_whatever_was_captured_can_be_concealed(packet: ControlPacket) -> None:
         version = chance.choice(("3.1", "3.1.1", "5.0"))
         missing, offset = chance.choice((0, 0, 7)), chance.randrange(len(raw))
         given = replace(about(packet), raw=bytes(raw), version=version, missing=missing, offset=offset, field="x")
-        shown = concealed(given, View(payload_limit=16))
+        shown = concealed(given, Hiding(payload_limit=16))
 
         assert len(shown.finding.raw) == len(raw)
         assert all(0 <= start <= end <= len(raw) for start, end in shown.hidden)
@@ -221,7 +220,7 @@ def test_a_megabyte_of_hostile_text_takes_no_time() -> None:
     for packet in packets:
         finding = about(packet, packet.topic_name, topic=packet.topic_name)
         started = time.process_time()
-        conceal(finding, View(payload_limit=256))
+        conceal(finding, Hiding(payload_limit=256))
 
         # Quadratic time would be minutes.
         assert time.process_time() - started < 10

@@ -1,8 +1,10 @@
-"""Secrets of the packets that findings are about, hidden in every format: in the words of a finding and in its bytes.
+"""Secrets of the packets that findings are about, hidden in the words of a finding and in its bytes.
 
 What `redact.secrets` recognises counts, wherever it stands in the packet, and the values of User Properties whose names
 say that they are secrets; passwords, Authentication Data and what may be of them as `redact.packets` finds them.
-A finding is only looked at when it is shown.
+
+Findings reach reports through `report.findings.shown` and tables through `lake.tables`; both conceal there, once.
+Rules stand above this package, so what is needed of a finding is named here (`Quoting`).
 """
 
 from __future__ import annotations
@@ -11,15 +13,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
-from mqttscope.lint.finding import Finding, Related
 from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import Span
+from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.redact.packets import covered, hidden_ranges, joined
 from mqttscope.redact.secrets import LENGTH, OVERLAP, SUSPECT_BYTES, find_all, is_secret_name, without
-from mqttscope.report.base import View
 
 MIN_TOLD = 4
 """Characters of the shortest secret that is looked for in messages: shorter ones are in too many words."""
@@ -48,34 +49,104 @@ class _Secret:
     """Characters by which it is known where it was cut."""
 
 
+class Remark(Protocol):
+    """What is said of another packet that explains a finding."""
+
+    @property
+    def message(self) -> str:
+        """May quote any packet."""
+
+
+class Quoting(Protocol):
+    """What a finding says of a packet, and the packet; an instance of a dataclass (`lint.finding.Finding`)."""
+
+    @property
+    def message(self) -> str:
+        """May quote the packet, also escaped or cut."""
+
+    @property
+    def client_identifier(self) -> str | None:
+        """Of the connection."""
+
+    @property
+    def client(self) -> str:
+        """The endpoint of the client."""
+
+    @property
+    def topic(self) -> str | None:
+        """Of the packet, or of one that did not come."""
+
+    @property
+    def related(self) -> Sequence[Remark]:
+        """Other packets of the connection."""
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes of the packet, empty without one."""
+
+    @property
+    def version(self) -> str:
+        """The version of MQTT that they are read in."""
+
+    @property
+    def offset(self) -> int | None:
+        """The byte that the finding points at."""
+
+    @property
+    def missing(self) -> int:
+        """Bytes of the packet that the capture does not have."""
+
+    @property
+    def doubt(self) -> int:
+        """How little the bytes are trusted not to be of a secret (`redact.packets`)."""
+
+    @property
+    def withheld(self) -> tuple[bytes, ...]:
+        """What may be of a secret in other packets of the connection, which the message may quote."""
+
+
+FindingT = TypeVar("FindingT", bound=Quoting)
+
+
+@dataclass(slots=True, frozen=True)
+class Hiding:
+    """What decides what is hidden in findings."""
+
+    secret_length: int = LENGTH
+    """Characters from which on random text counts as a secret."""
+    payload_limit: int = PAYLOAD_LIMIT
+    """Bytes of a payload that are looked at, besides those around the place that a finding points at."""
+    show_secrets: bool = False
+
+
 @dataclass(slots=True)
-class Concealed:
+class Concealed(Generic[FindingT]):
     """A finding without its secrets."""
 
-    finding: Finding
+    finding: FindingT
     """Its ``raw`` has an asterisk for each byte of a secret."""
-    decoded: Finding
-    """The same, but for what its packet needs to be decoded and that is hidden by ``hidden``."""
+    decoded: FindingT
+    """The same, but for what its packet needs to be decoded and that is hidden by ``hidden``: not to be shown."""
     hidden: list[tuple[int, int]] = field(default_factory=list)
     """Ranges of bytes that are not shown."""
 
 
-def conceal(finding: Finding, view: View) -> Finding:
-    """The finding as reports show it."""
-    return concealed(finding, view).finding
+def conceal(finding: FindingT, hiding: Hiding) -> FindingT:
+    """The finding as it may be shown and kept; itself where nothing is hidden."""
+    return concealed(finding, hiding).finding
 
 
-def client_name(finding: Finding, view: View) -> str:
+def client_name(finding: Quoting, hiding: Hiding) -> str:
     """What the client of a finding is called in reports."""
-    return conceal(finding, view).client_identifier or finding.client
+    return conceal(finding, hiding).client_identifier or finding.client
 
 
-def concealed(finding: Finding, view: View) -> Concealed:
-    """The finding as reports show it, with the places of its bytes that are hidden."""
-    if view.show_secrets:
+def concealed(finding: FindingT, hiding: Hiding) -> Concealed[FindingT]:
+    """The finding as it may be shown and kept, with the places of its bytes that are hidden."""
+    if hiding.show_secrets:
         return Concealed(finding, finding)
-    length = view.secret_length
-    secrets, hidden = _of_packet(finding, view) if _may_hold_secret(finding.raw) else ([], [])
+    length = hiding.secret_length
+    secrets, hidden = _of_packet(finding, hiding) if _may_hold_secret(finding.raw) else ([], [])
     message = _told(finding.message, secrets, length)
     name, topic = _name(finding.client_identifier, secrets, length), _name(finding.topic, secrets, length)
     related = tuple(_related(one, secrets, length) for one in finding.related)
@@ -84,27 +155,32 @@ def concealed(finding: Finding, view: View) -> Concealed:
     if runs:
         message = _without_runs(message, runs)
         name, topic = (None if one is None else _without_runs(one, runs) for one in (name, topic))
-        related = tuple(replace(one, message=_without_runs(one.message, runs)) for one in related)
+        related = tuple(_changed(one, message=_without_runs(one.message, runs)) for one in related)
+    said = message, name, topic, related
     if (
         not hidden
         and not places
-        and (message, name, topic, related)
-        == (
-            finding.message,
-            finding.client_identifier,
-            finding.topic,
-            finding.related,
-        )
+        and not finding.withheld
+        and said == (finding.message, finding.client_identifier, finding.topic, finding.related)
     ):
         return Concealed(finding, finding)
     raw = covered(finding.raw, hidden) if hidden else finding.raw
-    made = replace(finding, message=message, client_identifier=name, topic=topic, related=related, raw=raw)
+    made = _changed(
+        finding, message=message, client_identifier=name, topic=topic, related=related, raw=raw, withheld=()
+    )
     if not places:
         return Concealed(made, made, hidden)
-    return Concealed(replace(made, raw=covered(raw, places)), made, joined([*hidden, *places]))
+    return Concealed(_changed(made, raw=covered(raw, places)), made, joined([*hidden, *places]))
 
 
-def _runs(finding: Finding, places: Sequence[tuple[int, int]]) -> list[bytes]:
+_T = TypeVar("_T")
+
+
+def _changed(one: _T, **values: Any) -> _T:
+    return cast(_T, replace(cast(Any, one), **values))
+
+
+def _runs(finding: Quoting, places: Sequence[tuple[int, int]]) -> list[bytes]:
     """Bytes that no text of a finding has in it, as they are and as Python writes them in quotes."""
     runs = [finding.raw[start:end] for start, end in places]
     runs += finding.withheld
@@ -175,9 +251,9 @@ def _may_hold_secret(raw: bytes) -> bool:
     return SUSPECT_BYTES.search(raw) is not None or _NAMED.search(raw) is not None
 
 
-def _related(one: Related, secrets: Sequence[_Secret], length: int) -> Related:
+def _related(one: Remark, secrets: Sequence[_Secret], length: int) -> Remark:
     told = _told(one.message, secrets, length)
-    return one if told == one.message else replace(one, message=told)
+    return one if told == one.message else _changed(one, message=told)
 
 
 def _name(text: str | None, secrets: Sequence[_Secret], length: int) -> str | None:
@@ -208,20 +284,20 @@ def _replaced(message: str, written: str, secret: _Secret) -> str:
     return message
 
 
-def _of_packet(finding: Finding, view: View) -> tuple[list[_Secret], list[tuple[int, int]]]:
+def _of_packet(finding: Quoting, hiding: Hiding) -> tuple[list[_Secret], list[tuple[int, int]]]:
     """The secrets of a packet as far as it is shown, and their places."""
     raw = finding.raw
     if not raw:
         return [], []
     secrets: dict[_Secret, None] = {}
     places: list[tuple[int, int]] = []
-    for kind, start, end in _parts(raw, finding, view.payload_limit):
+    for kind, start, end in _parts(raw, finding, hiding.payload_limit):
         text = raw[start:end].decode("utf-8", "surrogateescape")
         if kind == "value":
             secrets[_Secret(text, f"***({len(text)} characters)", MIN_BEGINNING_OF_VALUE)] = None
             places.append((start, end))
             continue
-        for one in find_all(text, length=view.secret_length):
+        for one in find_all(text, length=hiding.secret_length):
             said = text[one.start : one.end]
             secrets[_Secret(said, one.shown, MIN_BEGINNING)] = None
             first = start + len(text[: one.start].encode("utf-8", "surrogateescape"))
@@ -234,7 +310,7 @@ _Part = tuple[Literal["text", "value"], int, int]
 """Where to look for secrets (``text``), or where one is (``value``)."""
 
 
-def _parts(raw: bytes, finding: Finding, payload_limit: int) -> Iterator[_Part]:
+def _parts(raw: bytes, finding: Quoting, payload_limit: int) -> Iterator[_Part]:
     """The texts of a packet: strings without their lengths, of a payload what may be shown."""
     for span in _spans(raw, finding.version):
         name = span.field.rpartition(".")[2]
@@ -276,7 +352,7 @@ def _pair(raw: bytes, start: int, end: int) -> Iterator[_Part]:
         yield ("value" if secret else "text"), middle + 2, end
 
 
-def _shown_parts(start: int, end: int, finding: Finding, payload_limit: int) -> Iterator[_Part]:
+def _shown_parts(start: int, end: int, finding: Quoting, payload_limit: int) -> Iterator[_Part]:
     """The beginning of a payload, and what is around the place that a finding points at."""
     first = min(end, start + payload_limit + 2 * OVERLAP)
     yield "text", start, first
