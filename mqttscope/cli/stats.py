@@ -82,7 +82,7 @@ def command(given: StatsOptions) -> int:
     from mqttscope.cli.output import Output, Watch, make_view, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, dissect_segments
-    from mqttscope.report.statistics import Statistics
+    from mqttscope.stats.collect import Statistics
 
     connection, tables, sort, top = given.selection.connection, given.tables, given.sort, given.top
     wanted = compile_filter(given.selection.expression)
@@ -103,7 +103,7 @@ def command(given: StatsOptions) -> int:
     sink = Output()
     if given.form == "json":
         from mqttscope.report.jsonl import dumps, harmless
-        from mqttscope.report.statistics_json import document
+        from mqttscope.stats.as_json import document
 
         shown = document(
             statistics,
@@ -115,7 +115,7 @@ def command(given: StatsOptions) -> int:
         )
         sink.write(harmless(dumps(shown)) + b"\n")
     else:
-        from mqttscope.report.stats_text import TOP, render
+        from mqttscope.stats.as_text import TOP, render
 
         view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
         sink.write(

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mqttscope.cli.main import group
-from tests.report.statistics_help import path
+from tests.stats.talk import path
 
 
 @pytest.fixture(autouse=True)
@@ -172,7 +172,7 @@ def test_json_needs_no_rich() -> None:
 
 
 def test_interrupted_it_shows_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mqttscope.report.statistics import Statistics
+    from mqttscope.stats.collect import Statistics
 
     feed = Statistics.feed
     seen = 0

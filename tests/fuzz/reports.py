@@ -22,12 +22,12 @@ from mqttscope.net.segment import ACK, PSH, SYN
 from mqttscope.report.base import Reporter, View
 from mqttscope.report.jsonl import dumps
 from mqttscope.report.ladder import Ladder
-from mqttscope.report.statistics import Statistics
-from mqttscope.report.statistics_json import document
-from mqttscope.report.stats_text import render
 from mqttscope.report.table import Table
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
+from mqttscope.stats.as_json import document
+from mqttscope.stats.as_text import render
+from mqttscope.stats.collect import Statistics
 from tests.fuzz import segments
 from tests.fuzz.target import Input
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
-from mqttscope.report import statistics_json
+from mqttscope.stats import as_json
 from tests.conftest import EXHAUSTIVE
 from tests.fuzz import damage
 
@@ -41,7 +41,7 @@ def test_no_command_ends_with_a_traceback(tmp_path: Path) -> None:
 
 
 def test_a_command_that_breaks_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(statistics_json, "capture")
+    monkeypatch.delattr(as_json, "capture")
 
     (broken,) = damage.run([damage.originals()[0]], tmp_path)
 

@@ -32,12 +32,12 @@ from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.summary import plan_document, write_plan
 from mqttscope.report.replay.text import ReplayText
-from mqttscope.report.statistics import Statistics
-from mqttscope.report.statistics_json import document
-from mqttscope.report.stats_text import render
 from mqttscope.report.table import Table
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
+from mqttscope.stats.as_json import document
+from mqttscope.stats.as_text import render
+from mqttscope.stats.collect import Statistics
 from tests.redact.mutants import Mutant
 
 READING = Options({8080: "ws"})

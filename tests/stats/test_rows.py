@@ -7,7 +7,7 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqttscope.report.statistics_rows import MAX_BUCKETS, MAX_VALUE_NS, Histogram
+from mqttscope.stats.rows import MAX_BUCKETS, MAX_VALUE_NS, Histogram
 
 latencies = st.lists(st.integers(0, 10**12) | st.integers(0, 5000) | st.integers(0, MAX_VALUE_NS), min_size=1)
 

@@ -23,11 +23,11 @@ from mqttscope.events import (
 )
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
-from mqttscope.report import statistics_rows as at
-from mqttscope.report.statistics_rows import CaptureRow, ClientRow, ConnectionRow, Outcomes, TopicRow, Traffic, Window
 from mqttscope.session.connection import Connection
 from mqttscope.session.connection_phase import CONNECTING, REFUSED
 from mqttscope.session.inflight import SENT, Side
+from mqttscope.stats import rows as at
+from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, Outcomes, TopicRow, Traffic, Window
 
 
 def summarise(row: ConnectionRow, connection: Connection, now: int) -> Outcomes:
@@ -186,8 +186,6 @@ def _durations(statistics: Statistics, rows: list[CaptureRow]) -> None:
 
 
 def _topics_of_clients(statistics: Statistics) -> None:
-    from mqttscope.report.statistics import NAMED_TOPICS
-
     clients = {row.number: row for row in statistics.clients.values()}
     complete = not any(statistics.other_topic.messages)
     for topic in sorted(statistics.topics.values(), key=lambda row: -sum(row.messages)):
@@ -528,7 +526,7 @@ class Statistics:
 
     def _end(self, row: ConnectionRow, now: int) -> None:
         """The connection has ended: take what it says of itself, and count it where it belongs."""
-        from mqttscope.report.statistics import summarise
+        from mqttscope.stats.collect import summarise
 
         connection = row.live
         assert connection is not None
@@ -570,7 +568,7 @@ class Statistics:
 
     def finish(self) -> None:
         """Nothing more comes: count the connections that still run, and add up."""
-        from mqttscope.report.statistics import add_up
+        from mqttscope.stats.collect import add_up
 
         if self._finished:
             return

@@ -10,12 +10,12 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.mqtt.packets import Connack, Disconnect
 from mqttscope.report.base import View
-from mqttscope.report.statistics import Statistics
-from mqttscope.report.statistics_json import SORTS, document, order
-from mqttscope.report.stats_text import render
 from mqttscope.session.connection_phase import CONNECTING
+from mqttscope.stats.as_json import SORTS, document, order
+from mqttscope.stats.as_text import render
+from mqttscope.stats.collect import Statistics
 from tests.conftest import shared_path
-from tests.report.statistics_help import S2C, SECOND, Talk, statistics_of
+from tests.stats.talk import S2C, SECOND, Talk, statistics_of
 
 
 def ended(

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.view import text
 from mqttscope.net.unread import grouped, not_read
-from mqttscope.report import statistics_rows as at
 from mqttscope.report.base import Clock
-from mqttscope.report.statistics import Statistics
-from mqttscope.report.statistics_rows import (
+from mqttscope.stats import rows as at
+from mqttscope.stats.collect import Statistics
+from mqttscope.stats.rows import (
     CaptureRow,
     ClientRow,
     ConnectionRow,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mqttscope.report.statistics import Statistics
-from mqttscope.report.statistics_json import document
+from mqttscope.stats.as_json import document
+from mqttscope.stats.collect import Statistics
 from tests.conftest import ROOT
-from tests.report.statistics_help import SECOND, Talk, statistics_of
+from tests.stats.talk import SECOND, Talk, statistics_of
 
 
 @pytest.fixture(scope="module")

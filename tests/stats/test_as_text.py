@@ -10,10 +10,10 @@ from rich.cells import cell_len
 
 from mqttscope.mqtt.packets import Puback, Publish
 from mqttscope.report.base import View
-from mqttscope.report.statistics import Statistics
-from mqttscope.report.statistics_json import TABLES, document
-from mqttscope.report.stats_text import render
-from tests.report.statistics_help import NAMES, S2C, SECOND, Talk, statistics_of
+from mqttscope.stats.as_json import TABLES, document
+from mqttscope.stats.as_text import render
+from mqttscope.stats.collect import Statistics
+from tests.stats.talk import NAMES, S2C, SECOND, Talk, statistics_of
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.net.unread import grouped
-from mqttscope.report import statistics_rows as at
 from mqttscope.report.base import View
 from mqttscope.report.page import Column, Page, number, per_second, percent, plural, size
-from mqttscope.report.statistics import Statistics
-from mqttscope.report.statistics_json import DEFAULT_SORTS, TABLES, disconnect_reason, order, rate, span
-from mqttscope.report.statistics_rows import CaptureRow, ClientRow, ConnectionRow, TopicRow, Traffic
 from mqttscope.report.when import duration
+from mqttscope.stats import rows as at
+from mqttscope.stats.as_json import DEFAULT_SORTS, TABLES, disconnect_reason, order, rate, span
+from mqttscope.stats.collect import Statistics
+from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, TopicRow, Traffic
 
 R = TypeVar("R")
 

@@ -16,10 +16,10 @@ from mqttscope.mqtt.constants import PacketType, type_name
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Puback, Publish, Pubrec, Pubrel
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.report import statistics_rows as at
-from mqttscope.report.statistics import Statistics
-from mqttscope.report.statistics_rows import HANDSHAKES, Traffic, Window
-from tests.report.statistics_help import (
+from mqttscope.stats import rows as at
+from mqttscope.stats.collect import Statistics
+from mqttscope.stats.rows import HANDSHAKES, Traffic, Window
+from tests.stats.talk import (
     C2S,
     NAMES,
     S2C,

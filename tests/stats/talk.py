@@ -12,8 +12,8 @@ from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, PacketEvent
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.report.statistics import Statistics
 from mqttscope.session.connection import Connection
+from mqttscope.stats.collect import Statistics
 from tests.conftest import ROOT
 
 CAPTURES = ROOT / "captures"
