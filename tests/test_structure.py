@@ -62,6 +62,7 @@ TESTED_ELSEWHERE = {
     "report/base.py": "report/test_base.py",
     "report/hexdump.py": "report/test_tree.py: the hexdump of a packet",
     "report/notices.py": "report/test_text.py: events that are no packets",
+    "report/registry.py": "cli/test_inspect.py, report/test_public.py: every format by its name",
     "report/summary.py": "report/test_text.py: a packet in one line",
     "cli/serving.py": "cli/test_serve.py: one run",
     "session/matching.py": "session/test_subscriptions.py: what topics belong to",

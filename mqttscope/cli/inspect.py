@@ -81,9 +81,10 @@ def command(given: InspectOptions) -> int:
     gzip, zstd or lz4. MQTT over TCP and WebSocket is found on any port.
     """
     from mqttscope.cli import advice
-    from mqttscope.cli.output import FileSink, Output, Watch, awaited, is_terminal, make_reporter, warn
+    from mqttscope.cli.output import FileSink, Output, Watch, awaited, is_terminal, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, dissect_segments
+    from mqttscope.report.registry import make_reporter
 
     captures, output, human = given.captures, given.output, given.form in HUMAN_FORMATS
     wanted = compile_filter(given.selection.expression)

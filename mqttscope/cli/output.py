@@ -31,7 +31,7 @@ from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.redact.addresses import without_secrets
-from mqttscope.report.base import Reporter, Sink, View
+from mqttscope.report.base import View
 
 BUFFER_BYTES = 1 << 16
 PROGRESS_AFTER_S = 1.0
@@ -203,29 +203,6 @@ def make_view(*, colour: bool | None, time_format: str, payload: str, payload_li
         show_secrets=show_secrets,
         unicode=encoding.startswith("utf"),
     )
-
-
-def make_reporter(name: str, sink: Sink, view: View) -> Reporter:
-    """The reporter of a format."""
-    if name == "jsonl":
-        from mqttscope.report.jsonl import JsonLines
-
-        return JsonLines(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
-    if name == "tree":
-        from mqttscope.report.tree import Tree
-
-        return Tree(sink, view)
-    if name == "ladder":
-        from mqttscope.report.ladder import Ladder
-
-        return Ladder(sink, view)
-    if name == "csv":
-        from mqttscope.report.table import Table
-
-        return Table(sink, view)
-    from mqttscope.report.text import TextLines
-
-    return TextLines(sink, view)
 
 
 def warn(message: str) -> None:

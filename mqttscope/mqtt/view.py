@@ -182,13 +182,12 @@ def _publish(packet: Publish, version: ProtocolVersion, limit: int) -> View:
     return shown
 
 
-def malformed_view(found: Malformed, *, limit: int = PAYLOAD_LIMIT, raw: bytes | None = None) -> View:
+def malformed_view(found: Malformed, *, limit: int = PAYLOAD_LIMIT, redacted: bool = False) -> View:
     """The ``malformed`` object: reason, place, reason code, bytes, and further faults where there are any.
 
-    ``raw`` are the bytes as they are to be shown, where that is not as they are: those of a secret are ``2a`` (an
-    asterisk), and ``redacted`` says so.
+    ``redacted``: the bytes of a secret in it are asterisks (``2a``), which is said.
     """
-    raw = found.raw if raw is None else raw
+    raw = found.raw
     shown: View = {
         "reason": str(found.reason),
         "offset": found.offset,
@@ -197,7 +196,7 @@ def malformed_view(found: Malformed, *, limit: int = PAYLOAD_LIMIT, raw: bytes |
         "reason_code": found.reason_code,
         "raw": raw[:limit].hex(),
     }
-    if raw != found.raw:
+    if redacted:
         shown["redacted"] = True
     if len(found.raw) > limit:
         shown["truncated"] = True

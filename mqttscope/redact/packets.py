@@ -72,12 +72,17 @@ _SIZES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
 Ranges = list[tuple[int, int]]
 
 
-def hidden_in_packet(packet: ControlPacket, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
-    """Ranges of a well-formed packet that hold a secret, or may do so."""
+def hidden_in_packet(
+    packet: ControlPacket, version: ProtocolVersion, doubt: int = CLEAR, shown: int | None = None
+) -> Ranges:
+    """Ranges of a well-formed packet that hold a secret, or may do so.
+
+    ``shown``: bytes of a payload that anybody is shown, where these are not all.
+    """
     kind = packet.packet_type
     if kind == PacketType.PUBLISH:
         if doubt < BROKEN and packet.topic_name not in DISGUISED:  # type: ignore[attr-defined]
-            return token_places(packet)
+            return token_places(packet, shown)
         length = len(packet.payload or b"")  # type: ignore[attr-defined]
         start = len(packet.raw) - length
         if doubt >= BROKEN:

@@ -96,9 +96,9 @@ def without_tokens(data: bytes, shown: int | None = None) -> bytes:
     return bytes(covered)
 
 
-def token_places(packet: ControlPacket) -> list[tuple[int, int]]:
+def token_places(packet: ControlPacket, shown: int | None = None) -> list[tuple[int, int]]:
     """The same in the bytes of a PUBLISH."""
     if packet.packet_type != PacketType.PUBLISH:
         return []
     payload: bytes = packet.payload  # type: ignore[attr-defined]
-    return token_ranges(packet.raw, len(packet.raw) - len(payload)) if len(payload) >= SHORTEST else []
+    return token_ranges(packet.raw, len(packet.raw) - len(payload), shown) if len(payload) >= SHORTEST else []

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.mqtt.packets import Connect
+from mqttscope.events import Event
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.redact.findings import Hiding
-from mqttscope.redact.packets import Ranges, hidden_in_damaged, hidden_in_packet, hidden_in_unparsed, visible_fields
 
 
 class Reporter(Protocol):
@@ -74,21 +72,3 @@ class Clock:
                 return f"{second}.{nanosecond:09d}"
             self._second = second
         return f"{self._text}.{nanosecond:09d}Z"
-
-
-def hidden_of(event: PacketEvent | MalformedEvent | UnparsedEvent) -> Ranges:
-    """Ranges of the bytes of an event that may be of a secret; its connection is in the state before it."""
-    connection = event.connection
-    version, doubt = connection.version, connection.side(event.direction).doubt
-    if isinstance(event, PacketEvent):
-        packet = event.packet
-        return hidden_in_packet(packet, packet.version if isinstance(packet, Connect) else version, doubt)
-    if isinstance(event, MalformedEvent):
-        return hidden_in_damaged(event.malformed.raw, version, doubt)
-    return hidden_in_unparsed(event.unparsed, version, doubt)
-
-
-def fields_shown(event: MalformedEvent, hidden: Ranges) -> tuple[str, ...]:
-    """The fields of a malformed packet that were read and may be shown."""
-    found = event.malformed
-    return visible_fields(found.fields_read, found.raw, event.connection.version, hidden)

@@ -31,11 +31,11 @@ from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, text, view
 from mqttscope.net.frame import CaptureError
 from mqttscope.redact.addresses import without_secrets
-from mqttscope.redact.packets import DISGUISED, covered, hides_payload
+from mqttscope.redact.packets import DISGUISED, hides_payload
 from mqttscope.redact.text import transport_view
 from mqttscope.redact.tokens import SHORTEST, is_suspect, without_tokens
-from mqttscope.redact.values import without_tokens_of
-from mqttscope.report.base import Clock, Sink, fields_shown, hidden_of
+from mqttscope.report.base import Clock, Sink
+from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet
 from mqttscope.session.connection import Connection
 
 SCHEMA = 1
@@ -147,14 +147,14 @@ class PacketLines:
                 return f"{head}{{}}}}\n"
         if type(packet) is Publish:
             return self._doubtful(head, event, packet)
-        public = packet if self.show_secrets else without_tokens_of(packet, self.payload_limit)
-        fields = view(public, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
+        shown_packet = packet if self.show_secrets else public_packet(event, self.payload_limit).packet
+        fields = view(shown_packet, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
         return f"{head}{dumps_text(fields)}}}\n"
 
     def _doubtful(self, head: str, event: PacketEvent, packet: Publish) -> str:
         """The line of a PUBLISH whose payload may be the rest of a CONNECT."""
         hide = not self.show_secrets and hides_payload(packet, event.connection.side(event.direction).doubt)
-        shown = packet if self.show_secrets else without_tokens_of(packet, self.payload_limit)
+        shown = packet if self.show_secrets else public_packet(event, self.payload_limit).packet
         fields = view(shown, event.connection.version, limit=self.payload_limit, hide_payload=hide)
         head = head[: head.rindex('"publish":')]
         topic = None if event.topic is None else text(event.topic)
@@ -335,6 +335,8 @@ class JsonLines:
 
     def other(self, event: Event) -> str | None:
         """The line of any other event, ``None`` for one that has none."""
+        if not self.show_secrets:
+            event = public_event(event)
         if isinstance(event, MalformedEvent):
             return self._malformed(event)
         if isinstance(event, GapEvent):
@@ -344,11 +346,11 @@ class JsonLines:
             shown: dict[str, Any] = {"length": found.length, "reason": found.reason, "missing": found.missing}
             if found.packet_type is not None:
                 shown["packet_type"] = found.packet_type
-            hidden = [] if self.show_secrets else hidden_of(event)
+            hidden = hidden_of(event)
             if hidden and hidden[0] == (0, len(found.raw)):
                 shown["raw"] = {"length": len(found.raw), "redacted": True}
             else:
-                shown["raw"] = binary(covered(found.raw, hidden), self.payload_limit)
+                shown["raw"] = binary(found.raw, self.payload_limit)
                 if hidden:
                     shown["raw"]["redacted"] = True
             return f"{self._lines.envelope('unparsed', event)},{dumps_text(shown)[1:]}\n"
@@ -382,14 +384,12 @@ class JsonLines:
         found = event.malformed
         version = event.connection.version
         kind = event.type
-        hidden = [] if self.show_secrets else hidden_of(event)
+        hidden = hidden_of(event)
         shown: dict[str, Any] = {
             "packet": event.number,
             "type": kind,
             "length": len(found.raw) + found.missing,
-            "malformed": malformed_view(
-                found, limit=self.payload_limit, raw=covered(found.raw, hidden) if hidden else None
-            ),
+            "malformed": malformed_view(found, limit=self.payload_limit, redacted=bool(hidden)),
         }
         if found.packet is not None and kind is not None:
             shown[kind] = view(
@@ -397,7 +397,7 @@ class JsonLines:
                 version,
                 limit=self.payload_limit,
                 show_secrets=self.show_secrets,
-                only=fields_shown(event, hidden),
+                only=fields_shown(event),
             )
             if kind == "publish":
                 topic = event.topic if "topic_name" in shown[kind] or not hidden else None

@@ -26,6 +26,7 @@ from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
 from mqttscope.report.endings import Endings
+from mqttscope.report.public import PublicReport
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary
 from mqttscope.report.text import Heads, Preambles, end_of
@@ -114,12 +115,12 @@ class Tags:
         self._circle.difference_update(found.values())
 
 
-class Ladder:
+class Ladder(PublicReport):
     """Writes events as a ladder."""
 
     def __init__(self, sink: Sink, view: View) -> None:
+        super().__init__(view)
         self.sink = sink
-        self.view = view
         self.painter = Painter(view)
         self.heads = Heads(view, self.painter)
         self.heads.names_broker = False
@@ -137,15 +138,12 @@ class Ladder:
         self._left = "◀" if view.unicode else "<"
         self._broken = "┊" if view.unicode else ":"
 
-    def feed(self, event: Event) -> None:
-        """Write one event."""
+    def show(self, event: Event) -> None:
+        """Write one event as a rung."""
         lines = self.preambles.of(event)
         lines += self._lines(event)
         if lines:
             self.sink.write(encoded(lines))
-
-    def close(self) -> None:
-        """Nothing is held back."""
 
     def _lines(self, event: Event) -> Iterator[str]:
         painter = self.painter
@@ -155,7 +153,7 @@ class Ladder:
             yield from self._broken_lines(event)
         elif isinstance(event, ConnectionOpened):
             text = self.heads.rule(event.timestamp_ns)
-            notices.opened(text, event, painter, show_secrets=self.view.show_secrets)
+            notices.opened(text, event, painter)
             self.heads.introduce(event.connection)
             yield from text.texts()
         elif isinstance(event, ConnectionEnding | ConnectionClosed):
@@ -269,7 +267,7 @@ class Ladder:
             self.heads.forget(event.connection)
         else:
             text.add(f" {arrow} UNPARSED ", "error")
-            notices.unparsed(text, event, self.painter, show_secrets=self.view.show_secrets)
+            notices.unparsed(text, event, self.painter)
         last = text.lines[-1]
         if last.left > 0 and len(text.lines) == 1:
             last.add(" " * last.left)

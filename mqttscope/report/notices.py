@@ -18,9 +18,7 @@ from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_na
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.redact.addresses import without_secrets
-from mqttscope.redact.text import public_details
-from mqttscope.report.base import hidden_of
-from mqttscope.report.public import protocol_of
+from mqttscope.report.public import hidden_of, protocol_of
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration
 from mqttscope.session.connection import Connection
@@ -71,7 +69,7 @@ MAX_DETAIL = 200
 """Characters of one detail of the transport."""
 
 
-def opened(line: Wrapped, event: ConnectionOpened, painter: Painter, *, show_secrets: bool) -> None:
+def opened(line: Wrapped, event: ConnectionOpened, painter: Painter) -> None:
     """``#0 10.0.0.4:51234 → 10.0.0.2:1883 opened``, and what is assumed or special."""
     connection = event.connection
     line.add(f"{painter.rule} #{connection.number} ", "rule")
@@ -82,7 +80,7 @@ def opened(line: Wrapped, event: ConnectionOpened, painter: Painter, *, show_sec
     notes = []
     if connection.transport != "tcp":
         kind = {"websocket": "WebSocket", "tls": "TLS"}.get(connection.transport, connection.transport)
-        notes.append(", ".join([kind, *_details(connection, show_secrets=show_secrets)]))
+        notes.append(", ".join([kind, *_details(connection)]))
     proxy = connection.details.get("proxy")
     if isinstance(proxy, Mapping):
         notes.append(f"PROXY for {proxy['client']} to {proxy['server']}")
@@ -94,11 +92,10 @@ def opened(line: Wrapped, event: ConnectionOpened, painter: Painter, *, show_sec
         line.add(f" ({painter.safe('; '.join(notes))})", "note")
 
 
-def _details(connection: Connection, *, show_secrets: bool) -> list[str]:
+def _details(connection: Connection) -> list[str]:
     """Values of the transport that say something."""
     shown = []
-    details = connection.details if show_secrets else public_details(connection.details)
-    for name, value in details.items():
+    for name, value in connection.details.items():
         if not value or value is True or isinstance(value, Mapping):
             continue
         if isinstance(value, list | tuple):
@@ -198,7 +195,7 @@ def gap(line: Wrapped, event: GapEvent) -> None:
     line.add(f"{counted(event.length, 'byte')} {_GAPS.get(event.reason, event.reason)}", "error")
 
 
-def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secrets: bool) -> None:
+def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter) -> None:
     """Bytes that belong to no packet that could be read; those of a CONNECT may hold a password."""
     found = event.unparsed
     what = counted(found.length, "byte")
@@ -207,7 +204,7 @@ def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter, *, show_secr
     line.add(f"{what} {_UNPARSED.get(found.reason, found.reason)}{kind}", style)
     if found.missing:
         line.add(f", {found.missing} of them not captured", "error")
-    hidden = [] if show_secrets else hidden_of(event)
+    hidden = hidden_of(event)
     start = hidden[0][0] if hidden else len(found.raw)
     shown = found.raw[: min(start, MAX_HEX)]
     if shown:

@@ -24,7 +24,7 @@ import orjson
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.mqtt.wire import counted
-from mqttscope.redact.tokens import SHORTEST, without_tokens
+from mqttscope.redact.tokens import without_tokens
 from mqttscope.report.escape import cells, cut, escape
 
 MAX_NESTED = 3
@@ -338,7 +338,11 @@ class Shown:
 
 
 class PayloadView:
-    """Shows payloads as the user asked (``--payload``); ``auto`` looks at the content and what is said of it."""
+    """Shows payloads as the user asked (``--payload``); ``auto`` looks at the content and what is said of it.
+
+    It is given payloads without credentials (`report.public`).  It hides those itself that are behind what is usually
+    shown of a payload, or that come out only when it is unpacked.
+    """
 
     def __init__(
         self, kind: str = "auto", *, limit: int = PAYLOAD_LIMIT, unicode: bool = True, show_secrets: bool = False
@@ -359,8 +363,6 @@ class PayloadView:
             return cut(f"({counted(missing, 'byte')}, none captured)" if missing else "(empty)", room, self.ellipsis)
         first = payload[0]
         size = f"{count} of {counted(count + missing, 'byte')} captured" if missing else ""
-        if count >= SHORTEST and not self.show_secrets:
-            payload = without_tokens(payload, max(self.limit, room * 4))
         if self.kind == "none":
             return cut(f"({size or counted(count, 'byte')})", room, self.ellipsis)
         if self.kind != "auto" or first in _COMPRESSED or _by_content_type(content_type) != "auto":

@@ -6,12 +6,40 @@ bytes that it does not get is found before they are hidden: which other protocol
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import final
 
-from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionEnding,
+    ConnectionOpened,
+    Event,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
 from mqttscope.lint.engine import foreign_protocol
-from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt.codec import trace
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Span
+from mqttscope.mqtt.packets import (
+    Connect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
 from mqttscope.redact.packets import (
+    DISGUISED,
     Ranges,
     covered,
     hidden_in_damaged,
@@ -19,7 +47,13 @@ from mqttscope.redact.packets import (
     hidden_in_unparsed,
     visible_fields,
 )
+from mqttscope.redact.text import public_details
+from mqttscope.redact.tokens import REACH, SHORTEST, is_suspect
 from mqttscope.redact.values import public, public_damaged
+from mqttscope.report.base import View
+
+MAX_TRACED_BYTES = 65_536
+"""Packets whose fields, the payload of a PUBLISH aside, take more bytes are explained up to here."""
 
 
 @dataclass(slots=True)
@@ -28,6 +62,8 @@ class PublicPacket(PacketEvent):
 
     hidden: Ranges = field(default_factory=list)
     """Ranges of its bytes that are asterisks."""
+    spans: list[Span] = field(default_factory=list)
+    """The places of its fields, as its own bytes say, for reports that show all of them."""
 
 
 @dataclass(slots=True)
@@ -39,6 +75,8 @@ class PublicMalformed(MalformedEvent):
     """Fields that were read and may be shown."""
     protocol: str = ""
     """Which other protocol its bytes are of, empty where they may be MQTT."""
+    spans: list[Span] = field(default_factory=list)
+    """As in `PublicPacket`."""
 
 
 @dataclass(slots=True)
@@ -50,30 +88,90 @@ class PublicUnparsed(UnparsedEvent):
     """As in `PublicMalformed`."""
 
 
-def public_event(event: Event) -> Event:
+_NO_SECRETS = frozenset((Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Pingreq, Pingresp))
+"""Packets that hold none where they have no fault."""
+
+
+class PublicReport(ABC):
+    """A report of events that gets them without their secrets, whatever it writes of them.
+
+    What it is fed is made public here, and once.  Bytes that a report makes of these, by unpacking a payload, are left
+    to it (`report.payload`), and so are the details of a transport (`redact.text`): connections are passed on as they
+    are, since packets come in large numbers.  `report.jsonl` has a lane of its own for these instead, for its speed.
+    """
+
+    def __init__(self, view: View, *, all_bytes: bool = False) -> None:
+        """``all_bytes``: payloads are shown beyond the limit of the view, and all fields of malformed packets."""
+        self.view = view
+        self._looked_at = None if all_bytes else view.payload_limit
+        self._spans = all_bytes
+
+    @final
+    def feed(self, event: Event) -> None:
+        """Write one event."""
+        if not self.view.show_secrets:
+            if type(event) is PacketEvent:
+                event = public_packet(event, self._looked_at, spans=self._spans)
+            else:
+                event = public_event(event, spans=self._spans)
+        self.show(event)
+
+    @abstractmethod
+    def show(self, event: Event) -> None:
+        """Write one event without its secrets."""
+
+    def close(self) -> None:  # noqa: B027 (most hold nothing back)
+        """Write what is left at the end."""
+
+
+def public_event(event: Event, *, spans: bool = False) -> Event:
     """An event without its secrets; itself where it has none.  Its connection is in the state before it."""
+    if isinstance(event, PublicPacket | PublicMalformed | PublicUnparsed):
+        return event
     if isinstance(event, PacketEvent):
-        return public_packet(event)
+        return public_packet(event, spans=spans)
     if isinstance(event, MalformedEvent):
-        return public_malformed(event)
-    return public_unparsed(event) if isinstance(event, UnparsedEvent) else event
+        return public_malformed(event, spans=spans)
+    if isinstance(event, UnparsedEvent):
+        return public_unparsed(event)
+    if isinstance(event, ConnectionOpened | ConnectionEnding | ConnectionClosed):
+        return _public_connection(event)
+    return event
 
 
-def public_packet(event: PacketEvent) -> PacketEvent:
-    """A packet without its secrets; itself where it has none."""
+def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool = False) -> PacketEvent:
+    """A packet without its secrets; itself where it has none, as nearly all.
+
+    ``shown``: bytes of a payload that anybody is shown, where these are not all.  With ``spans`` it has the places of
+    its fields.
+    """
     packet, connection = event.packet, event.connection
+    kind = type(packet)
+    if kind is Publish:
+        payload = packet.payload  # type: ignore[attr-defined]
+        if shown is not None and len(payload) > shown:
+            payload = payload[: shown + REACH]
+        if (
+            (len(payload) < SHORTEST or not is_suspect(payload.decode("latin-1")))
+            and not connection.doubtful
+            and packet.topic_name not in DISGUISED  # type: ignore[attr-defined]
+        ):
+            return event
+    elif kind in _NO_SECRETS:
+        return event
     version = packet.version if isinstance(packet, Connect) else connection.version
-    hidden = hidden_in_packet(packet, version, connection.side(event.direction).doubt)
+    hidden = hidden_in_packet(packet, version, connection.side(event.direction).doubt, shown)
     if not hidden:
         return event
     return PublicPacket(
         connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture,
         public(packet, hidden), event.topic, event.stream_offset, hidden,
+        spans_of(packet.raw, packet, version) if spans else [],
     )  # fmt: skip
 
 
-def public_malformed(event: MalformedEvent) -> PublicMalformed:
-    """A malformed packet without what may be of a secret."""
+def public_malformed(event: MalformedEvent, *, spans: bool = False) -> PublicMalformed:
+    """A malformed packet without what may be of a secret; with the places of its fields where ``spans`` are wanted."""
     found, connection = event.malformed, event.connection
     version = connection.version
     hidden = hidden_in_damaged(found.raw, version, connection.side(event.direction).doubt)
@@ -82,6 +180,7 @@ def public_malformed(event: MalformedEvent) -> PublicMalformed:
     return PublicMalformed(
         connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture, shown, event.topic,
         event.stream_offset, hidden, visible, foreign_protocol(found.raw),
+        spans_of(found.raw, found.packet, version) if spans else [],
     )  # fmt: skip
 
 
@@ -94,6 +193,32 @@ def public_unparsed(event: UnparsedEvent) -> PublicUnparsed:
         connection, event.direction, event.frame, event.timestamp_ns, event.capture, shown, event.stream_offset,
         hidden, foreign_protocol(found.raw),
     )  # fmt: skip
+
+
+def _public_connection(
+    event: ConnectionOpened | ConnectionEnding | ConnectionClosed,
+) -> ConnectionOpened | ConnectionEnding | ConnectionClosed:
+    """What opened or ended, without what may be a token in the HTTP request that it began with."""
+    connection = event.connection
+    details = public_details(connection.details) if connection.details else connection.details
+    if details == connection.details:
+        return event
+    known = copy(connection)
+    known.details = details
+    return replace(event, connection=known)
+
+
+def spans_of(raw: bytes, packet: ControlPacket | None, version: ProtocolVersion) -> list[Span]:
+    """The places of the fields of a packet; what comes late in one of a great many fields is one."""
+    # A payload is one field, however long it is; in front of it there may be hundreds of thousands.
+    payload = len(packet.payload) if isinstance(packet, Publish) and packet.payload else 0
+    if len(raw) - payload <= MAX_TRACED_BYTES:
+        return trace(raw, version)
+    spans = trace(raw[:MAX_TRACED_BYTES], version)
+    if spans and spans[-1].field == "unparsed":
+        spans[-1].end = len(raw)
+        return spans
+    return [*spans, Span("unparsed", MAX_TRACED_BYTES, len(raw))]
 
 
 def hidden_of(event: PacketEvent | MalformedEvent | UnparsedEvent) -> Ranges:

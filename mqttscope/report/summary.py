@@ -14,10 +14,11 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.properties import LISTS, Properties, property_name
 from mqttscope.mqtt.wire import counted
-from mqttscope.redact.packets import DISGUISED, hides_payload
+from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.payload import PayloadView
+from mqttscope.report.public import PublicPacket
 from mqttscope.report.style import Line, Painter
 from mqttscope.report.when import duration, seconds
 
@@ -165,9 +166,7 @@ class Summary:
         line.add("  ")
         if line.left < 0:
             return
-        connection = event.connection
-        may = (connection.doubtful or packet.topic_name in DISGUISED) and not self.show_secrets
-        if may and hides_payload(packet, connection.side(event.direction).doubt):
+        if type(event) is PublicPacket and hides_payload(packet, event.connection.side(event.direction).doubt):
             line.add(f"({counted(len(packet.payload), 'byte')}, hidden)", "dim")
             return
         shown = self.payload.preview(

@@ -41,12 +41,13 @@ import orjson
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import printable, properties_view
-from mqttscope.redact.packets import DISGUISED, hides_payload
-from mqttscope.redact.tokens import without_tokens
-from mqttscope.report.base import Clock, Sink, View, fields_shown, hidden_of
+from mqttscope.redact.packets import hides_payload
+from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.jsonl import harmless
 from mqttscope.report.payload import text_of
+from mqttscope.report.public import PublicPacket, PublicReport, fields_shown
 
 COLUMNS = (
     "capture",
@@ -95,10 +96,11 @@ _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
-class Table:
+class Table(PublicReport):
     """Writes packets as CSV rows; events that are no packets have none."""
 
     def __init__(self, sink: Sink, view: View) -> None:
+        super().__init__(view)
         self.sink = sink
         self.limit = view.payload_limit
         self.show_secrets = view.show_secrets
@@ -108,8 +110,8 @@ class Table:
         self._writer = csv.writer(self._buffer)
         self._started = False
 
-    def feed(self, event: Event) -> None:
-        """Write one event."""
+    def show(self, event: Event) -> None:
+        """Write one event as a row."""
         self._start()
         if isinstance(event, PacketEvent | MalformedEvent):
             row = self.row(event)
@@ -142,19 +144,16 @@ class Table:
             length, reason = len(event.packet.raw) + event.packet.missing, ""
         else:
             found = event.malformed
-            hidden = [] if self.show_secrets else hidden_of(event)
-            packet, read = found.packet, fields_shown(event, hidden)
+            packet, read = found.packet, fields_shown(event)
             length, reason = len(found.raw) + found.missing, str(found.reason)
         values: dict[str, Any] = {} if packet is None else self._fields(packet, connection.version, read)
         topic = event.topic
         if read is not None and "topic_name" not in read:
             topic = None
         elif (
-            isinstance(event, PacketEvent)
-            and event.type == "publish"
-            and not self.show_secrets
-            and (connection.doubtful or topic in DISGUISED)
-            and hides_payload(event.packet, connection.side(event.direction).doubt)  # type: ignore[arg-type]
+            isinstance(event, PublicPacket)
+            and isinstance(event.packet, Publish)
+            and hides_payload(event.packet, connection.side(event.direction).doubt)
         ):
             values["payload"] = None
         return [
@@ -217,8 +216,6 @@ class Table:
         return values
 
     def _payload(self, payload: bytes) -> str:
-        if not self.show_secrets:
-            payload = without_tokens(payload, self.limit)
         head = payload[: self.limit]
         text = printable(payload) if len(payload) <= self.limit else text_of(head, cut_off=True)
         if text is None or text.startswith(HEX):

@@ -19,6 +19,7 @@ from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
 from mqttscope.report.endings import Endings
 from mqttscope.report.escape import cells
+from mqttscope.report.public import PublicReport
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary
 from mqttscope.report.when import NARROW, TimeColumn
@@ -170,30 +171,27 @@ class Preambles:
         return lines
 
 
-class TextLines:
+class TextLines(PublicReport):
     """Writes every event as a line."""
 
     def __init__(self, sink: Sink, view: View) -> None:
+        super().__init__(view)
         self.sink = sink
-        self.view = view
         self.painter = Painter(view)
         self.heads = Heads(view, self.painter)
         self.preambles = Preambles(self.painter, self.heads.time)
         self.endings = Endings(self.painter)
         self.summary = Summary(view, self.painter)
 
-    def feed(self, event: Event) -> None:
-        """Write one event."""
+    def show(self, event: Event) -> None:
+        """Write one event as a line."""
         lines = self.preambles.of(event)
-        if type(event) is PacketEvent:
+        if isinstance(event, PacketEvent):
             lines.append(str(self.packet(event)).rstrip(" "))
         else:
             lines += self.other(event)
         if lines:
             self.sink.write(encoded(lines))
-
-    def close(self) -> None:
-        """Nothing is held back."""
 
     def packet(self, event: PacketEvent) -> Line:
         """The line of a packet."""
@@ -229,10 +227,10 @@ class TextLines:
             else:
                 line.add(f"{'UNPARSED':<{TYPE_CELLS}} ", "error")
                 text = Wrapped(line)
-                notices.unparsed(text, event, painter, show_secrets=self.view.show_secrets)
+                notices.unparsed(text, event, painter)
         elif isinstance(event, ConnectionOpened):
             text = self.heads.rule(event.timestamp_ns)
-            notices.opened(text, event, painter, show_secrets=self.view.show_secrets)
+            notices.opened(text, event, painter)
             self.heads.introduce(event.connection)
         elif isinstance(event, ConnectionEnding | ConnectionClosed):
             return end_of(event, self.heads, self.endings)

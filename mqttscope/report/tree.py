@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, type_name
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed, Span
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.wire import Fault, counted, read_variable_byte_integer
 from mqttscope.redact.packets import hides_payload
-from mqttscope.report.base import Sink, View, hidden_of
+from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells, escape_bytes
 from mqttscope.report.hexdump import Hexdump, Mark, letter
 from mqttscope.report.payload import MAX_LINES, PayloadView
+from mqttscope.report.public import PublicMalformed, PublicPacket, PublicReport, hidden_of, spans_of
 from mqttscope.report.style import Wrapped, encoded
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import seconds
@@ -122,14 +122,15 @@ class Meaning:
         while at < end and raw[at] & 0x80:
             at += 1
         at += 1
+        if name == "authentication_data" and not self.show_secrets:
+            # Also its length may be of a secret, in a broken packet.
+            return f"({counted(max(0, end - at - 2), 'byte')}, hidden)"
         try:
             value, _ = row.wire.read(raw, at, end)
         except Fault as error:
             value = error.value
             if value is None:
                 return f"unreadable: {error.detail}"
-        if name == "authentication_data" and isinstance(value, bytes) and not self.show_secrets:
-            return f"({counted(len(value), 'byte')}, hidden)"
         if isinstance(value, tuple):
             return " = ".join(self._shown(part) for part in value)
         if isinstance(value, str | bytes):
@@ -223,8 +224,6 @@ _BITS: dict[str, Callable[[int, Meaning], list[Bits]]] = {
 }
 
 
-MAX_TRACED_BYTES = 65_536
-"""Packets whose fields, the payload of a PUBLISH aside, take more bytes are explained up to here."""
 MAX_FIELDS = 1_000
 """Fields of one packet that are listed; further ones are counted."""
 MAX_FAULTS = 50
@@ -237,12 +236,12 @@ MAX_COUNTED = 100_000
 """Lines of a payload that are counted when they are not shown."""
 
 
-class Tree:
+class Tree(PublicReport):
     """Writes each packet as a block of lines, other events as one line."""
 
     def __init__(self, sink: Sink, view: View) -> None:
+        super().__init__(view, all_bytes=True)
         self.sink = sink
-        self.view = view
         self.lines = TextLines(sink, view)
         self.painter = self.lines.painter
         self.payload = PayloadView(
@@ -252,10 +251,10 @@ class Tree:
         self._bytes_shown = 8 if width <= 0 or width >= 110 else 4 if width >= 70 else 2
         self._name_cells = 34 if width <= 0 or width >= 110 else 26 if width >= 70 else 14
 
-    def feed(self, event: Event) -> None:
-        """Write one event."""
+    def show(self, event: Event) -> None:
+        """Write one event in full."""
         if not isinstance(event, PacketEvent | MalformedEvent):
-            self.lines.feed(event)
+            self.lines.show(event)
             return
         lines = self.lines.preambles.of(event)
         if isinstance(event, PacketEvent):
@@ -264,9 +263,6 @@ class Tree:
             lines += self._packet(event, event.malformed.packet, event.malformed)
         self.sink.write(encoded([*lines, ""]))
 
-    def close(self) -> None:
-        """Nothing is held back."""
-
     def _packet(
         self, event: PacketEvent | MalformedEvent, packet: ControlPacket | None, malformed: Malformed | None
     ) -> list[str]:
@@ -274,8 +270,8 @@ class Tree:
         missing = malformed.missing if malformed is not None else packet.missing if packet is not None else 0
         version = packet.version if isinstance(packet, Connect) else event.connection.version
         out = self._header(event, raw, missing, malformed)
-        spans = self._spans(raw, packet, version)
-        hidden = [] if self.view.show_secrets else hidden_of(event)
+        spans = event.spans if isinstance(event, PublicPacket | PublicMalformed) else spans_of(raw, packet, version)
+        hidden = hidden_of(event)
         shown = ""
         block: list[str] = []
         if isinstance(packet, Publish) and not self._hides_payload(event, packet, hidden):
@@ -325,17 +321,6 @@ class Tree:
         text.add(f"{dot}{version}", "dim" if connection.version_known else "note")
         return text.texts()
 
-    def _spans(self, raw: bytes, packet: ControlPacket | None, version: ProtocolVersion) -> list[Span]:
-        # A payload is one field, however long it is; in front of it there may be hundreds of thousands.
-        payload = len(packet.payload) if isinstance(packet, Publish) and packet.payload else 0
-        if len(raw) - payload <= MAX_TRACED_BYTES:
-            return trace(raw, version)
-        spans = trace(raw[:MAX_TRACED_BYTES], version)
-        if spans and spans[-1].field == "unparsed":
-            spans[-1].end = len(raw)
-            return spans
-        return [*spans, Span("unparsed", MAX_TRACED_BYTES, len(raw))]
-
     def _fields(
         self,
         event: PacketEvent | MalformedEvent,
@@ -360,7 +345,7 @@ class Tree:
             secret = any(first < span.end and span.start < behind for first, behind in hidden)
             value = payload if span.field == "payload" else self._value(event, span, meaning, hidden=secret)
             out.append(self._field(index, span, leaf, depth, value, offsets, None if secret else raw))
-            for pattern, told in meaning.bits(span):
+            for pattern, told in () if secret else meaning.bits(span):
                 line = self.painter.line()
                 line.add(" " * (5 + offsets + self._bytes_cells() + 2 * depth))
                 line.add(pattern, "dim")

@@ -13,10 +13,10 @@ from mqttscope.mqtt import ControlPacket, Direction, Properties, ProtocolVersion
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.view import malformed_view, text, view
 from mqttscope.net.frame import CaptureDrops
-from mqttscope.redact.packets import covered
 from mqttscope.report import jsonl
-from mqttscope.report.base import Clock, hidden_of
+from mqttscope.report.base import Clock
 from mqttscope.report.jsonl import JsonLines, PacketLines, dumps_text
+from mqttscope.report.public import public_malformed
 from tests.conftest import EXHAUSTIVE
 from tests.mqtt.cases import CASES
 from tests.mqtt.strategies import packets
@@ -128,8 +128,8 @@ def test_a_line_says_what_view_says_whatever_way_it_was_written(case: Any) -> No
         else:
             assert isinstance(event, MalformedEvent)
             assert shown["event"] == "malformed"
-            raw = covered(event.malformed.raw, hidden_of(event))
-            wanted = json.loads(json.dumps(malformed_view(event.malformed, raw=raw)))
+            found = public_malformed(event)
+            wanted = json.loads(json.dumps(malformed_view(found.malformed, redacted=bool(found.hidden))))
             assert shown["malformed"] == wanted
             assert shown["type"] == event.type
         assert (shown["direction"], shown["version"]) == (str(direction), version.text)

@@ -32,13 +32,13 @@ from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
 from mqttscope.redact.addresses import REDACTED
 from mqttscope.redact.findings import masked
-from mqttscope.redact.packets import BROKEN, Ranges, hides_payload
+from mqttscope.redact.packets import BROKEN, hides_payload
 from mqttscope.redact.secrets import is_secret_name
 from mqttscope.redact.tokens import without_tokens
 from mqttscope.redact.values import without_tokens_of
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Verification, reason_text
-from mqttscope.report.base import Sink, View, hidden_of
+from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.page import Column, Page, number, plural
@@ -151,9 +151,6 @@ def fields_of(entry: Entry, script: Script, shown: View) -> dict[str, str]:
     """The fields of a packet by their paths, as text that is not escaped yet; absent ones are left out."""
     packet = entry.packet
     version = packet.version if isinstance(packet, Connect) else script.version
-    hidden: Ranges = []
-    if not shown.show_secrets:
-        hidden = hidden_of(event_of(entry, script))
     if isinstance(packet, Malformed):
         values = malformed_view(packet, limit=shown.payload_limit)
         # Bytes may hold anything; that there are further faults is for JSON.
@@ -165,7 +162,7 @@ def fields_of(entry: Entry, script: Script, shown: View) -> dict[str, str]:
             version,
             limit=shown.payload_limit,
             show_secrets=shown.show_secrets,
-            hide_payload=bool(hidden) and isinstance(packet, Publish) and hides_payload(packet, entry.doubt),
+            hide_payload=not shown.show_secrets and isinstance(packet, Publish) and hides_payload(packet, entry.doubt),
         )
         kind = packet.packet_type
         values.pop("reason", None)
