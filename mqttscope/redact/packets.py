@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from mqttscope.mqtt.codec import decode, packet_end, trace
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import BRIDGE_LEVELS, FIXED_LENGTHS, Publish
-from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, WILL
+from mqttscope.mqtt.packets import BRIDGE_LEVELS, FIXED_LENGTHS, Connect, Publish
+from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, WILL, Properties
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
 from mqttscope.redact.tokens import token_places, token_ranges
@@ -88,12 +88,27 @@ def hidden_in_packet(
         if doubt >= BROKEN:
             start = max(2, packet_end(packet.raw, 0, len(packet.raw))[0])
         return _tail(start, len(packet.raw))
-    if kind == PacketType.CONNECT:
-        return _by_fields(packet.raw, version)
-    if kind in _HOLDERS and getattr(packet, "properties", None):
+    if isinstance(packet, Connect):
+        will, password = packet.will, packet.password
+        if _has_data(packet.properties) or (
+            will is not None
+            and (
+                (password is not None and packet.user_name is None)
+                or _has_data(will.properties)
+                or token_ranges(will.will_payload)
+            )
+        ):
+            return _by_fields(packet.raw, version)
+        # Nothing follows a password, and nearly all packets that hide something hide that alone.
+        return _tail(len(packet.raw) - len(password), len(packet.raw)) if password else []
+    if kind in _HOLDERS and _has_data(getattr(packet, "properties", None)):
         # Properties are of 5.0, whatever the connection is taken for.
         return _by_fields(packet.raw, ProtocolVersion.V5)
     return []
+
+
+def _has_data(block: Properties | None) -> bool:
+    return block is not None and block.first(AUTHENTICATION_DATA) is not None
 
 
 def hides_payload(packet: Publish, doubt: int) -> bool:

@@ -20,7 +20,10 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
     if isinstance(packet, Connect) and packet.password is not None:
         changed["password"] = b"*" * len(packet.password)
     if isinstance(packet, Connect) and packet.will is not None:
-        changed["will"] = replace(packet.will, will_payload=without_tokens(packet.will.will_payload))
+        payload = packet.will.will_payload
+        shown = without_tokens(payload)
+        if shown is not payload:
+            changed["will"] = replace(packet.will, will_payload=shown)
     if (
         isinstance(packet, Publish)
         and packet.payload
@@ -29,7 +32,7 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
     ):
         changed["payload"] = changed["raw"][len(packet.raw) - len(packet.payload) :]
     block: Properties | None = getattr(packet, "properties", None)
-    if block is not None:
+    if block is not None and block.first(AUTHENTICATION_DATA) is not None:
         changed["properties"] = _without_data(block)
     return replace(packet, **changed)
 

@@ -34,6 +34,7 @@ from mqttscope.redact.addresses import without_secrets
 from mqttscope.redact.packets import DISGUISED, hides_payload
 from mqttscope.redact.text import transport_view
 from mqttscope.redact.tokens import SHORTEST, is_suspect, without_tokens
+from mqttscope.redact.values import without_tokens_of
 from mqttscope.report.base import Clock, Sink
 from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet
 from mqttscope.session.connection import Connection
@@ -147,7 +148,8 @@ class PacketLines:
                 return f"{head}{{}}}}\n"
         if type(packet) is Publish:
             return self._doubtful(head, event, packet)
-        shown_packet = packet if self.show_secrets else public_packet(event, self.payload_limit).packet
+        # Passwords and Authentication Data are left out by the view.
+        shown_packet = packet if self.show_secrets else without_tokens_of(packet, self.payload_limit)
         fields = view(shown_packet, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
         return f"{head}{dumps_text(fields)}}}\n"
 

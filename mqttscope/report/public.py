@@ -200,7 +200,9 @@ def _public_connection(
 ) -> ConnectionOpened | ConnectionEnding | ConnectionClosed:
     """What opened or ended, without what may be a token in the HTTP request that it began with."""
     connection = event.connection
-    details = public_details(connection.details) if connection.details else connection.details
+    if not connection.details or connection.transport == "tcp":
+        return event
+    details = public_details(connection.details)
     if details == connection.details:
         return event
     known = copy(connection)

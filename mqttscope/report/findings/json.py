@@ -1,4 +1,4 @@
-"""One JSON document: ``{"schema": 1, "findings": [...], "summary": {...}}``, written while findings come.
+"""One JSON document: ``{"schema": 1, "findings": [...], "summary": {...}}``, written while findings come; JSON Lines.
 
 The JSON form of a finding and of a run, schema 1; the keys are those of `lint.finding.Finding`.
 """
@@ -103,3 +103,19 @@ class Document:
         """Write the end of the document."""
         opening = self._between if self._between != b",\n" else b"\n"
         self.sink.write(opening + b'], "summary": ' + line(summary_view(summary)) + b"}\n")
+
+
+class JsonLines:
+    """Writes findings as JSON Lines: one that counts per line, as soon as it is found, and nothing else."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.view = view
+
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
+        """Write one finding."""
+        if suppressed is None:
+            self.sink.write(line(finding_view(shown.finding)) + b"\n")
+
+    def close(self, summary: Summary) -> None:
+        """Nothing is held back."""

@@ -16,7 +16,7 @@ FORMATS: dict[str, tuple[str, str]] = {
     "full": ("full", "Full"),
     "concise": ("concise", "Concise"),
     "json": ("json", "Document"),
-    "jsonl": ("jsonl", "JsonLines"),
+    "jsonl": ("json", "JsonLines"),
     "sarif": ("sarif", "Sarif"),
     "junit": ("junit", "JUnit"),
     "github": ("github", "GitHub"),

@@ -91,3 +91,14 @@ def test_a_document_without_findings() -> None:
 
 def test_the_output_is_harmless() -> None:
     check(written("json", many(), summary()).split("\n"), 0)
+
+
+def test_json_lines_are_one_finding_each() -> None:
+    lines = written("jsonl", many(), summary()).splitlines()
+
+    assert [json.loads(one) for one in lines] == [json.loads(line(finding_view(finding))) for finding in many()]
+
+
+def test_no_findings_are_no_json_lines() -> None:
+    assert written("jsonl", []) == ""
+    assert written("jsonl", [(MADE, IN_BASELINE)]) == ""
