@@ -44,7 +44,6 @@ TESTED_ELSEWHERE = {
     "redact/values.py": "lake/test_public.py: packets as they are kept",
     "report/hexdump.py": "report/test_tree.py: the hexdump of a packet",
     "report/notices.py": "report/test_text.py: events that are no packets",
-    "session/matching.py": "session/test_subscriptions.py: what topics belong to",
     "spark/answers/gathering.py": "spark/answers/test_fleet.py: every answer goes through it",
     "spark/answers/talk.py": "spark/answers/test_fleet.py: a part of the report",
 }
