@@ -33,10 +33,6 @@ TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
     "cli/lint_options.py": "cli/test_lint.py, cli/test_proxy.py: options of commands that lint",
     "cli/recorded.py": "cli/test_replay.py, corpus/test_replay_mosquitto.py: what is played",
-    "spark/cross_connection_stage.py": "spark/test_ingest_flows.py, spark/test_ingest.py: the second stage of a fold",
-    "spark/ingest_tasks.py": "spark/test_ingest_flows.py: what the tasks do",
-    "spark/answers/gathering.py": "spark/answers/test_fleet.py: every answer goes through it",
-    "spark/answers/talk.py": "spark/answers/test_fleet.py: a part of the report",
 }
 """Modules without a test file of their own name, and where their tests are.
 

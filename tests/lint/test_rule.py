@@ -54,6 +54,11 @@ class Plain(Rule):
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {"limit": 1, "names": ["a"]}
 
 
+def made(base: type[Rule] = Plain, **values: Any) -> type[Rule]:
+    """A rule like another one, but for these values."""
+    return type("Made", (base,), values)
+
+
 @pytest.mark.parametrize(
     ("sender", "packet_type", "field", "cited"),
     [
@@ -78,7 +83,7 @@ def test_where_a_statement_applies(sender: str, packet_type: str | None, field: 
     [("1", Scope.PACKET), ("2", Scope.CONNECTION), ("3", Scope.SESSION), ("4", Scope.BROKER), ("5", Scope.CONNECTION)],
 )
 def test_the_first_digit_of_the_code_says_how_far_one_has_to_look(digit: str, scope: Scope) -> None:
-    assert type("One", (Plain,), {"code": f"TST{digit}00"}).scope is scope
+    assert made(code=f"TST{digit}00").scope is scope
 
 
 def test_the_slug_is_the_name_of_the_file() -> None:
@@ -90,25 +95,25 @@ def test_a_class_without_a_code_of_its_own_is_only_a_base() -> None:
         pass
 
     assert not hasattr(Base, "slug")
-    assert type("Child", (Plain,), {"__module__": "elsewhere"}).slug == "test-rule"
+    assert made(__module__="elsewhere").slug == "test-rule"
 
 
 def test_only_rules_of_their_folder_can_be_selected() -> None:
-    made = type("Own", (Rule,), {"code": "TST198", "severity": Severity.ERROR})
+    own = made(code="TST198")
 
     assert "TST198" not in RULES
-    assert made not in RULES.values()
+    assert own not in RULES.values()
 
 
 def test_a_code_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = type("First", (Rule,), {"__module__": "mqttscope.lint.rules.a.first"})
+    first = made(Rule, __module__="mqttscope.lint.rules.a.first")
     monkeypatch.setitem(RULES, "TST199", first)
 
     with pytest.raises(TypeError, match="TST199 is the code of two rules"):
-        type("Second", (Rule,), {"code": "TST199", "__module__": "mqttscope.lint.rules.a.second"})
+        made(Rule, code="TST199", __module__="mqttscope.lint.rules.a.second")
     assert RULES["TST199"] is first
     # A module that is read again defines its rule again.
-    again = type("First", (Rule,), {"code": "TST199", "__module__": first.__module__})
+    again = made(Rule, code="TST199", __module__=first.__module__)
     assert RULES["TST199"] is again
     assert again.slug == "first"
 
@@ -134,7 +139,7 @@ def test_a_rule_implements_what_it_overrides_and_inherits_what_is_overridden() -
 
 
 def test_the_worst_severity_is_the_first_of_several() -> None:
-    several = type("Several", (Plain,), {"severities": (Severity.ERROR, Severity.INFO)})
+    several = made(severities=(Severity.ERROR, Severity.INFO))
 
     assert Plain.worst() is Severity.WARNING
     assert several.worst() is Severity.ERROR
@@ -142,12 +147,12 @@ def test_the_worst_severity_is_the_first_of_several() -> None:
 
 @pytest.mark.parametrize("family", [*PRACTICE, "TST"])
 def test_rules_of_practice_are_those_of_their_families(family: str) -> None:
-    assert type("One", (Plain,), {"code": f"{family}100"}).is_practice() is (family in PRACTICE)
+    assert made(code=f"{family}100").is_practice() is (family in PRACTICE)
 
 
 def test_paragraphs_are_lines() -> None:
     assert Plain.paragraphs() == ["What it finds.", "Why.", "Instead, this."]
-    assert type("Silent", (Rule,), {}).paragraphs() == [""]
+    assert made(Rule).paragraphs() == [""]
 
 
 def test_needs_of_the_whole_are_those_of_both_sides() -> None:

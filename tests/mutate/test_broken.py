@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from mqttscope.lint.statements import all_statements
-from mqttscope.mqtt import PacketType
+from mqttscope.mqtt import PacketType, ProtocolVersion
 from mqttscope.mqtt.constants import allowed_reason_codes
 from mqttscope.mqtt.properties import BY_NAME, PROPERTIES
 from mqttscope.mutate import broken
@@ -102,7 +102,7 @@ def test_every_property_block_has_a_statement_about_what_must_not_repeat() -> No
     [(V3_1, broken.REASON_CODES_3_1), (V3_1_1, broken.REASON_CODES_3_1_1), (V5, broken.REASON_CODES_5)],
 )
 def test_every_packet_with_a_table_of_codes_has_its_statement(
-    version: object, table: dict[PacketType, tuple[str, ...]]
+    version: ProtocolVersion, table: dict[PacketType, tuple[str, ...]]
 ) -> None:
     with_codes = {one.packet_type for one in all_fields() if one.wire == REASON_CODE and version in one.versions}
 
